@@ -139,6 +139,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("job", "list"),
         ("map",),
         ("nodes",),
+        ("sweep",),
         *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm")),
     ):
         with pytest.raises(SystemExit):

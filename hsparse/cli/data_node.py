@@ -145,11 +145,13 @@ def _make_node(
     stores: list[ObjectStore], clock: Clock, settings: DataSettings, ownership: Ownership
 ) -> DataService | BucketRouter:
     if len(stores) == 1:
-        return DataService(stores[0], clock, settings, ownership=ownership)
-    shared = NodeResources.of(settings, *stores)
-    return BucketRouter(
-        [
+        services = [DataService(stores[0], clock, settings, ownership=ownership)]
+    else:
+        shared = NodeResources.of(settings, *stores)
+        services = [
             DataService(store, clock, resources=shared.of_bucket(store.name), ownership=ownership)
             for store in stores
         ]
-    )
+    for service in services:
+        service.start(settings.sweep_interval)
+    return services[0] if len(services) == 1 else BucketRouter(services)

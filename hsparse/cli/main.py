@@ -39,6 +39,7 @@ COMMANDS = {
     "sn": Command("hsparse.cli.serve", "server", "run a service node on its own"),
     "dn": Command("hsparse.cli.data_node", "server", "run a data node on its own"),
     "nodes": Command("hsparse.cli.nodes", "server", "list the data nodes of a cluster"),
+    "sweep": Command("hsparse.cli.sweep", "server", "remove from a store what no domain can reach"),
     "user": Command(
         "hsparse.cli.user",
         help="add, change, list and remove the users of a password file",

@@ -13,6 +13,7 @@ from hsparse.cli.store_schema import with_schema
 from hsparse.errors import Misconfigured
 from hsparse.model.bucket import check_bucket_name
 from hsparse.optional_module import OptionalModule
+from hsparse.storage.conditional_delete import with_conditional_delete
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
@@ -105,4 +106,4 @@ async def _single_writer(store: ObjectStore) -> ObjectStore:
 
 async def _probed(store: ObjectStore) -> ObjectStore:
     await probe(store)
-    return store
+    return await with_conditional_delete(store)

@@ -345,8 +345,9 @@ class CachedObject(Generic[V]):
 
     async def _delete(self, state: _State[V], base: Base) -> _State[V]:
         if state.etag is not None and base is Base.NEEDED:
-            await self._confirm(state)  # stores have no portable conditional delete
-        await self._store.delete(self.key)
+            await self._store.delete_if_match(self.key, state.etag)
+        else:
+            await self._store.delete(self.key)
         return _State(None, None)
 
     async def _confirm(self, state: _State[V]) -> None:

@@ -72,3 +72,9 @@ class VersionedStore(TracedStore):
             await super().delete(key)
         finally:
             self._versions.note(key)
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        try:
+            await super().delete_if_match(key, etag)
+        finally:
+            self._versions.note(key)

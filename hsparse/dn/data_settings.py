@@ -13,7 +13,7 @@ from hsparse.setting import MIB, setting
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
-    """Limits of a data node, in bytes where a size is meant.
+    """Limits of a data node, in bytes where a size is meant, and how often it sweeps.
 
     `cache_size` bounds decoded chunks and records together; `pending_size` bounds the values of writes
     that are accepted but not yet durable; `workers` is the number of encoding threads.
@@ -24,6 +24,9 @@ class DataSettings:
     cache_size: int = setting(128 * MIB, "memory of a data node for decoded objects", ge=MIB, is_size=True)
     pending_size: int = setting(
         256 * MIB, "memory of a data node for writes not yet durable", ge=MIB, is_size=True
+    )
+    sweep_interval: float = setting(
+        600.0, "seconds between looks for interrupted deletions, which are finished then; 0: never", ge=0
     )
     workers: int = 4
     max_object_size: int = 5 * 1024 * MIB

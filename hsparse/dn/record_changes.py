@@ -18,7 +18,7 @@ from hsparse.errors import BadRequest, Conflict, HsparseError
 from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
-from hsparse.model.schema import parse_schema
+from hsparse.model.schema import check_changeable
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     AbandonAppends,
@@ -64,12 +64,6 @@ def change_record(
         raise deleted.missing(f"{change.id}", change.id)
     check_changeable(change.id, record)
     return _apply(change, record, now, deleted)
-
-
-def check_changeable(id: str, record: Record) -> None:
-    """Raise `Unsupported` if changing the record of `id`, or chunks of it, needs a feature that is not known here."""
-    if "schema" in record:
-        parse_schema(record["schema"], id).check_writable(id)
 
 
 def _create(change: CreateObject, record: Record | None) -> Changed:

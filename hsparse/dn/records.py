@@ -1,11 +1,10 @@
-"""The records that a data node owns: read, changed, listed, and deleted by whole domains. They are stored as JSON.
+"""The records that a data node owns: read, changed and listed. They are stored as JSON.
 
 Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/dn/test_record_codec.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -20,10 +19,10 @@ from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.recent_changes import RecentChanges
-from hsparse.dn.record_changes import change_record, check_changeable
+from hsparse.dn.record_changes import change_record
 from hsparse.errors import Corrupt, HsparseError, NotFound, Unanswered
-from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
-from hsparse.model.schema import parse_schema, schema_of
+from hsparse.model.ids import is_job_id, is_root, storage_key
+from hsparse.model.schema import check_changeable, parse_schema, schema_of
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (
@@ -41,7 +40,6 @@ from hsparse.wire.record_message import (
     RecordChange,
 )
 
-DELETES_AT_ONCE = 32
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 
 
@@ -127,26 +125,6 @@ class Records:
             tuple(prefixes),
             more,
         )
-
-    async def delete_tree(self, id: str) -> int:
-        """Answer `DeleteTree`: the object `id` itself goes last, so that a stopped deletion leaves its name taken."""
-        prefix, last = tree_prefix(id), storage_key(id)
-        self._cache.drop(prefix)
-        count, is_there = 0, False
-        gate = asyncio.Semaphore(DELETES_AT_ONCE)
-
-        async def delete(key: str) -> None:
-            async with gate:
-                await self._store.delete(key)
-
-        async for page in self._store.list(prefix):
-            keys = [entry.key for entry in page.entries]
-            count += len(keys)
-            is_there |= last in keys
-            await asyncio.gather(*(delete(key) for key in keys if key != last))
-        if is_there:
-            await self._store.delete(last)
-        return count
 
     def _cached(self, id: str) -> Outcome | None:
         """Return a cached record, else None: a task for each would cost more than this look-up."""

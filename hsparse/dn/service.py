@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
@@ -17,6 +18,7 @@ from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
 from hsparse.dn.chunks import Chunks
 from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.deletions import Deletions
 from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
@@ -50,6 +52,7 @@ from hsparse.wire.chunk_message import (
 from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked, ReadPiece
 from hsparse.wire.message import GetInfo, Message, NodeInfo
 from hsparse.wire.record_message import (
+    BeginDeletion,
     ChangedLately,
     ChangeObjects,
     DeleteTree,
@@ -112,6 +115,7 @@ class DataService:
         self._workers = resources.workers
         summaries = HsdsSummaries(store)
         self._records = Records(store, self._cache, self._workers, summaries, clock, ownership)
+        self.deletions = Deletions(store, clock, self._cache)
         fences = self._fences = Fences(self._records.generation)
         pending = resources.pending
         objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries, ownership)
@@ -122,6 +126,7 @@ class DataService:
             BackingFiles(store, resources.stores), self._cache, self._workers, fences
         )
         self._start_time = clock.now()
+        self._resuming: asyncio.Task[None] | None = None
 
     @property
     def buckets(self) -> tuple[str, ...]:
@@ -176,8 +181,10 @@ class DataService:
                 return await self._index.sign(message)
             case ListKeys():
                 return await self._records.list(message)
-            case DeleteTree(id):
-                return await self._records.delete_tree(id)
+            case BeginDeletion(id, domain):
+                return await self.deletions.begin(id, domain)
+            case DeleteTree(id, born):
+                return await self.deletions.delete_tree(id, born)
             case ChangedLately(root, seconds):
                 return self._records.recent.within(root, seconds)
             case SettleChanges(root):
@@ -206,6 +213,11 @@ class DataService:
         """Learn the fences of all datasets anew."""
         self._fences.forget()
 
+    def start(self, sweep_interval: float) -> None:
+        """Begin to resume interrupted deletions, so often in seconds, until closed; 0: never."""
+        if sweep_interval:
+            self._resuming = asyncio.create_task(self.deletions.keep_resuming(sweep_interval))
+
     async def drain(self) -> None:
         """Wait until the accepted changes are stored or have failed."""
         for entry in self._cache:
@@ -213,6 +225,9 @@ class DataService:
 
     async def close(self) -> None:
         """Finish the accepted changes, then stop."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+            await asyncio.wait([self._resuming])
         await self.drain()
         self._workers.close()
         await self._store.close()

@@ -36,6 +36,9 @@ class TracedStore:
     async def delete(self, key: str) -> None:
         await _write(self._store.delete(key))
 
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        await _write(self._store.delete_if_match(key, etag))
+
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:

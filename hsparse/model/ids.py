@@ -19,9 +19,11 @@ MAP_FOLDER = ".map/"
 JOB_PREFIX = "j-"
 JOB_FOLDER = "db/.jobs/"
 JOB_SUFFIX = ".json"
+DELETION_FOLDER = "db/.deleting/"
 _ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6}")
 _OLD_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """Ids of schema v1: a prefix and a UUID. No object has one here."""
+_TREE_KEY = re.compile("db/([0-9a-f]{8}-[0-9a-f]{8})/(?:d/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?")
 _JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
 
 
@@ -157,6 +159,27 @@ def chunk_of_key(key: str) -> tuple[int, ...] | None:
     name = key.rpartition("/")[2]
     parts = name.split("_")
     return tuple(map(int, parts)) if all(part.isascii() and part.isdigit() for part in parts) else None
+
+
+def deletion_key(id: str) -> str:
+    """Return the key of the note that the domain of a root, or a dataset, is being deleted."""
+    return DELETION_FOLDER + id
+
+
+def id_of_deletion_key(key: str) -> str | None:
+    """Return the root's or dataset's id in the key of a note, None when it has another name."""
+    id = key.removeprefix(DELETION_FOLDER)
+    return id if _ID.fullmatch(id) and (id[0] == "d" or is_root(id)) else None
+
+
+def tree_of_key(key: str) -> tuple[str, str | None] | None:
+    """Return the root and, of a key below a dataset, the dataset whose tree a key is in; None for any other key."""
+    match = _TREE_KEY.match(key)
+    if match is None:
+        return None
+    first, second = match[1].replace("-", ""), match[2]
+    dataset = None if second is None else _format("d", first + second.replace("-", ""))
+    return _format("g", first + _rotated(first)), dataset
 
 
 # --- jobs -------------------------------------------------------------------------------------------

@@ -90,3 +90,9 @@ def _is_features(value: Any) -> bool:
 def schema_of(record: dict[str, Any]) -> Schema | None:
     """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
     return Schema(write_features=(APPENDS,)) if APPENDS in record else None
+
+
+def check_changeable(id: str, record: dict[str, Any]) -> None:
+    """Raise `Unsupported` if changing the record of `id`, or chunks of it, needs a feature that is not known here."""
+    if "schema" in record:
+        parse_schema(record["schema"], id).check_writable(id)

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from hsparse.clock import Clock, SystemClock
-from hsparse.errors import BadRequest, Misconfigured, NotFound, PreconditionFailed, Unsupported
-from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
+from hsparse.errors import Misconfigured, PreconditionFailed, Unsupported
+from hsparse.storage.conditional_delete import current_etag, look_and_delete
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored
 
 REMEDY = (
     "updates would be lost: use another store, or declare with --single-writer that only this process writes "
@@ -25,7 +26,7 @@ async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
 
     The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
     """
-    key = f"db/.probe-{(clock or SystemClock()).token(8).hex()}"
+    key = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
     try:
         await _probe(store, key)
     except Unsupported as error:
@@ -94,7 +95,7 @@ class SingleWriter:
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
         async def write() -> str:
-            if await self._etag(key) is not None:
+            if await current_etag(self._store, key) is not None:
                 raise PreconditionFailed(f"{key!r} exists already; read it and replace that state.")
             return await self._store.put(key, data)
 
@@ -102,7 +103,7 @@ class SingleWriter:
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
         async def write() -> str:
-            if await self._etag(key) != etag:
+            if await current_etag(self._store, key) != etag:
                 raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
             return await self._store.put(key, data)
 
@@ -110,6 +111,9 @@ class SingleWriter:
 
     async def delete(self, key: str) -> None:
         await self._alone(key, lambda: self._store.delete(key))
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        await self._alone(key, lambda: look_and_delete(self._store, key, etag))
 
     def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
         return self._store.list(prefix, delimiter=delimiter, start_after=start_after)
@@ -121,15 +125,6 @@ class SingleWriter:
         """Wait for the writes under way, then close the store."""
         await asyncio.gather(*self._writes, return_exceptions=True)
         await self._store.close()
-
-    async def _etag(self, key: str) -> str | None:
-        """Return the etag of the stored object, None when there is none."""
-        try:
-            return (await self._store.get_range(key, 0, 1)).etag
-        except NotFound:
-            return None
-        except BadRequest:  # an empty object has no first byte
-            return (await self._store.get(key)).etag
 
     async def _alone(self, key: str, write: Callable[[], Awaitable[R]]) -> R:
         """Await `write` while no other write of `key` runs.

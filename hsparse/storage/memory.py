@@ -60,6 +60,12 @@ class MemoryStore:
         if self._objects.pop(check_key(key), None) is not None:
             del self._keys[bisect_left(self._keys, key)]
 
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        found = self._objects.get(check_key(key))
+        if found is not None and found.etag != etag:
+            raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
+        await self.delete(key)
+
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:

@@ -88,6 +88,14 @@ class ObjectStore(Protocol):
         """Remove an object; removing one that is not there is no error."""
         ...
 
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        """Remove the object only while its etag is `etag`; `PreconditionFailed` when it has another one.
+
+        `PreconditionFailed` means that this call has removed nothing. An object that is gone is no error: who
+        removed it cannot be told once a reply was lost, and nothing of that state is left.
+        """
+        ...
+
     def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
         """List keys that begin with `prefix` and sort after `start_after`, page by page, in key order.
 
@@ -115,6 +123,8 @@ def no_urls(name: str) -> Unsupported:
     )
 
 
+PROBE_PREFIX = "db/.probe-"
+"""What the keys begin with on which a store's conditions are tried."""
 MAX_KEY_BYTES = 1024
 MAX_COMPONENT_BYTES = 255
 RESERVED = (".tmp-", ".hsparse")

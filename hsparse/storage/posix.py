@@ -39,6 +39,7 @@ from hsparse.storage.filesystem.directory_walk import Item, sweep, walk
 from hsparse.storage.filesystem.object_file import (
     Condition,
     HalfWritten,
+    check_condition,
     file_etag,
     file_status,
     is_half_written,
@@ -130,6 +131,10 @@ class PosixStore:
         check_key(key)
         await self._offload(key, lambda: self._delete(key))
 
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        check_key(key)
+        await self._offload(key, lambda: self._delete(key, Condition.MATCH, etag))
+
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
@@ -220,10 +225,10 @@ class PosixStore:
     def _absent(self, key: str) -> NotFound:
         return NotFound(f"There is no object {key!r} in {self.name!r}.")
 
-    def _delete(self, key: str) -> None:
-        repairing(self._root, key, lambda: self._delete_once(key))
+    def _delete(self, key: str, condition: Condition = Condition.NONE, etag: str = "") -> None:
+        repairing(self._root, key, lambda: self._delete_once(key, condition, etag))
 
-    def _delete_once(self, key: str) -> None:
+    def _delete_once(self, key: str, condition: Condition, etag: str) -> None:
         parent, _, name = key.rpartition("/")
         try:
             directory = open_directory(f"{self._root.path}/{parent}")
@@ -234,6 +239,8 @@ class PosixStore:
         try:
             with self._root.locked(key) as lock:
                 current = object_status(directory, name)
+                if current is not None:
+                    check_condition(condition, etag, key, current)
                 # Without a file, a log may still have a record, of a process killed before it made the file.
                 latest = max(current.st_mtime_ns if current else 0, high_water_mark(lock))
                 write_deletion_marker(self._root, key, latest)

@@ -34,6 +34,9 @@ class ReadOnlyStore:
     async def delete(self, key: str) -> None:
         raise self._refused()
 
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        raise self._refused()
+
     def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
         return self._store.list(prefix, delimiter=delimiter, start_after=start_after)
 

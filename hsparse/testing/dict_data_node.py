@@ -20,6 +20,7 @@ from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
     AbandonAppends,
     BeginAppend,
+    BeginDeletion,
     ChangedLately,
     ChangeObjects,
     CreateObject,
@@ -76,6 +77,8 @@ class DictDataNode:
                 return tuple(self._change(change) for change in changes)
             case ListKeys():
                 return self._list(message)
+            case BeginDeletion(id):
+                return "created" if id in self.records else ""
             case DeleteTree(tree):
                 inside = [id for id in self.records if storage_key(id).startswith(tree_prefix(tree))]
                 for id in inside:

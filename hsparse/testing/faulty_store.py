@@ -17,6 +17,7 @@ from hsparse.testing.store_wrapper import METHODS, StoreWrapper
 R = TypeVar("R")
 GETS = ("get", "get_range")
 PUTS = ("put", "put_if_absent", "put_if_match")
+DELETES = ("delete", "delete_if_match")
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +47,7 @@ class Fault:
 class FaultyStore(StoreWrapper):
     """Does what its script says, each line for so many calls, in the order of the script; then nothing.
 
-    The methods that add a line take the method's name, or `gets`, `puts` or `all`, and a key or None for
+    The methods that add a line take the method's name, or `gets`, `puts`, `deletes` or `all`, and a key or None for
     any; they return the line, whose `entered` event tells that a call has met it.
     """
 
@@ -130,7 +131,7 @@ def _changed(result: R, change: Callable[[bytes], bytes] | None) -> R:
 
 
 def _methods(method: str) -> tuple[str, ...]:
-    names = {"gets": GETS, "puts": PUTS, "all": METHODS}.get(method, (method,))
+    names = {"gets": GETS, "puts": PUTS, "deletes": DELETES, "all": METHODS}.get(method, (method,))
     assert set(names) <= set(METHODS), f"{method!r} is no method of a store"
     return names
 
@@ -139,7 +140,7 @@ def _lost(method: str) -> StoreFailed:
     return StoreFailed(f"A scripted fault met {method!r}; the script of the test has it.")
 
 
-CHANGES = ("put", "put_if_absent", "put_if_match", "delete")
+CHANGES = (*PUTS, *DELETES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ async def test_absent_objects(store: ObjectStore) -> None:
             await store.get_range(key, 0, 1)
         with pytest.raises(PreconditionFailed, match=key):
             await store.put_if_match(key, b"data", "0-0-0")
+        await store.delete_if_match(key, "0-0-0")
     await store.delete("b")
     await store.delete("c/d/e")
     assert [entry.key for entry in (await listed_keys(store))[0]] == ["a/b"]
@@ -178,6 +179,7 @@ async def test_bad_keys(store: ObjectStore) -> None:
     calls: list[Callable[[str], Awaitable[object]]] = [
         store.get,
         store.delete,
+        lambda key: store.delete_if_match(key, "0-0-0"),
         lambda key: store.get_range(key, 0),
         lambda key: store.put(key, b""),
         lambda key: store.put_if_absent(key, b""),
@@ -232,6 +234,49 @@ async def test_put_if_match(store: ObjectStore) -> None:
         await store.put_if_match("a/b", b"fourth", second)
     with pytest.raises(NotFound):
         await store.get("a/b")
+
+
+async def test_delete_if_match(store: ObjectStore) -> None:
+    first = await store.put("a/b", b"first")
+    second = await store.put_if_match("a/b", b"second", first)
+    with pytest.raises(PreconditionFailed, match="a/b"):
+        await store.delete_if_match("a/b", first)
+    assert (await store.get("a/b")).etag == second
+    await store.delete_if_match("a/b", second)
+    with pytest.raises(NotFound):
+        await store.get("a/b")
+    await store.delete_if_match("a/b", second)  # gone is no error
+    third = await store.put_if_absent("a/b", b"third")
+    with pytest.raises(PreconditionFailed, match="a/b"):
+        await store.delete_if_match("a/b", second)
+    entries, _ = await listed_keys(store)
+    assert [(entry.key, entry.etag) for entry in entries] == [("a/b", third)]
+
+
+async def test_no_update_is_lost_to_a_delete(store: ObjectStore) -> None:
+    """Each object is either replaced, and stays, or deleted: never replaced and gone."""
+    etags = [await store.put(f"a/{number}", b"old") for number in range(8)]
+
+    async def replaced(number: int) -> bool:
+        try:
+            await store.put_if_match(f"a/{number}", b"new", etags[number])
+        except PreconditionFailed:
+            return False
+        return True
+
+    async def deleted(number: int) -> bool:
+        try:
+            await store.delete_if_match(f"a/{number}", etags[number])
+        except PreconditionFailed:
+            return False
+        return True
+
+    outcomes = await asyncio.gather(*(call(n) for n in range(8) for call in (replaced, deleted)))
+    kept = {entry.key for entry in (await listed_keys(store))[0]}
+    for number in range(8):
+        was_replaced, was_deleted = outcomes[2 * number : 2 * number + 2]
+        assert was_replaced != was_deleted
+        assert (f"a/{number}" in kept) == was_replaced
 
 
 async def test_match_fails_after_delete_and_create(store: ObjectStore) -> None:

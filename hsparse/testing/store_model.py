@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.faulty_store import CHANGES
 
 KEYS = ("a", "b/a", "b/c", "b/d/e", "b.d", "b-/é", "c/c/c/c")
 PREFIXES = ("", "a", "b", "b/", "b/d", "b/d/", "c/c", "x")
@@ -18,7 +19,7 @@ PREFIXES = ("", "a", "b", "b/", "b/d", "b/d/", "c/c", "x")
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A call: of `method` on `key`, with `data`, and for `put_if_match` the etag of put number `back` ago."""
+    """A call: of `method` on `key`, with `data`, and for `..._if_match` the etag of put number `back` ago."""
 
     method: str
     key: str
@@ -28,7 +29,7 @@ class Move:
 
 def moves() -> st.SearchStrategy[list[Move]]:
     """Draw lists of moves on a few keys, so that they meet."""
-    methods = st.sampled_from(("put", "put_if_absent", "put_if_match", "delete", "list", "list_delimiter"))
+    methods = st.sampled_from((*CHANGES, "list", "list_delimiter"))
     move = st.builds(Move, methods, st.sampled_from(KEYS), st.binary(max_size=8), st.integers(0, 2))
     return st.lists(move, max_size=30)
 
@@ -41,6 +42,8 @@ async def check_moves(store: ObjectStore, moves: list[Move]) -> None:
         if move.method == "delete":
             await store.delete(move.key)
             model.pop(move.key, None)
+        elif move.method == "delete_if_match":
+            await _check_delete_if_match(store, model, etags.get(move.key, ["0-0-0"]), move)
         elif move.method.startswith("list"):
             await _check_list(store, model, move)
         else:
@@ -74,6 +77,20 @@ async def _check_put(
     assert allowed, f"{move} was not refused"
     model[move.key] = (move.data, etag)
     etags.insert(0, etag)
+
+
+async def _check_delete_if_match(
+    store: ObjectStore, model: dict[str, tuple[bytes, str]], etags: list[str], move: Move
+) -> None:
+    expected = etags[min(move.back, len(etags) - 1)]
+    allowed = move.key not in model or model[move.key][1] == expected
+    try:
+        await store.delete_if_match(move.key, expected)
+    except PreconditionFailed:
+        assert not allowed, f"{move} was refused"
+        return
+    assert allowed, f"{move} was not refused"
+    model.pop(move.key, None)
 
 
 async def _check_get(store: ObjectStore, model: dict[str, tuple[bytes, str]], key: str) -> None:

@@ -10,7 +10,7 @@ from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
 
 R = TypeVar("R")
 
-METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete", "list")
+METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete", "delete_if_match", "list")
 
 
 class StoreWrapper:
@@ -46,6 +46,9 @@ class StoreWrapper:
 
     async def delete(self, key: str) -> None:
         await self.around("delete", key, b"", lambda _: self.store.delete(key))
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        await self.around("delete_if_match", key, b"", lambda _: self.store.delete_if_match(key, etag))
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""

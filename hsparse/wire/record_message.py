@@ -267,13 +267,27 @@ class ListKeys(ReadMessage[Listing]):
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTree(Message[int]):
-    """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id.
+class BeginDeletion(Message[str]):
+    """Note in the store that a deletion begins: of the domain at `domain`, by its root id, or of a dataset, by its id.
 
-    The reply is how many there were. Any data node answers.
+    To be answered before the first object is deleted: whoever finds the note can finish the deletion. The reply says
+    which root group it is about, for `DeleteTree`: empty if there is none, and for a dataset. Any data node answers.
     """
 
     id: str
+    domain: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTree(Message[int]):
+    """Delete every object of a domain, by its root id, or every chunk of a dataset, by its id; the note of it last.
+
+    `born` is the reply to `BeginDeletion`: a root group that was created since is left alone with its objects.
+    Without it, whatever is there is deleted. The reply is how many objects there were. Any data node answers.
+    """
+
+    id: str
+    born: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -55,16 +55,17 @@ FAULTS: dict[str, Callable[[NodeProcesses, random.Random], Awaitable[None]]] = {
 @asynccontextmanager
 async def cluster(store: str, path: Path) -> AsyncIterator[NodeProcesses]:
     """Run two service nodes and three data nodes over a store while the context lasts."""
-    if store == "directory":
-        nodes = NodeProcesses(("--root", str(path)))
-        yield nodes
-        await nodes.close()
-        return
-    with moto_server() as url:
-        make_bucket(url, "campaign")
-        nodes = NodeProcesses(("--bucket", "campaign", "--s3-endpoint", url))
-        yield nodes
-        await nodes.close()
+    with ExitStack() as stack:
+        flags: tuple[str, ...] = ("--root", str(path))
+        if store == "s3":
+            url = stack.enter_context(moto_server())
+            make_bucket(url, "campaign")
+            flags = ("--bucket", "campaign", "--s3-endpoint", url)
+        nodes = NodeProcesses(flags)
+        try:
+            yield nodes
+        finally:
+            await nodes.close()
 
 
 async def create(url: str) -> str:

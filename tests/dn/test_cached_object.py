@@ -200,9 +200,28 @@ async def test_returning_none_deletes(owned: CachedObject[str], store: CountingS
     await owned.apply(add("a"))
     await owned.apply(lambda value: (None, None))
     assert await owned.read() is None
-    assert store.calls["delete"] == 1
+    assert store.calls == {"put_if_absent": 1, "get": 1, "delete_if_match": 1}
     await owned.apply(add("b"))
     assert (await store.store.get(KEY)).data == b"b"
+
+
+async def test_a_deletion_sees_what_was_put_just_before_it(
+    store: CountingStore, workers: OffloadPool
+) -> None:
+    faulty = FaultyStore(store)
+    owned = CachedObject(KEY, faulty, TextCodec(), workers)
+    await owned.apply(add("a"))
+    fault = faulty.hang("delete_if_match")
+
+    def clear(value: str | None) -> tuple[str | None, str | None]:
+        return (None if value == "a" else value), value
+
+    deleting = asyncio.create_task(owned.apply(clear))
+    await fault.entered.wait()
+    await again(store, workers).apply(add("b"))
+    fault.release()
+    assert await deleting == "a,b"
+    assert (await store.store.get(KEY)).data == b"a,b"
 
 
 async def test_deleting_what_is_not_there_asks_nothing_of_the_store(

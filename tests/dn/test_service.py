@@ -97,7 +97,7 @@ async def test_a_deletion_that_stops_leaves_the_root_group() -> None:
     for id in (root, *ids):
         [outcome] = await service.send(ChangeObjects((CreateObject(id, {"id": id}),)))
         outcome.unwrap()
-    store.fail_before("delete")
+    store.fail_before("delete_if_match")
     with pytest.raises(StoreFailed):
         await service.send(DeleteTree(root))
     assert storage_key(root) in (await service.send(ListKeys("db/"))).keys

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
+from hsparse.storage.conditional_delete import LookBeforeDelete
 from hsparse.storage.conditional_put import SingleWriter
 from hsparse.storage.object_store import ObjectStore, check_key, check_range, is_key, resolve_range
 from hsparse.testing.faulty_store import FaultyStore
@@ -21,6 +22,7 @@ from tests.conftest import MakeStore
 WRAPPERS = {
     "counting": CountingStore,
     "faulty": FaultyStore,
+    "look_before_delete": LookBeforeDelete,
     "single_writer": SingleWriter,
     "slow": lambda store: SlowStore(store, lambda method, key: asyncio.sleep(0)),
 }

@@ -22,6 +22,7 @@ async def test_it_reads_and_refuses_every_change() -> None:
         store.put_if_absent("c", b""),
         store.put_if_match("a/b", b"", etag),
         store.delete("a/b"),
+        store.delete_if_match("a/b", etag),
     ):
         with pytest.raises(Unsupported, match=r"Use a newer one\."):
             await change

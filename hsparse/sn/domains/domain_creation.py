@@ -9,6 +9,7 @@ from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseEr
 from hsparse.model.acl import DEFAULT, Right, full_rights, grants_any
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.sn.context import Context, Domain
+from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.records.access import (
     TOP_FOLDER,
     check_bucket,
@@ -59,6 +60,8 @@ async def create_domain(context: Context, body: Record) -> Record:
     record |= {"root": root} if root is not None else {}
     try:
         await context.service.owners.apply(CreateObject(requested.path, record))
+        if root is not None and (shared_root is not None or requested.root is not None):
+            await check_root_stays(context.service.owners, requested.path, root)
     except HsparseError:
         if root is not None and shared_root is None:
             await context.service.owners.change(DeleteObject(root))

@@ -11,6 +11,7 @@ from hsparse.model.acl import DEFAULT, Right, check_rights
 from hsparse.sn.about import server_facts
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
+from hsparse.sn.domains.domain_deletion import remove_domain
 from hsparse.sn.domains.folder_handlers import respond_folder
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
@@ -24,9 +25,6 @@ from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     ChangedLately,
-    DeleteObject,
-    DeleteTree,
-    Forget,
     ListKeys,
     PutAcl,
     SettleChanges,
@@ -123,7 +121,7 @@ async def delete_domain(context: Context) -> web.StreamResponse:
     body = await read_json_object(context)
     if _truth(context, body, "meta_only"):
         return respond({})  # HSDS's parameter to drop a cache entry; nothing to do here
-    domain = await require_domain(context, Right.DELETE)
+    domain = await require_domain(context, Right.DELETE, dangling=True)
     if domain.path.count("/") == 1 and not context.principal.admin:
         raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
     owners = context.service.owners
@@ -131,10 +129,7 @@ async def delete_domain(context: Context) -> web.StreamResponse:
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
-    await owners.apply(DeleteObject(domain.path))
-    if domain.root is not None and not _truth(context, body, "keep_root"):
-        await owners.ask_any(DeleteTree(domain.root))
-        await owners.ask_all(Forget(domain.root))
+    await remove_domain(owners, domain, keep_root=_truth(context, body, "keep_root"))
     return respond(None)
 
 

@@ -18,6 +18,7 @@ from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
+from hsparse.model.schema import check_changeable
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
@@ -27,7 +28,14 @@ from hsparse.sn.records.object_path import check_member, root_of
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import CreateObject, DeleteLinks, DeleteObject, DeleteTree, PutLinks
+from hsparse.wire.record_message import (
+    BeginDeletion,
+    CreateObject,
+    DeleteLinks,
+    DeleteObject,
+    DeleteTree,
+    PutLinks,
+)
 
 MAX_OBJECTS = 10_000
 DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
@@ -115,10 +123,14 @@ async def create(context: Context, drafts: list[Draft]) -> None:
 
 async def remove(owners: Owners, id: str) -> None:
     """Delete an object and the chunks of a dataset; `NotFound` or `Gone` without one."""
+    if collection_of(id) != "datasets":
+        await owners.apply(DeleteObject(id))
+        return
+    check_changeable(id, await owners.record(id))  # what is refused must leave no note
+    await owners.ask_any(BeginDeletion(id))
     await owners.apply(DeleteObject(id))
-    if collection_of(id) == "datasets":
-        await owners.ask_all(FenceDeleted(id))
-        await owners.ask_any(DeleteTree(id))
+    await owners.ask_all(FenceDeleted(id))
+    await owners.ask_any(DeleteTree(id))
 
 
 async def _link(context: Context, drafts: list[Draft]) -> None:

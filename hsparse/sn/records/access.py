@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from aiohttp import web
 
-from hsparse.errors import BadRequest, ErrorKind, Forbidden, NotFound, TooLarge
+from hsparse.errors import BadRequest, ErrorKind, Forbidden, Gone, NotFound, TooLarge
 from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
 from hsparse.model.bucket import check_bucket_name
 from hsparse.model.file_backed import file_key, file_reference
@@ -102,10 +102,13 @@ def check_bucket(service: Service, bucket: str | None) -> None:
         raise NotFound(f"The bucket {bucket!r} is not that of the request: links stay in one bucket.")
 
 
-async def find_domain(service: Service, path: str, principal: Principal | None = None) -> Domain:
+async def find_domain(
+    service: Service, path: str, principal: Principal | None = None, *, dangling: bool = False
+) -> Domain:
     """Return the domain or folder at `path`; `NotFound` or `Gone` without one.
 
-    `/home` and the home folder of `principal` are created if they do not exist.
+    A domain whose objects were deleted by another name is `Gone`, unless `dangling` ones are asked for. `/home` and
+    the home folder of `principal` are created if they do not exist.
     """
     if path == "/":
         return TOP_FOLDER
@@ -114,14 +117,17 @@ async def find_domain(service: Service, path: str, principal: Principal | None =
         created = await create_home(service, path, principal)
         if created is not None:
             return Domain(path, created)
-    return Domain(path, outcome.unwrap())
+    record = outcome.unwrap()
+    if "deleted" in record and not dangling:
+        raise Gone(f"The objects of {path} were deleted by another name that they had; delete {path}, too.")
+    return Domain(path, record)
 
 
-async def require_domain(context: Context, right: Right) -> Domain:
+async def require_domain(context: Context, right: Right, *, dangling: bool = False) -> Domain:
     """Return the domain that a request names and check `right`, for handlers whose route has none."""
     if context.path is None:
         raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-    domain = await find_domain(context.service, context.path, context.principal)
+    domain = await find_domain(context.service, context.path, context.principal, dangling=dangling)
     await require_right(context, domain, right)
     return domain
 

@@ -6,6 +6,9 @@ the object's metadata, and is sent again on the same condition. Either it succee
 the state has changed; then the mark tells whether the change was our own. The bytes would not tell: two nodes
 that count the same event write the same ones. They are compared only when a reply was lost on a server that
 drops metadata.
+
+A conditional delete leaves no mark. It is sent again on the same condition; nothing left is its success, and another
+state after a lost reply is an error of the store, as it is not known whether the delete came before that state.
 """
 
 from __future__ import annotations
@@ -70,6 +73,29 @@ class S3Store(S3Client):
             await self._run(key, lambda: self._client.delete_object(Bucket=self.name, Key=key))
         except NotFound:
             return  # AWS answers 204 for a missing object, others 404
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        check_key(key)
+
+        async def send() -> None:
+            await self._client.delete_object(Bucket=self.name, Key=key, IfMatch=f'"{etag}"')
+
+        async def settle(failed_condition: HsparseError, uncertain: bool) -> None:
+            """Look what is there: nothing is a success, whoever removed it, and a reply that was lost hides that."""
+            try:
+                await self._client.head_object(Bucket=self.name, Key=key)
+            except ClientError as error:
+                if isinstance(self._verdict(error, key), NotFound):
+                    return
+                raise
+            if uncertain:  # ours may have been applied, and an object created since
+                raise StoreFailed(
+                    f"{key!r} has changed, and the reply to its deletion was lost: whether that was applied is not "
+                    "known; read it again."
+                )
+            raise failed_condition
+
+        await self._run(key, send, settle)
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""

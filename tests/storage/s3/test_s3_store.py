@@ -397,3 +397,44 @@ async def test_cancellation_ends_the_request(store: S3Store, proxy: FaultyProxy)
         await get
     await store.put("a", b"data")
     assert (await store.get("a")).data == b"data"
+
+
+DELETE_LOSSES = {
+    "request": lambda: Loss("DELETE", forward=False, keep=0),
+    "reply": lambda: Loss("DELETE", keep=0),
+    "error after applying": lambda: Loss("DELETE", answer=error_reply(500, "InternalError")),
+    "conflict": lambda: Loss("DELETE", forward=False, answer=error_reply(409, "ConditionalRequestConflict")),
+}
+
+
+@pytest.mark.parametrize("loss", DELETE_LOSSES)
+async def test_a_lossy_delete_is_settled(
+    store: S3Store, other: S3Store, proxy: FaultyProxy, loss: str
+) -> None:
+    etag = await other.put("a/b", b"before")
+    proxy.lose(DELETE_LOSSES[loss]())
+    await store.delete_if_match("a/b", etag)
+    with pytest.raises(NotFound):
+        await other.get("a/b")
+    assert proxy.script == []
+
+
+async def test_a_refused_delete_removes_nothing(store: S3Store, other: S3Store, proxy: FaultyProxy) -> None:
+    old = await other.put("a", b"before")
+    await other.put("a", b"after")
+    with pytest.raises(PreconditionFailed):
+        await store.delete_if_match("a", old)
+    assert (await other.get("a")).data == b"after"
+    assert proxy.methods() == ["DELETE", "HEAD"]
+
+
+async def test_a_delete_whose_reply_was_lost_does_not_claim_to_have_removed_nothing(
+    store: S3Store, other: S3Store, proxy: FaultyProxy
+) -> None:
+    """Otherwise the caller would read again, and delete what was created after its own delete."""
+    etag = await other.put("a", b"before")
+    proxy.lose(Loss("DELETE", keep=0, after=lambda: other.put_if_absent("a", b"created since")))
+    proxy.lose(Loss("DELETE", forward=False, keep=0))  # aiohttp repeats a lost request once by itself
+    with pytest.raises(StoreFailed, match="reply to its deletion was lost"):
+        await store.delete_if_match("a", etag)
+    assert (await other.get("a")).data == b"created since"

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import Conflict, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.filesystem.object_file import Condition
+from hsparse.storage.filesystem.object_file import Condition, file_etag
 from hsparse.storage.filesystem.rename_put import put_by_rename
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.posix import PosixStore
@@ -160,7 +160,14 @@ class Machine:
             self.know(key, data)
             self.unsynced.pop(key, None)
         elif what == "delete":
-            self.store._delete(key)
+            if size % 2 and self.file(key).exists():
+                repair(self.root, key)
+                etag = file_etag(self.file(key).stat())
+                with pytest.raises(PreconditionFailed):
+                    self.store._delete(key, Condition.MATCH, "0-0-0")
+                self.store._delete(key, Condition.MATCH, etag)
+            else:
+                self.store._delete(key)
             self.know(key, None)
             self.unsynced.pop(key, None)
         elif what.startswith("checkpoint"):

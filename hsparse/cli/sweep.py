@@ -1,0 +1,80 @@
+"""`hsparse sweep`: removes from a store what no domain can reach any more; servers may run meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable
+
+from hsparse.cli.node_process import add_setting_flags, settings_of
+from hsparse.cli.progress import add_progress_flag, print_message, reports_failure, show_progress
+from hsparse.cli.stores import open_stores, root_of
+from hsparse.clock import SystemClock
+from hsparse.config import Settings
+from hsparse.dn.sweep import MIN_AGE, Finding, Sweep
+from hsparse.errors import BadRequest, NotFound
+from hsparse.setting import declared_settings
+from hsparse.storage.store_settings import StoreSettings
+
+HOUR = 3600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the flags of `sweep`; the parsed arguments have `run`."""
+    parser.description = (
+        "Finish interrupted deletions, and remove objects that no domain has: what crashes have left. Servers may run "
+        "meanwhile, but not with --single-writer."
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    parser.add_argument(
+        "--min-age",
+        type=float,
+        default=MIN_AGE / HOUR,
+        metavar="HOURS",
+        help=f"leave what is younger: it may be just being created (default: {MIN_AGE / HOUR:g})",
+    )
+    add_progress_flag(parser)
+    add_setting_flags(parser, *declared_settings(StoreSettings))
+    parser.set_defaults(run=reports_failure(run))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sweep every store; print each finding."""
+    if not args.min_age >= 0:
+        raise BadRequest(f"--min-age is a number of hours, not {args.min_age:g}.")
+    with show_progress(args.progress, "sweep") as display:
+        found = asyncio.run(_sweep(settings_of(args), args, display.advance))
+    for store, finding in found:
+        print_message(args.progress, f"{store}: {describe(finding)}")
+    objects = sum(finding.objects for _, finding in found)
+    nbytes = sum(finding.nbytes for _, finding in found)
+    verb = "would be removed" if args.dry_run else "removed"
+    print_message(args.progress, f"{len(found)} found; {objects} objects, {nbytes} bytes {verb}")
+    return 0
+
+
+async def _sweep(
+    settings: Settings, args: argparse.Namespace, advance: Callable[[int], None]
+) -> list[tuple[str, Finding]]:
+    if not settings.store.bucket and not root_of(settings.store).is_dir():
+        raise NotFound(
+            f"There is no directory {str(root_of(settings.store))!r}; name a store by --root or --bucket."
+        )
+    stores = await open_stores(settings.store)
+    found: list[tuple[str, Finding]] = []
+    try:
+        for store in stores:
+            sweep = Sweep(
+                store, SystemClock(), min_age=args.min_age * HOUR, dry_run=args.dry_run, advance=advance
+            )
+            found += [(store.name, finding) for finding in await sweep.run()]
+    finally:
+        for store in stores:
+            await store.close()
+    return found
+
+
+def describe(finding: Finding) -> str:
+    """Return a finding in words."""
+    size = f": {finding.objects} objects, {finding.nbytes} bytes" if finding.nbytes else ""
+    return f"{finding.waste.value} {finding.name}{size}"

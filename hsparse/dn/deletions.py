@@ -1,0 +1,184 @@
+"""Deletion of a domain's objects, or of a dataset's chunks, in an order in which it can be resumed after a crash.
+
+The note comes first, the root group last but for the note: so a stopped deletion leaves its name taken, and says that
+it is to be finished. Each object is deleted on the etag that was listed, once it was seen, after the listing, that the
+deletion still stands: what another node has finished, and what was created since under the same id, stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+from hsparse.clock import Clock
+from hsparse.concurrency.gather import gather_each
+from hsparse.dn.cache import Cache
+from hsparse.dn.deletion_notes import DeletionNote, DeletionNotes, DeletionState, born_of
+from hsparse.dn.records import RecordCodec
+from hsparse.errors import BadRequest, Busy, HsparseError, NotFound, PreconditionFailed
+from hsparse.model.ids import is_root, storage_key, tree_prefix
+from hsparse.storage.object_store import Entry, ObjectStore
+
+DELETES_AT_ONCE = 32
+PASSES = 16
+"""How often a tree is listed before a deletion fails as busy; again only if an object was changed meanwhile."""
+NOTE_AGE = 600.0
+"""Seconds after which a deletion counts as interrupted; one that still runs loses nothing when another joins it."""
+
+log = logging.getLogger(__name__)
+
+
+class Resumed(StrEnum):
+    """What became of a note."""
+
+    FINISHED = "finished"
+    """What it is about is deleted."""
+    WITHDRAWN = "withdrawn"
+    """Nothing had been deleted yet, so nothing is."""
+    UNSETTLED = "left to `hsparse sweep`"
+    """Whether the objects still have a domain must be looked for: a `Sweep` does that."""
+
+
+class Deletions:
+    """The deletions of whole trees in a store, by any node."""
+
+    def __init__(self, store: ObjectStore, clock: Clock, cache: Cache | None = None) -> None:
+        self._store = store
+        self._cache = cache
+        self._clock = clock
+        self.notes = DeletionNotes(store, clock)
+
+    async def begin(self, id: str, domain: str) -> str:
+        """Answer `BeginDeletion`."""
+        born = await born_of(self._store, id) if is_root(id) else ""
+        if born or not is_root(id):
+            await self.notes.begin(id, domain, born)
+        return born
+
+    async def delete_tree(self, id: str, born: str) -> int:
+        """Answer `DeleteTree`."""
+        if is_root(id):
+            born = born or await born_of(self._store, id)
+            return await self.finish(await self.notes.decide(id, born))
+        count = await self._delete_chunks(id)
+        await self.notes.remove(id)
+        return count
+
+    async def finish(self, note: DeletionNote) -> int:
+        """Delete the domain's objects that a decided note is about, then the note; return how many there were."""
+
+        async def stands() -> bool:
+            """Say whether the id has not been given to another domain: that waits for the note's end."""
+            found = await self.notes.read(note.id)
+            return found is not None and (found.state, found.born) == (DeletionState.DECIDED, note.born)
+
+        count = 0
+        if await born_of(self._store, note.id) in ("", note.born):
+            count = await self._delete_below(note.id, stands)
+        await self.notes.withdraw(note)
+        return count
+
+    async def resume_all(self, age: float = NOTE_AGE) -> int:
+        """Resume all deletions whose notes are `age` seconds old; return how many are finished.
+
+        One that fails does not keep the others from being resumed; it is logged.
+        """
+        count = 0
+        async for note in self.notes.older_than(age):
+            try:
+                outcome = await self.resume(note)
+            except HsparseError as error:
+                log.warning("The deletion of %s cannot be resumed: %s", note.id, error.message)
+                continue
+            log.warning("The interrupted deletion of %s (%s) is %s.", note.id, note.domain, outcome)
+            count += outcome is Resumed.FINISHED
+        return count
+
+    async def resume(self, note: DeletionNote) -> Resumed:
+        """Finish what the note of an interrupted deletion is about, or withdraw it."""
+        if not is_root(note.id):
+            if await self.exists(note.id):
+                return await self._withdraw(note)
+            await self._delete_chunks(note.id)
+            await self.notes.withdraw(note)
+            return Resumed.FINISHED
+        if note.state is DeletionState.DECIDED:
+            await self.finish(note)
+            return Resumed.FINISHED
+        if note.state is DeletionState.INTENDED and await self._root_of(note.domain) == note.id:
+            return await self._withdraw(note)
+        return Resumed.UNSETTLED
+
+    async def keep_resuming(
+        self, interval: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        """Resume interrupted deletions every `interval` seconds, until cancelled; nodes differ by up to a half."""
+        while True:
+            jitter = int.from_bytes(self._clock.token(4), "big") / 2**33
+            await sleep(interval * (1 + jitter))
+            try:
+                await self.resume_all()
+            except HsparseError as error:
+                log.warning("Interrupted deletions cannot be listed: %s", error.message)
+
+    async def exists(self, id: str) -> bool:
+        """Say whether the store has the record of an object."""
+        try:
+            await self._store.get_range(storage_key(id), 0, 1)
+        except NotFound:
+            return False
+        except BadRequest:  # it is empty
+            return True
+        return True
+
+    async def delete_entry(self, entry: Entry) -> bool:
+        """Delete an object in the state in which it was listed; False if it has changed."""
+        try:
+            await self._store.delete_if_match(entry.key, entry.etag)
+        except PreconditionFailed:
+            return False
+        return True
+
+    async def _withdraw(self, note: DeletionNote) -> Resumed:
+        await self.notes.withdraw(note)
+        return Resumed.WITHDRAWN
+
+    async def _root_of(self, domain: str) -> str | None:
+        """Return the root of the domain at a path, None when there is no domain."""
+        key = storage_key(domain)
+        try:
+            record = RecordCodec(key).decode((await self._store.get(key)).data)
+        except NotFound:
+            return None
+        return record.get("root")
+
+    async def _delete_chunks(self, dataset: str) -> int:
+        """Delete what is below a dataset as long as that has no record; return how many objects there were."""
+
+        async def stands() -> bool:
+            return not await self.exists(dataset)
+
+        return await self._delete_below(dataset, stands)
+
+    async def _delete_below(self, id: str, stands: Callable[[], Awaitable[bool]]) -> int:
+        """Delete the tree of `id`, its record last, until `stands` says no; return how many objects were deleted."""
+        prefix, last = tree_prefix(id), storage_key(id)
+        count = 0
+        for _ in range(PASSES):
+            if self._cache is not None:
+                self._cache.drop(prefix)
+            record: Entry | None = None
+            changed = 0
+            async for page in self._store.list(prefix):
+                if not await stands():
+                    return count
+                entries = [entry for entry in page.entries if entry.key != last]
+                record = next((entry for entry in page.entries if entry.key == last), record)
+                done = await gather_each(self.delete_entry, entries, DELETES_AT_ONCE)
+                count += sum(done)
+                changed += len(done) - sum(done)
+            if not changed and (record is None or await self.delete_entry(record)):
+                return count + (record is not None)
+        raise Busy(f"The objects of {id} are changed all the time; their deletion is finished later.")

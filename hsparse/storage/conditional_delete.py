@@ -1,0 +1,115 @@
+"""Conditional deletes: the start-up probe that a bucket honours them, and `LookBeforeDelete` for one that does not.
+
+AWS has them since the end of 2025; other servers ignore the condition and remove whatever is there. Updates do not
+depend on them as on conditional puts, so such a store is served: an object is looked at before it is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from hsparse.clock import Clock, SystemClock
+from hsparse.errors import BadRequest, NotFound, PreconditionFailed, Unsupported
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored
+
+STALE_ETAG = "0123456789abcdef0123456789abcdef"
+
+
+async def with_conditional_delete(store: ObjectStore, *, clock: Clock | None = None) -> ObjectStore:
+    """Return `store` if it honours the condition of a delete, else `LookBeforeDelete` over it.
+
+    The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
+    """
+    key = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
+    etag = await store.put(key, b"delete")
+    try:
+        honoured = await _refuses_stale(store, key) and await _accepts_current(store, key, etag)
+    except BaseException:
+        await store.delete(key)
+        raise
+    if honoured:
+        return store
+    await store.delete(key)
+    return LookBeforeDelete(store)
+
+
+async def _refuses_stale(store: ObjectStore, key: str) -> bool:
+    try:
+        await store.delete_if_match(key, STALE_ETAG)
+    except PreconditionFailed:
+        return True
+    except Unsupported:
+        return False
+    return False
+
+
+async def _accepts_current(store: ObjectStore, key: str, etag: str) -> bool:
+    try:
+        await store.delete_if_match(key, etag)
+        await store.get(key)
+    except NotFound:
+        return True
+    except PreconditionFailed:
+        return False
+    return False
+
+
+async def look_and_delete(store: ObjectStore, key: str, etag: str) -> None:
+    """Delete an object if its etag is `etag` when it is looked at; `PreconditionFailed` if it has another one."""
+    found = await current_etag(store, key)
+    if found is None:
+        return
+    if found != etag:
+        raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
+    await store.delete(key)
+
+
+async def current_etag(store: ObjectStore, key: str) -> str | None:
+    """Return the etag of a stored object, None when there is none."""
+    try:
+        return (await store.get_range(key, 0, 1)).etag
+    except NotFound:
+        return None
+    except BadRequest:  # an empty object has no first byte
+        return (await store.get(key)).etag
+
+
+class LookBeforeDelete:
+    """An `ObjectStore` over one that ignores the condition of a delete: it looks at the etag, then deletes.
+
+    Who changes the object between the look and the delete loses that change.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.name = store.name
+        self._store = store
+
+    async def get(self, key: str) -> Stored:
+        return await self._store.get(key)
+
+    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
+        return await self._store.get_range(key, start, length)
+
+    async def put(self, key: str, data: Buffer) -> str:
+        return await self._store.put(key, data)
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        return await self._store.put_if_absent(key, data)
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        return await self._store.put_if_match(key, data, etag)
+
+    async def delete(self, key: str) -> None:
+        await self._store.delete(key)
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        await look_and_delete(self._store, key, etag)
+
+    def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
+        return self._store.list(prefix, delimiter=delimiter, start_after=start_after)
+
+    async def presigned(self, key: str, seconds: int) -> str:
+        return await self._store.presigned(key, seconds)
+
+    async def close(self) -> None:
+        await self._store.close()

@@ -1,0 +1,322 @@
+"""A deletion that stops anywhere is finished by another node, or has not begun; a second one does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from hsparse.dn.deletion_notes import DeletionState, born_of
+from hsparse.dn.deletions import Resumed
+from hsparse.errors import Busy, Conflict, Gone, StoreFailed, Unsupported
+from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, storage_key
+from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
+from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree
+from tests.support.deletion_world import CHUNKS, Node, World, crash_everywhere
+
+A, B, M = "/a.h5", "/b.h5", "/m.h5"
+
+
+async def two_domains(world: World) -> None:
+    for path in (A, B):
+        await world.make(path)
+
+
+async def check_resumed(world: World) -> None:
+    """A data node alone, without a sweep, leaves a domain whole or nothing of it; the other domain is whole."""
+    roots = list(world.datasets)
+    assert await world.is_whole(roots[1])
+    world.pass_days()
+    node = world.node()
+    await node.resume()
+    unsettled = await node.data.deletions.notes.read(roots[0])
+    domains = await world.domains()
+    if A in domains:
+        assert await world.is_whole(roots[0])
+    elif unsettled is None:
+        assert await world.is_gone(roots[0])
+    else:  # it died between two calls: only a look at all domains tells
+        assert unsettled.state is DeletionState.INTENDED
+        assert await world.is_whole(roots[0])
+    await node.close()
+    await world.settle()
+    assert await (world.is_whole(roots[0]) if A in domains else world.is_gone(roots[0]))
+    assert await world.is_whole(roots[1])
+
+
+async def test_the_deletion_of_a_domain_that_dies_anywhere_is_finished() -> None:
+    assert await crash_everywhere(lambda world, node: node.delete(A), check_resumed, two_domains) >= 14
+
+
+async def test_the_deletion_of_a_dataset_that_dies_anywhere_is_finished() -> None:
+    async def delete(world: World, node: Node) -> None:
+        [dataset] = next(iter(world.datasets.values()))
+        await node.remove(dataset)
+
+    async def check(world: World) -> None:
+        [root, other] = world.datasets
+        [dataset] = world.datasets[root]
+        is_there = storage_key(dataset) in await world.keys()
+        if not is_there:
+            world.datasets[root].clear()
+        world.pass_days()
+        node = world.node()
+        await node.resume()
+        await node.close()
+        keys = await world.keys()
+        assert not any(key.startswith(DELETION_FOLDER) for key in keys)
+        assert is_there == any(chunk_key(dataset, (n,)) in keys for n in range(CHUNKS))
+        assert await world.is_whole(root)
+        assert await world.is_whole(other)
+        await world.settle()
+
+    assert await crash_everywhere(delete, check, two_domains) >= 8
+
+
+@pytest.mark.parametrize("what", ["create", "link", "move"])
+async def test_what_dies_while_it_creates_leaves_nothing_after_a_sweep(what: str) -> None:
+    async def act(world: World, node: Node) -> None:
+        if what == "create":
+            await node.fill(await node.create(M))
+        elif what == "link":
+            await node.create(M, linked_domain=A)
+        else:
+            await node.move(A, M)
+
+    async def check(world: World) -> None:
+        await world.settle()
+        domains = await world.domains()
+        for root in world.datasets:
+            assert await world.is_whole(root)
+            assert root in domains.values()
+
+    await crash_everywhere(act, check, two_domains)
+
+
+async def test_a_deletion_notes_decides_deletes_and_forgets() -> None:
+    """What a deletion costs: the root group is read, the note is put twice, read once a page, and removed."""
+    world = World()
+    root, _ = await world.make(A)
+    store = CountingStore(world.store)
+    node = world.node(store)
+    await node.owners.record(A)
+    store.reset()
+    await node.delete(A)
+    assert store.calls["put_if_absent"] == store.calls["put"] == 1
+    assert store.keys["get", deletion_key(root)] == 1
+    assert store.keys["delete_if_match", storage_key(root)] == 1
+    assert await world.keys() == set()
+    await node.close()
+
+
+async def test_a_late_deletion_leaves_a_new_domain_with_the_same_root() -> None:
+    """The first node stops before it decides; the second finishes; then somebody takes the root again."""
+    world = World()
+    root, dataset = await world.make(A)
+    late, quick = world.node(), world.node()
+    born = await late.owners.ask_any(BeginDeletion(root, A))
+    await quick.delete(A)
+    assert await world.keys() == set()
+    world.clock.time += 1
+    assert await quick.create(B, root_id=root) == root
+    await quick.fill(root, dataset)
+    assert await late.data.send(DeleteTree(root, born)) == 0
+    assert await world.is_whole(root)
+    assert deletion_key(root) not in await world.keys()
+    for node in (late, quick):
+        await node.close()
+
+
+async def test_a_late_page_of_deletes_leaves_a_new_domain_with_the_same_root() -> None:
+    """The first node stops after a listing; the second finishes; then somebody creates the same objects again."""
+    world = World()
+    root, dataset = await world.make(A)
+    store = FaultyStore(world.store)
+    late, quick = world.node(store), world.node()
+    fault = store.hang("delete_if_match", chunk_key(dataset, (0,)))
+    deleting = asyncio.create_task(late.delete(A))
+    await fault.entered.wait()
+    world.pass_days()
+    await quick.resume()
+    assert await world.keys() == set()
+    await quick.create(B, root_id=root)
+    await world.node().fill(root, dataset)
+    fault.release()
+    await asyncio.wait([deleting])
+    assert await world.is_whole(root)
+    for node in (late, quick):
+        await node.close()
+
+
+async def test_a_domain_cannot_have_a_root_that_is_being_deleted() -> None:
+    world = World()
+    root, _ = await world.make(A)
+    node = world.node()
+    await node.owners.ask_any(BeginDeletion(root, A))
+    with pytest.raises(Conflict, match="being deleted"):
+        await node.create(B, linked_domain=A)
+    assert set(await world.domains()) == {A}
+    assert await world.is_whole(root)
+    world.pass_days()
+    await node.resume()
+    await node.create(B, linked_domain=A)
+    await node.close()
+
+
+async def test_a_link_to_what_is_deleted_meanwhile_is_taken_back() -> None:
+    world = World()
+    root, _ = await world.make(A)
+    store = FaultyStore(world.store)
+    linking, deleting = world.node(store), world.node()
+    fault = store.hang("put_if_absent", "b.h5/.domain.json")
+    link = asyncio.create_task(linking.create(B, linked_domain=A))
+    await fault.entered.wait()
+    await deleting.delete(A)
+    fault.release()
+    with pytest.raises(Conflict, match="or were"):
+        await link
+    assert await world.keys() == set()
+    assert await world.is_gone(root)
+    for node in (linking, deleting):
+        await node.close()
+
+
+async def test_a_note_of_a_domain_that_was_moved_is_not_believed() -> None:
+    """A deletion stopped before the domain's record was deleted; then the domain was moved."""
+    world = World()
+    root, _ = await world.make(A)
+    node = world.node()
+    await node.create(M, linked_domain=A)
+    await node.owners.ask_any(BeginDeletion(root, A))
+    await node.delete(A, keep_root=True)
+    world.pass_days()
+    [note] = [note async for note in node.data.deletions.notes.older_than(600)]
+    assert await node.data.deletions.resume(note) is Resumed.UNSETTLED
+    assert await world.is_whole(root)
+    await world.settle()
+    assert await world.is_whole(root)
+    assert await world.domains() == {M: root}
+    await node.close()
+
+
+async def test_a_late_change_of_an_object_is_deleted_too() -> None:
+    world = World()
+    root, dataset = await world.make(A)
+    store = FaultyStore(world.store)
+    node, writer = world.node(store), world.node()
+    key = chunk_key(dataset, (0,))
+    fault = store.hang("delete_if_match", key)
+    deleting = asyncio.create_task(node.delete(A))
+    await fault.entered.wait()
+    await world.store.put(key, b"a write that was under way")
+    fault.release()
+    await deleting
+    assert await world.is_gone(root)
+    for one in (node, writer):
+        await one.close()
+
+
+async def test_objects_that_always_change_make_a_deletion_busy_and_keep_its_note() -> None:
+    world = World()
+    root, dataset = await world.make(A)
+
+    class Restless(FaultyStore):
+        async def delete_if_match(self, key: str, etag: str) -> None:
+            if key == chunk_key(dataset, (0,)):
+                await self.store.put(key, b"again")
+            await super().delete_if_match(key, etag)
+
+    node = world.node(Restless(world.store))
+    with pytest.raises(Busy):
+        await node.delete(A)
+    assert {deletion_key(root), storage_key(root)} <= await world.keys()
+    await node.close()
+    await world.settle()
+    assert await world.is_gone(root)
+
+
+async def test_one_deletion_that_fails_does_not_keep_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    roots = [(await world.make(path))[0] for path in (A, B)]
+    node = world.node()
+    for path, root in zip((A, B), roots, strict=True):
+        born = await node.owners.ask_any(BeginDeletion(root, path))
+        await node.owners.apply(DeleteObject(path))
+        await node.data.deletions.notes.decide(root, born)
+    store = FaultyStore(world.store)
+    store.fail_before("delete_if_match")
+    world.pass_days()
+    other = world.node(store)
+    await other.resume()
+    assert "cannot be resumed" in caplog.text
+    assert [await world.is_gone(root) for root in roots].count(True) == 1
+    await other.resume()
+    assert await world.keys() == set()
+    for one in (node, other):
+        await one.close()
+
+
+async def test_a_young_deletion_is_left_to_who_runs_it() -> None:
+    world = World()
+    root, _ = await world.make(A)
+    node = world.node()
+    born = await node.owners.ask_any(BeginDeletion(root, A))
+    await node.data.deletions.notes.decide(root, born)
+    await node.resume()
+    assert await world.is_whole(root)
+    await node.close()
+
+
+async def test_a_domain_that_must_not_be_changed_here_is_not_noted() -> None:
+    world = World()
+    root, _ = await world.make(A)
+    record = {"root": root, "schema": {"version": 1, "writeFeatures": ["spirals"]}}
+    await world.store.put("a.h5/.domain.json", json.dumps(record).encode())
+    before = await world.keys()
+    node = world.node()
+    with pytest.raises(Unsupported, match="spirals"):
+        await node.delete(A)
+    assert await world.keys() == before
+    await node.close()
+
+
+async def test_what_is_not_there_is_not_noted() -> None:
+    world = World()
+    root, dataset = await world.make(A)
+    node = world.node()
+    await node.remove(dataset)
+    with pytest.raises(Gone):
+        await node.remove(dataset)
+    assert not any(key.startswith(DELETION_FOLDER) for key in await world.keys())
+    assert await node.owners.ask_any(BeginDeletion(root.replace("g-0", "g-f"), "/x.h5")) == ""
+    await node.close()
+
+
+async def test_a_data_node_resumes_until_it_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    root, _ = await world.make(A)
+    store = FaultyStore(world.store)
+    store.fail_before("list", DELETION_FOLDER, error=StoreFailed("The store is away."))
+    node = world.node(store)
+    await node.data.deletions.notes.decide(root, await born_of(world.store, root))
+    world.pass_days()
+    pauses: list[float] = []
+    swept = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        assert len(pauses) < 10
+        if await world.is_gone(root):
+            swept.set()
+            await asyncio.get_running_loop().create_future()
+
+    resuming = asyncio.create_task(node.data.deletions.keep_resuming(10.0, sleep))
+    await swept.wait()
+    resuming.cancel()
+    assert len(pauses) == 3
+    assert all(10.0 <= pause <= 15.0 for pause in pauses)
+    assert "The store is away." in caplog.text
+    node.data.start(3600.0)
+    await node.close()

@@ -1,0 +1,82 @@
+"""Which stores honour the condition of a delete is found out; the others are looked at first."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.errors import PreconditionFailed, StoreFailed, Unsupported
+from hsparse.storage.conditional_delete import LookBeforeDelete, with_conditional_delete
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.s3.s3_store import S3Store
+from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
+from tests.conftest import MakeStore
+
+
+class IgnoresCondition(MemoryStore):
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        await self.delete(key)
+
+
+class RefusesAll(MemoryStore):
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        raise PreconditionFailed("never")
+
+
+class DeletesNothing(MemoryStore):
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        if (await self.get(key)).etag != etag:
+            raise PreconditionFailed("another etag")
+
+
+class HasNoCondition(MemoryStore):
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        raise Unsupported("not implemented")
+
+
+async def keys(store: ObjectStore) -> list[str]:
+    return [entry.key async for page in store.list("") for entry in page.entries]
+
+
+@pytest.mark.parametrize("kind", ["memory", "posix", "s3"])
+async def test_a_store_that_honours_it_is_used_as_it_is(make_store: MakeStore, kind: str) -> None:
+    store = await make_store(kind, 10)
+    assert await with_conditional_delete(store) is store
+    assert await keys(store) == []
+
+
+@pytest.mark.parametrize("kind", [IgnoresCondition, RefusesAll, DeletesNothing, HasNoCondition])
+async def test_others_are_looked_at_first(kind: type[MemoryStore]) -> None:
+    memory = kind()
+    store = await with_conditional_delete(memory)
+    assert isinstance(store, LookBeforeDelete)
+    assert await keys(memory) == []
+    first = await store.put("a", b"first")
+    second = await store.put("a", b"second")
+    with pytest.raises(PreconditionFailed):
+        await store.delete_if_match("a", first)
+    await store.delete_if_match("a", second)
+    assert await keys(memory) == []
+
+
+async def test_rclone_is_looked_at_first(rclone_store: S3Store) -> None:
+    assert isinstance(await with_conditional_delete(rclone_store), LookBeforeDelete)
+    assert await keys(rclone_store) == []
+
+
+async def test_the_look_costs_one_read() -> None:
+    counting = CountingStore(MemoryStore())
+    store = LookBeforeDelete(counting)
+    await store.delete_if_match("a", await store.put("a", b""))
+    await store.delete_if_match("a", await store.put("a", b"1"))
+    assert counting.calls == {"put": 2, "get_range": 2, "get": 1, "delete": 2}
+
+
+async def test_removes_its_key_when_the_store_fails() -> None:
+    memory = MemoryStore()
+    store = FaultyStore(memory)
+    store.fail_before("delete_if_match")
+    with pytest.raises(StoreFailed):
+        await with_conditional_delete(store)
+    assert await keys(memory) == []
