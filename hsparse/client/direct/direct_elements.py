@@ -30,6 +30,7 @@ from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.errors import Corrupt, HsparseError, Unsupported
+from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
@@ -126,7 +127,7 @@ class DirectElements:
         partly = [one for one in planned if not one.selection.is_all]
 
         def select(one: PlannedChunk) -> Elements:
-            part = select_elements(self._load(found, one), one.selection, grid.origin(one.scaled), extent)
+            part = select_elements(self._columns(found, one), one.selection, grid.origin(one.scaled), extent)
             return Elements(part.columns, part.values.view(self._dtype))
 
         parts = [part for part in self._each(select, partly, failed) if part is not None]
@@ -143,8 +144,8 @@ class DirectElements:
                 target[...] = column
 
         def fill(item: tuple[PlannedChunk, Elements]) -> Elements:
-            chunk, slot = self._load(found, item[0]), item[1]
-            if len(chunk.offsets) != len(slot):
+            chunk, slot = self._columns(found, item[0]), item[1]
+            if len(chunk) != len(slot):
                 raise Corrupt("The chunk has another number of elements than its map says.")
             write_elements(chunk, grid.origin(item[0].scaled), slot)
             return slot
@@ -168,7 +169,9 @@ class DirectElements:
             failed = _Failed()
 
             def fill(one: PlannedChunk) -> None:
-                values: Any = found.kind.read(self._load(found, one), one.selection, (), NO_LIMIT)
+                values: Any = found.kind.read(
+                    found.kind.decode(self._bytes(found, one)), one.selection, (), NO_LIMIT
+                )
                 if values is not None:
                     result[0][one.place] = values.view(self._dtype)
 
@@ -255,12 +258,16 @@ class DirectElements:
             inside &= found.defined > 0
         return plan(selection, grid, found.scaled[inside])
 
-    def _load(self, found: DatasetMap, one: PlannedChunk) -> Any:
+    def _columns(self, found: DatasetMap, one: PlannedChunk) -> ChunkColumns:
+        spec = found.spec
+        return read_columns(self._bytes(found, one), spec.dims, spec.dtype, spec.filters)
+
+    def _bytes(self, found: DatasetMap, one: PlannedChunk) -> bytes:
         place = found.place(found.rows[one.scaled])
         assert self._reader is not None
         data = self._reader.read(place)
         self.statistics.add(objects=1, bytes=len(data))
-        return found.kind.decode(data)
+        return data
 
     def _each(
         self,
