@@ -44,12 +44,18 @@ class ChunkColumns:
     def __len__(self) -> int:
         return len(self.values)
 
+    def view(self, dtype: np.dtype[Any]) -> ChunkColumns:
+        """Return the elements with their values as another type of the same size."""
+        return ChunkColumns(self.dims, self.columns, self.values.view(dtype))
+
     def select(self, selection: Selection) -> ChunkColumns:
         """Return the elements that a selection of the chunk's own coordinates takes."""
         if isinstance(selection, Orthogonal):
             places = self._in_product(selection)
         else:
             places = np.flatnonzero(selection.contains(self._offsets()))
+        if (places.stop - places.start if isinstance(places, slice) else len(places)) == len(self):
+            return self
         return ChunkColumns(self.dims, tuple(column[places] for column in self.columns), self.values[places])
 
     def _in_product(self, selection: Orthogonal) -> slice | NDArray[np.intp]:
