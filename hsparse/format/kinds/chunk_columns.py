@@ -90,7 +90,9 @@ def read_columns(
 ) -> ChunkColumns:
     """Read the object of a chunk as `decode_sparse` does, with the same errors."""
     content, footer = unseal_sparse(data, dtype)
-    columns, values = open_elements(decode_columns, content, footer.sections, dims, dtype, pipelines)
+    columns, values = open_elements(
+        decode_columns, content, footer.sections, dims, dtype, pipelines, is_checked=True
+    )
     check_defined(len(values), footer)
     return ChunkColumns(dims, columns, values)
 

@@ -137,7 +137,7 @@ def decode_sparse(
 ) -> SparseChunk:
     """Read the object of a chunk; `Corrupt`, naming the section, when any byte is damaged."""
     content, footer = unseal_sparse(data, dtype)
-    chunk = open_sparse(content, footer.sections, dims, dtype, pipelines)
+    chunk = open_sparse(content, footer.sections, dims, dtype, pipelines, is_checked=True)
     check_defined(len(chunk.offsets), footer)
     return chunk
 
@@ -161,9 +161,16 @@ def open_sparse(
     dims: tuple[int, ...],
     dtype: np.dtype[Any],
     pipelines: Sequence[tuple[Filter, ...]],
+    *,
+    is_checked: bool = False,
 ) -> SparseChunk:
-    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`."""
-    offsets, column = open_elements(decode_offsets, content, sections, dims, dtype, pipelines)
+    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`.
+
+    `is_checked` as in `open_chunk`.
+    """
+    offsets, column = open_elements(
+        decode_offsets, content, sections, dims, dtype, pipelines, is_checked=is_checked
+    )
     if np.may_share_memory(column, np.frombuffer(content, np.uint8)):
         column = column.copy()  # a view would keep the whole object in memory
     return SparseChunk(dims, offsets, column)
@@ -176,10 +183,12 @@ def open_elements(
     dims: tuple[int, ...],
     dtype: np.dtype[Any],
     pipelines: Sequence[tuple[Filter, ...]],
+    *,
+    is_checked: bool,
 ) -> tuple[Places, ValueColumn]:
     """Return what `decode` makes of the selection, and the values in that order, maybe a view of `content`."""
     count = _count(sections, dims, dtype.itemsize)
-    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines)
+    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines, is_checked=is_checked)
     try:
         places, order = decode(selection, dims, count)
     except Corrupt as error:
