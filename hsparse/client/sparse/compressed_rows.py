@@ -6,8 +6,9 @@ releases the interpreter for it, so bands are converted side by side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 from hsparse.optional_module import OptionalModule
 
 SCIPY = OptionalModule("scipy.sparse", "scipy")
+
+CACHED = 1 << 20
+"""About how many elements are converted at a time."""
 
 
 def index_type(*most: int) -> np.dtype[Any]:
@@ -85,20 +89,20 @@ class RowBands:
 
     def fill(self, band: int, pieces: Sequence[Piece]) -> None:
         """Set a band's elements: pieces whose columns ascend from one to the next."""
-        first, end = self._rows[band]
-        size = sum(len(piece.values) for piece in pieces)
-        if not size:
-            return
-        room = slice(int(self._begins[band]), int(self._begins[band]) + size)
-        if len(pieces) == 1:
-            counts = np.bincount(pieces[0].rows, minlength=end - first)
-            self._indices[room], self._values[room] = pieces[0].columns, pieces[0].values
-        else:
-            found = self._compressed(pieces, end - first)
-            counts = np.diff(found.indptr)
-            self._indices[room], self._values[room] = found.indices, found.data
-        self._counts[first + 1 : end + 1] = counts
-        self._sizes[band] = size
+        at, (first, end) = int(self._begins[band]), self._rows[band]
+        for low, high, some in _lower_bands(pieces, end - first):
+            size = sum(len(piece.values) for piece in some)
+            room = slice(at, at + size)
+            if len(some) == 1:
+                counts = np.bincount(some[0].rows, minlength=high - low)
+                self._indices[room], self._values[room] = some[0].columns, some[0].values
+            else:
+                found = self._compressed(some, high - low)
+                counts = np.diff(found.indptr)
+                self._indices[room], self._values[room] = found.indices, found.data
+            self._counts[first + low + 1 : first + high + 1] = counts
+            at += size
+        self._sizes[band] = at - int(self._begins[band])
 
     def result(self) -> CompressedRows:
         """Return all rows, once all bands are filled."""
@@ -120,3 +124,23 @@ class RowBands:
         found = SCIPY.load().coo_array((values, (rows, columns)), shape=(height, self._shape[1]))
         found.has_canonical_format = True  # else duplicates would be looked for
         return found.tocsr()
+
+
+def _lower_bands(pieces: Sequence[Piece], height: int) -> Iterator[tuple[int, int, Sequence[Piece]]]:
+    """Yield bands of at most about `CACHED` elements: where each begins and ends in the band, and its pieces."""
+    size = sum(len(piece.values) for piece in pieces)
+    if len(pieces) == 1 or size <= CACHED:
+        if size:
+            yield 0, height, pieces
+        return
+    step = max(1, height * CACHED // size)
+    edges = [*range(0, height, step), height]
+    cuts = [np.searchsorted(piece.rows, edges).tolist() for piece in pieces]
+    for number, (low, high) in enumerate(pairwise(edges)):
+        some = [
+            Piece(piece.rows[a:b] - piece.rows.dtype.type(low), piece.columns[a:b], piece.values[a:b])
+            for piece, (a, b) in zip(pieces, (cut[number : number + 2] for cut in cuts), strict=True)
+            if a < b
+        ]
+        if some:
+            yield low, high, some

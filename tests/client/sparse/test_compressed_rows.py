@@ -10,6 +10,7 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.client.sparse import compressed_rows
 from hsparse.client.sparse.compressed_rows import Piece, RowBands, index_type
 
 
@@ -30,6 +31,7 @@ def test_bands_in_any_order_are_one_matrix(
     ends = [min(first + height, length) for first in starts]
     spare = order.randrange(3)
     most = [int(np.count_nonzero(dense[a:b])) + spare for a, b in zip(starts, ends, strict=True)]
+    cached = order.choice([1, 20, 1 << 20])
     bands = RowBands((length, width), list(zip(starts, ends, strict=True)), most, np.dtype(">i4"))
     expected = np.zeros_like(dense)
     numbers = list(range(len(starts)))
@@ -42,7 +44,9 @@ def test_bands_in_any_order_are_one_matrix(
             rows, columns = np.nonzero(band[:, left : left + step])
             values = band[rows, columns + left].astype(">i4")
             pieces.append(Piece(rows.astype(np.uint16), (columns + left).astype(np.int32), values))
-        bands.fill(number, pieces)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compressed_rows, "CACHED", cached)
+            bands.fill(number, pieces)
     found = bands.result()
     assert len(found) == np.count_nonzero(expected)
     matrix, wanted = found.to_scipy(), scipy.sparse.csr_array(expected.astype(np.int32))
