@@ -98,7 +98,7 @@ def _column(objects: FileObjects, address: int, what: str) -> Column:
 class _Part:
     """Stored elements from `begin` to `end`, of a compressed matrix maybe only those with indices from `low` to `high`.
 
-    `share` is about which part of the elements these are. An index beyond the matrix is in the first or the last part,
+    `fraction` is about which part of the elements these are. An index beyond the matrix is in the first or the last part,
     and refused there.
     """
 
@@ -106,13 +106,13 @@ class _Part:
     end: int
     low: int = 0
     high: int | None = None
-    share: float = 1.0
+    fraction: float = 1.0
 
     @property
     def memory(self) -> int:
         """As many elements as have the memory that reading the part takes."""
         count = self.end - self.begin
-        return max(int(count * self.share), count // READ_DIVISOR)
+        return max(int(count * self.fraction), count // READ_DIVISOR)
 
 
 def _parts(
@@ -167,7 +167,7 @@ def _batches(
     parts: list[_Part],
 ) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
     for part in parts:
-        nbytes = int((part.end - part.begin) * part.share) * (data.size + sum(one.size for one in indices))
+        nbytes = int((part.end - part.begin) * part.fraction) * (data.size + sum(one.size for one in indices))
         yield nbytes, partial(_read, form, data, indices, pointers, part)
 
 
