@@ -98,8 +98,8 @@ def _column(objects: FileObjects, address: int, what: str) -> Column:
 class _Part:
     """Stored elements from `begin` to `end`, of a compressed matrix maybe only those with indices from `low` to `high`.
 
-    `fraction` is about which part of the elements these are. An index beyond the matrix is in the first or the last part,
-    and refused there.
+    `fraction` is about which part of the elements these are. An index beyond the matrix is in the first or the last
+    part, and refused there.
     """
 
     begin: int
