@@ -105,8 +105,13 @@ def _in_ascending(axis: Axis, column: Column) -> slice | NDArray[np.intp]:
     if isinstance(axis, Span) and axis.contiguous:
         low, high = np.array((bounds[0], bounds[1] - 1), column.dtype)
         return slice(int(np.searchsorted(column, low)), int(np.searchsorted(column, high, "right")))
-    if ax.size(axis) * SEARCH_COST > len(column):
+    wanted = ax.indices(axis)
+    if not (wanted[1:] > wanted[:-1]).all():
+        wanted = np.unique(wanted)
+    ends = np.flatnonzero(np.diff(wanted) != 1)  # of runs of adjacent indices
+    if 2 * len(ends) * SEARCH_COST > len(column):
         return np.flatnonzero(ax.contains(axis, column))
-    wanted = np.unique(ax.indices(axis)).astype(column.dtype)
-    starts, stops = np.searchsorted(column, wanted), np.searchsorted(column, wanted, "right")
+    firsts = wanted[np.append(0, ends + 1)].astype(column.dtype)
+    lasts = wanted[np.append(ends, len(wanted) - 1)].astype(column.dtype)
+    starts, stops = np.searchsorted(column, firsts), np.searchsorted(column, lasts, "right")
     return expand(starts.astype(np.uint64), stops.astype(np.uint64)).astype(np.intp)
