@@ -43,6 +43,9 @@ REMARKS = (
     "the page cache. `AnnData h5ad gzip` is the same file compressed, as most published ones are. `AnnData zarr` is "
     "format 3 with the codecs of zarrs. TileDB-SOMA reads columns and everything as tables, which is faster than its "
     "`to_anndata`. The predicate is a cell type and a least number of genes.",
+    "`cells`, where hsparse loses: reading a plain h5ad is copying 480 MB, or the rows that were chosen. hsparse "
+    "stores a fifth of the bytes and decodes them: 22 ns of a core for an element, 1.3 s for all, half of it in "
+    "deflate. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of the rows.",
 )
 
 

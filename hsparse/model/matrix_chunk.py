@@ -9,18 +9,23 @@ from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 IN_CHUNK = 1 << 15
 """The average number of elements in a chunk: half of what coordinates of two bytes allow, for chunks above average."""
-BAND = 4096
-"""Rows of a chunk of a matrix, unless they have too many elements for a request."""
+BAND, LOW_BAND = 16384, 4096
+"""Rows of a chunk of a matrix, unless they have too many elements: if it is written by chunks, or in another order."""
 LARGEST_BATCH = 1 << 21
 """The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
+LARGEST_BAND = 1 << 24
+"""The most elements of the rows of a chunk, which are read for each request that has the elements of some chunks."""
 
 
-def chunk_of(shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = ()) -> tuple[int, ...]:
+def chunk_of(
+    shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = (), *, by_chunks: bool = True
+) -> tuple[int, ...]:
     """Return chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average.
 
     A chunk of a matrix is tall: rows are read many at a time, columns a few. Its number of rows is a power of two, so
     that a block of that many rows, or of a part of them, is in one chunk. Others have equal dimensions. A wanted
-    `chunk` is cut to the shape; `Unsupported` if it has another rank.
+    `chunk` is cut to the shape; `Unsupported` if it has another rank. `by_chunks` says that the writer sends whole
+    chunks, so that a row of chunks may have more elements than a request.
     """
     if chunk:
         if len(chunk) != len(shape):
@@ -29,7 +34,8 @@ def chunk_of(shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = ()) ->
     wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
     if len(shape) != 2:
         return _equal_sides(shape, wanted)
-    band = min(BAND, LARGEST_BATCH * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
+    most, rows = (LARGEST_BAND, BAND) if by_chunks else (LARGEST_BATCH, LOW_BAND)
+    band = min(rows, most * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
     rows = min(shape[0], 1 << max(1, band, isqrt(wanted)).bit_length() - 1)
     if wanted // rows < shape[1]:
         return rows, wanted // rows

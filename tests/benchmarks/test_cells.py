@@ -147,3 +147,50 @@ def test_a_library_without_a_way_gives_batches_alone(
     assert found["batches"]["right"]
     assert found["batches"]["cells"] == 256
     assert found["batches"]["memory"] > 2**20
+
+
+def test_first_reads_of_genes_and_of_chosen_cells_are_not_timed(
+    made: tuple[Path, Truth], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, truth = made
+    read: list[str] = []
+
+    class Reads:
+        def __init__(self, path: str) -> None:
+            self._matrix = anndata.read_h5ad(path).X
+
+        def batches(self, size: int, seed: int) -> Any:
+            yield np.arange(size), self._matrix[:size]
+
+        def genes(self, genes: list[int]) -> Any:
+            read.append("genes")
+            return self._matrix[:, genes]
+
+        def chosen(self, cell_type: str, above: int) -> Any:
+            read.append("chosen")
+            return self._matrix
+
+        def everything(self) -> Any:
+            return self._matrix
+
+    def timed(call: Any) -> None:
+        read.append("timed")
+        call()
+
+    monkeypatch.setitem(turn.READERS, "some", (turn.__name__.rpartition(".")[2], "Reads"))
+    monkeypatch.setattr(turn, "Reads", Reads, raising=False)
+    monkeypatch.setattr(turn, "timed", timed)
+    path = str(folder / CASE.name / "cells.h5ad")
+    n_genes = str(folder / CASE.name / "n_genes.npy")
+    choice = {"genes": truth.genes, "cell_type": CHOSEN_TYPE, "above": truth.above}
+    job = {
+        "reader": "some",
+        "path": path,
+        "files": [],
+        "size": 256,
+        "seed": 1,
+        "seconds": 1,
+        "n_genes": n_genes,
+    }
+    turn.turn(job | choice)
+    assert read == ["genes", "timed", "genes", "chosen", "timed", "chosen", "timed"]

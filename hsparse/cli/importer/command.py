@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         type=_dimensions,
         default=(),
         metavar="ROWSxCOLUMNS",
-        help="chunk dimensions of sparse matrices, cut to their shape (default: up to 4096 rows, of 32768 elements); "
+        help="chunk dimensions of sparse matrices, cut to their shape (default: up to 16384 rows, of 32768 elements); "
         "64x100000 suits training on random rows",
     )
     parser.add_argument(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,8 +27,12 @@ from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import parse_object
-from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
+from hsparse.model.matrix_chunk import LARGEST_BAND, LARGEST_BATCH, chunk_of
 
+FILLED = 0.8
+"""The part of a batch's elements that one of several batches of the same lines has, which may be filled unevenly."""
+READ_DIVISOR = 8
+"""How many stored elements take the memory of one in a request."""
 Json = dict[str, Any]
 Column = FileData | VirtualData
 
@@ -46,10 +49,10 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
         found = _column(objects, form.pointers, "pointers")
         pointers = np.asarray(found.read((0,), found.dims)).astype(np.int64)
         check_pointers(pointers, form.shape[form.kind == "csc"], count)
-    chunk = chunk_of(form.shape, count, objects.matrix_chunk)
-    cuts = _cuts(form, data, pointers, count, chunk)
-    most = max((end - begin for begin, end in pairwise(cuts)), default=0)
-    batches = _batches(form, data, indices, pointers, cuts)
+    chunk = chunk_of(form.shape, count, objects.matrix_chunk, by_chunks=pointers is not None)
+    parts = _parts(form, data, pointers, count, chunk)
+    most = max((part.memory for part in parts), default=0)
+    batches = _batches(form, data, indices, pointers, parts)
     return Matrix(form.shape, data.dataset.type.item, data.size, count, batches, most=most, chunk=chunk)
 
 
@@ -91,31 +94,69 @@ def _column(objects: FileObjects, address: int, what: str) -> Column:
     return column
 
 
-def _cuts(
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Stored elements from `begin` to `end`, of a compressed matrix maybe only those with indices from `low` to `high`.
+
+    `fraction` is about which part of the elements these are. An index beyond the matrix is in the first or the last
+    part, and refused there.
+    """
+
+    begin: int
+    end: int
+    low: int = 0
+    high: int | None = None
+    fraction: float = 1.0
+
+    @property
+    def memory(self) -> int:
+        """As many elements as have the memory that reading the part takes."""
+        count = self.end - self.begin
+        return max(int(count * self.fraction), count // READ_DIVISOR)
+
+
+def _parts(
     form: MatrixForm,
     data: Column,
     pointers: NDArray[np.int64] | None,
     count: int,
     chunk_dims: tuple[int, ...],
-) -> list[int]:
-    """Return the starts of batches of elements, and the end.
+) -> list[_Part]:
+    """Return the parts of which each is a batch.
 
-    A batch of a compressed matrix has all lines of some chunks, unless these are too many.
+    A batch of a compressed matrix has all lines of some chunks or, where these are too many, all elements of some of
+    these chunks; unless the lines are too many to be read for each of several batches.
     """
     layout = data.dataset.layout
     chunk = layout.dims[0] if isinstance(layout, ChunkedLayout) else 1
     step = max(1, BATCH // chunk) * chunk  # so that hardly any chunk is decoded twice
     if pointers is None:
-        return [*range(0, count, step), count]
-    lines = chunk_dims[form.kind == "csc"]
-    cuts, last = [0], 0
+        return [_Part(begin, min(begin + step, count)) for begin in range(0, count, step)]
+    axis = int(form.kind == "csc")
+    lines, width, length = chunk_dims[axis], chunk_dims[1 - axis], form.shape[1 - axis]
+    parts, begin, last = [], 0, 0
     for end in [*pointers[lines::lines].tolist(), count]:
-        if end - cuts[-1] > BATCH and last > cuts[-1]:
-            cuts.append(last)
-        while end - cuts[-1] > LARGEST_BATCH:
-            cuts.append(cuts[-1] + step)
+        if end - begin > BATCH and last > begin:
+            parts.append(_Part(begin, last))
+            begin = last
+        if LARGEST_BATCH < end - begin <= LARGEST_BAND:
+            parts += _divided(begin, end, width, length)
+            begin = end
+        while end - begin > LARGEST_BATCH:
+            parts.append(_Part(begin, begin + step))
+            begin += step
         last = end
-    return [*cuts, count] if count > cuts[-1] else cuts
+    return [*parts, _Part(begin, count)] if count > begin else parts
+
+
+def _divided(begin: int, end: int, width: int, length: int) -> list[_Part]:
+    """Return parts of lines, each of whole chunks of `width` indices below `length`, below a batch if evenly filled."""
+    chunks = -(-length // width)
+    some = width * max(1, int(FILLED * LARGEST_BATCH) * chunks // (end - begin))
+    return [
+        _Part(begin, end, low, low + some if low + some < length else None, min(some, length - low) / length)
+        for low in range(0, length, some)
+    ]
 
 
 def _batches(
@@ -123,11 +164,11 @@ def _batches(
     data: Column,
     indices: list[Column],
     pointers: NDArray[np.int64] | None,
-    cuts: list[int],
+    parts: list[_Part],
 ) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    for begin, end in pairwise(cuts):
-        nbytes = (end - begin) * (data.size + sum(one.size for one in indices))
-        yield nbytes, partial(_read, form, data, indices, pointers, begin, end)
+    for part in parts:
+        nbytes = int((part.end - part.begin) * part.fraction) * (data.size + sum(one.size for one in indices))
+        yield nbytes, partial(_read, form, data, indices, pointers, part)
 
 
 def _read(
@@ -135,12 +176,20 @@ def _read(
     data: Column,
     indices: list[Column],
     pointers: NDArray[np.int64] | None,
-    begin: int,
-    end: int,
+    part: _Part,
 ) -> MatrixElements:
+    begin, end = part.begin, part.end
+    found = [np.asarray(one.read((begin,), (end,))) for one in indices]
     values = np.asarray(data.read((0,), (1,)) if form.iso else data.read((begin,), (end,)))
     if form.iso:
         values = np.repeat(values, end - begin)
-    found = [np.asarray(one.read((begin,), (end,))) for one in indices]
-    first = found[0] if pointers is None else row_of(pointers, begin, end)
-    return matrix_coordinates(first, found[-1], form.kind), values
+    if pointers is None:
+        return matrix_coordinates(found[0], found[-1], form.kind), values
+    if not part.low and part.high is None:
+        return matrix_coordinates(row_of(pointers, begin, end), found[-1], form.kind), values
+    inside = found[-1] >= part.low if part.low else np.ones(end - begin, np.bool_)
+    if part.high is not None:
+        inside &= found[-1] < part.high
+    places = np.flatnonzero(inside)
+    lines = np.searchsorted(pointers, places + begin, "right") - 1
+    return matrix_coordinates(lines, found[-1][places], form.kind), values[places]

@@ -33,7 +33,8 @@ FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 class Matrix:
     """An array with `count` stored elements of type `item`; `batches` yields functions that read some.
 
-    Each batch comes with its number of bytes in the file; the largest one has `most` elements. `chunk` are the chunk
+    Each batch comes with its number of bytes in the file; reading the largest one takes the memory of `most` elements.
+    `chunk` are the chunk
     dimensions that the user wants, none if `chunk_of` chooses.
     """
 
@@ -53,7 +54,7 @@ def matrix_body(matrix: Matrix) -> Json:
         raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
     layout = {
         "class": "H5D_STRUCT_CHUNK",
-        "dims": list(chunk_of(matrix.shape, matrix.count, matrix.chunk)),
+        "dims": list(chunk_of(matrix.shape, matrix.count, matrix.chunk, by_chunks=False)),
         "flags": ["H5D_SPARSE_DATA"],
     }
     properties: Json = {"layout": layout, "filters": FILTERS}

@@ -34,7 +34,7 @@ from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.kinds.sparse_chunk import open_sparse
 from hsparse.format.kinds.vlen_chunk import NAMES
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.encoded_selection import decode_offsets
+from hsparse.format.selections.encoded_offsets import decode_offsets
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.container import (
     METADATA_FIXED,

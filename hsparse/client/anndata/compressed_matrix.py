@@ -1,6 +1,6 @@
 """Compressed sparse matrices of scipy, as AnnData has them: matrices, or arrays if its settings say so.
 
-Tests: tests/client/anndata/test_anndata_reader.py.
+Tests: tests/client/anndata/test_compressed_matrix.py, tests/client/anndata/test_anndata_reader.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.sources.elements import Elements
+from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.optional_module import OptionalModule
 
 SCIPY_SPARSE = OptionalModule("scipy.sparse", "scipy")
@@ -19,11 +20,15 @@ Compressed = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 """Values, indices and pointers."""
 
 
-def compressed_matrix(parts: Elements | Compressed, shape: tuple[int, ...], kind: str) -> Any:
+def compressed_matrix(
+    parts: Elements | CompressedRows | Compressed, shape: tuple[int, ...], kind: str
+) -> Any:
     """Return a csr or csc of elements of rank 2, or of its three arrays. Indices are sorted; zeros stay elements."""
     scipy = SCIPY_SPARSE.load()
     suffix = "array" if ANNDATA.load().settings.use_sparse_array_on_read else "matrix"
     make = getattr(scipy, f"{kind}_{suffix}")
+    if isinstance(parts, CompressedRows):
+        return make(parts.to_scipy().asformat(kind))
     if not isinstance(parts, Elements):
         return make(parts, shape=shape)
     index = np.int32 if max(*shape, len(parts)) <= np.iinfo(np.int32).max else np.int64

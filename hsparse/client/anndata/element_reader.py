@@ -21,6 +21,7 @@ from hsparse.client.anndata.legacy_frame import categories_path, legacy_fields, 
 from hsparse.client.errors import NotImplementedHere
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
+from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
@@ -136,7 +137,7 @@ class ElementReader:
         if path not in self._reads:
             return None  # a null dataspace
         read, values = self._reads[path], self._values[path]
-        if isinstance(values, Elements):
+        if isinstance(values, Elements | CompressedRows):
             return compressed_matrix(values, read.shape, "csc" if encoding == "csc_matrix" else "csr")
         kind = Hdf5Type.parse(read.record["type"])
         if encoding in ("string", "numeric-scalar", "bytes"):

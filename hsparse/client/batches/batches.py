@@ -103,7 +103,7 @@ class Batches:
             return number, rows, self._read(rows)
 
         for number, rows, matrix in prefetched(fetch, parts(plan.buffers(), part, of)):
-            if kept is not None:
+            if len(kept_rows):
                 matrix, rows = SCIPY.load().vstack([kept, matrix], format="csr"), np.r_[kept_rows, rows]
             order = plan.order(number, len(rows))
             whole = len(order) // self.size * self.size
@@ -111,7 +111,7 @@ class Batches:
                 places = order[start : start + self.size]
                 yield self._batch(matrix[places], rows[places])
             kept, kept_rows = matrix[order[whole:]], rows[order[whole:]]
-        if kept is not None and len(kept_rows) and not self.drop_last:
+        if len(kept_rows) and not self.drop_last:
             yield self._batch(kept, kept_rows)
 
     def _read(self, rows: NDArray[np.int64]) -> Any:

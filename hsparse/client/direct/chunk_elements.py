@@ -1,4 +1,4 @@
-"""From the offsets in a chunk to coordinates in the dataset: narrow columns, written where they stay.
+"""From the coordinates in a chunk to those in the dataset: narrow columns, written where they stay.
 
 Tests: tests/client/direct/test_direct_elements.py.
 """
@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.sources.elements import Elements
-from hsparse.format.kinds.sparse_chunk import SparseChunk
-from hsparse.format.selections.extent import coordinate_columns
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.kinds.chunk_columns import ChunkColumns
 from hsparse.format.selections.selection import Selection
 
 MAX_NARROW = 2**31
@@ -38,10 +36,9 @@ def cut_elements(elements: Elements, start: int, stop: int) -> Elements:
     return Elements(tuple(column[start:stop] for column in elements.columns), elements.values[start:stop])
 
 
-def write_elements(chunk: SparseChunk, origin: Sequence[int], room: Elements) -> None:
+def write_elements(chunk: ChunkColumns, origin: Sequence[int], room: Elements) -> None:
     """Write all elements of a chunk, whose first element is at `origin`, into room of just that length."""
-    columns = coordinate_columns(chunk.offsets, chunk.dims)
-    for column, first, target in zip(columns, origin, room.columns, strict=True):
+    for column, first, target in zip(chunk.columns, origin, room.columns, strict=True):
         target[...] = column
         if first:
             target += target.dtype.type(first)
@@ -49,15 +46,10 @@ def write_elements(chunk: SparseChunk, origin: Sequence[int], room: Elements) ->
 
 
 def select_elements(
-    chunk: SparseChunk, selection: Selection, origin: Sequence[int], extent: Sequence[int]
+    chunk: ChunkColumns, selection: Selection, origin: Sequence[int], extent: Sequence[int]
 ) -> Elements:
     """Return the elements of a chunk that a selection of the chunk's own coordinates takes."""
-    found = (
-        selection.places(chunk.offsets)
-        if isinstance(selection, Orthogonal)
-        else selection.contains(chunk.offsets)
-    )
-    some = SparseChunk(chunk.dims, chunk.offsets[found], chunk.values[found])
-    room = allocate_elements(len(some.offsets), extent, chunk.values.dtype)
+    some = chunk.select(selection)
+    room = allocate_elements(len(some), extent, chunk.values.dtype)
     write_elements(some, origin, room)
     return room

@@ -23,16 +23,19 @@ from hsparse.client.direct.chunk_elements import (
     write_elements,
 )
 from hsparse.client.direct.dataset_map import DatasetMap
+from hsparse.client.direct.direct_rows import DirectRows
 from hsparse.client.direct.kept_map import KeptMap
 from hsparse.client.direct.object_reader import ObjectChanged, ObjectReader, ObjectUnavailable
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
 from hsparse.client.sources.elements import Elements, ValueSource
+from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.errors import Corrupt, HsparseError, Unsupported
+from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.selection import Orthogonal, Selection
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -83,7 +86,7 @@ class DirectElements:
 
     def defined_elements(self, selection: Selection) -> Elements:
         """See `ValueSource`."""
-        if self._is_small(selection):
+        if self._leave_small(selection):
             return self._server.defined_elements(selection)
         try:
             return self._defined(selection)
@@ -91,9 +94,30 @@ class DirectElements:
             self.statistics.add(fallbacks=1, reason=str(error))
             return self._server.defined_elements(selection)
 
+    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+        """See `ValueSource`; None if a chunk cannot be read, so that `defined_elements` asks the server for it."""
+        if not selection.size or self._is_small(selection):
+            return None
+        try:
+            found = self._map(selection)
+        except NotDirect:
+            return None
+        planned, failed = self._planned(found, selection), _Failed()
+        defined = [int(found.defined[found.rows[one.scaled]]) for one in planned]
+        rows = DirectRows(selection, planned, defined, self._dtype)
+
+        def add(item: tuple[PlannedChunk, int]) -> None:
+            chunk = self._columns(found, item[0])
+            if len(chunk) != item[1]:
+                raise Corrupt("The chunk has another number of elements than its map says.")
+            rows.add(item[0], chunk.view(self._dtype))
+
+        self._each(add, list(zip(planned, defined, strict=True)), failed, lambda item: item[0])
+        return None if failed.changed or failed.others else rows.result()
+
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`."""
-        if self._is_small(selection):
+        if self._leave_small(selection):
             return self._server.dense_values(selection)
         try:
             return self._dense(selection)
@@ -126,7 +150,7 @@ class DirectElements:
         partly = [one for one in planned if not one.selection.is_all]
 
         def select(one: PlannedChunk) -> Elements:
-            part = select_elements(self._load(found, one), one.selection, grid.origin(one.scaled), extent)
+            part = select_elements(self._columns(found, one), one.selection, grid.origin(one.scaled), extent)
             return Elements(part.columns, part.values.view(self._dtype))
 
         parts = [part for part in self._each(select, partly, failed) if part is not None]
@@ -143,8 +167,8 @@ class DirectElements:
                 target[...] = column
 
         def fill(item: tuple[PlannedChunk, Elements]) -> Elements:
-            chunk, slot = self._load(found, item[0]), item[1]
-            if len(chunk.offsets) != len(slot):
+            chunk, slot = self._columns(found, item[0]), item[1]
+            if len(chunk) != len(slot):
                 raise Corrupt("The chunk has another number of elements than its map says.")
             write_elements(chunk, grid.origin(item[0].scaled), slot)
             return slot
@@ -168,7 +192,9 @@ class DirectElements:
             failed = _Failed()
 
             def fill(one: PlannedChunk) -> None:
-                values: Any = found.kind.read(self._load(found, one), one.selection, (), NO_LIMIT)
+                values: Any = found.kind.read(
+                    found.kind.decode(self._bytes(found, one)), one.selection, (), NO_LIMIT
+                )
                 if values is not None:
                     result[0][one.place] = values.view(self._dtype)
 
@@ -189,7 +215,11 @@ class DirectElements:
         if not self._least_part or len(chunk) != len(selection.extent):
             return False
         met = count_chunks(selection, Grid(selection.extent, chunk)) * prod(chunk)
-        is_small = selection.size < met * self._least_part
+        return selection.size < met * self._least_part
+
+    def _leave_small(self, selection: Selection) -> bool:
+        """Say whether a read is left to the server because it is small, and count it."""
+        is_small = self._is_small(selection)
         self.statistics.add(small=int(is_small))
         return is_small
 
@@ -255,12 +285,16 @@ class DirectElements:
             inside &= found.defined > 0
         return plan(selection, grid, found.scaled[inside])
 
-    def _load(self, found: DatasetMap, one: PlannedChunk) -> Any:
+    def _columns(self, found: DatasetMap, one: PlannedChunk) -> ChunkColumns:
+        spec = found.spec
+        return read_columns(self._bytes(found, one), spec.dims, spec.dtype, spec.filters)
+
+    def _bytes(self, found: DatasetMap, one: PlannedChunk) -> bytes:
         place = found.place(found.rows[one.scaled])
         assert self._reader is not None
         data = self._reader.read(place)
         self.statistics.add(objects=1, bytes=len(data))
-        return found.kind.decode(data)
+        return data
 
     def _each(
         self,

@@ -151,6 +151,15 @@ class IndexedRegion:
         flat = array.reshape(-1)
         return (flat if order is None else flat[order]).reshape(self.selection.shape)
 
+    def orders(self) -> list[Array | None] | None:
+        """Return, for each dimension, which selected indices the result has, in its order; None for all as they are.
+
+        None in all if the result is not such a product.
+        """
+        if self.lists_first or any(len(axis.dims) != 1 or len(axis.shape) != 1 for axis in self.axes):
+            return None
+        return [axis.order() for axis in self.axes]
+
     def _order(self) -> list[int]:
         """Return the numbers of the axes in the order of the result."""
         numbers = range(len(self.axes))

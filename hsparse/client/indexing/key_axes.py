@@ -53,6 +53,10 @@ class SlicedAxis:
         low, step = min(self.cut[0], self.cut[-1]), abs(self.cut.step)
         return Span.range(low, low + self.size) if step == 1 else Span(low, step, self.size)
 
+    def order(self) -> Array | None:
+        """Return which of the selected places each position has; None if they are the same."""
+        return np.arange(self.size - 1, -1, -1) if self.cut.step < 0 and self.size > 1 else None
+
     def place(self, columns: Columns) -> tuple[list[Array], None]:
         """Return the positions of selected places."""
         (column,) = columns
@@ -137,6 +141,11 @@ class ListedAxes:
         """Return the numbers, ascending: the places, if there is one dimension."""
         return self._distinct[0]
 
+    def order(self) -> Array | None:
+        """Return which of the selected places each position has; None if they are the same."""
+        which = self._distinct[1]
+        return which if self.has_repeats or bool((which[1:] < which[:-1]).any()) else None
+
     def selected_columns(self) -> list[Array]:
         """Return the places, (size,) for each dimension, in ascending order."""
         return coordinate_columns(self._distinct[0], self.extent)
@@ -161,9 +170,9 @@ class ListedAxes:
 
     def arrange(self, array: Array, axis: int) -> Array:
         """Return an array in whose place `axis` the result's dimensions are, instead of the selected places."""
-        which = self._distinct[1]
-        if self.has_repeats or (which[1:] < which[:-1]).any():
-            array = array.take(which, axis)
+        order = self.order()
+        if order is not None:
+            array = array.take(order, axis)
         return array.reshape(*array.shape[:axis], *self.shape, *array.shape[axis + 1 :])
 
     def collect(self, array: Array, axis: int) -> Array:

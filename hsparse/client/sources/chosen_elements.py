@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hsparse.client.connection import Connection, Json
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
-from hsparse.format.selections.selection import Selection
+from hsparse.client.sparse.compressed_rows import CompressedRows
+from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 
 DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")
@@ -35,6 +36,10 @@ class ChosenElements:
     def defined_elements(self, selection: Selection) -> Elements:
         """See `ValueSource`."""
         return self._for(selection).defined_elements(selection)
+
+    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+        """See `ValueSource`."""
+        return self._for(selection).compressed_rows(selection)
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`."""

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.direct.bucket_objects import Bucket
-from hsparse.format.selections.selection import Selection
+from hsparse.client.sparse.compressed_rows import CompressedRows
+from hsparse.format.selections.selection import Orthogonal, Selection
 
 Direct: TypeAlias = bool | str | Path | Bucket | None
 """How datasets are read past the server.
@@ -63,11 +64,18 @@ class Elements:
 class ValueSource(Protocol):
     """Where a dataset's values come from. Selections are over the extent that the caller knows.
 
-    Both methods are for any thread. They raise the errors of a `Connection`, and never return less than there is.
+    All methods are for any thread. They raise the errors of a `Connection`, and never return less than there is.
     """
 
     def defined_elements(self, selection: Selection) -> Elements:
         """Return the defined elements of a selection without repeats, in any order, at their places in the dataset."""
+        ...
+
+    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+        """Return the defined elements of a selection of rank 2, whose axes ascend, at their positions in it.
+
+        None where that is not faster than by `defined_elements`, or not possible; a type of scipy's is required.
+        """
         ...
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:

@@ -11,9 +11,10 @@ from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import open_values, read_values
+from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.errors import Corrupt
 from hsparse.format.arrow_stream import Column, stream_batches
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.format.structured.region import decode_region
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -57,6 +58,10 @@ class HttpElements:
             parts = [arrow_elements(columns, rank, self._dtype) for _, columns in stream_batches(answer.read)]
             answer.read()  # the end, after which the connection can be kept
         return Elements.concatenate(parts)
+
+    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+        """See `ValueSource`."""
+        return None
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`; `InvalidValue` if all elements are selected and the extent has changed."""

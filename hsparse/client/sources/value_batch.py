@@ -22,11 +22,14 @@ from hsparse.client.errors import ResultTooLarge
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.http_elements import arrow_elements
+from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.sparse.memory_limit import default_limit
+from hsparse.client.sparse.sparse_result import fills_with_zero
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.arrow_stream import stream_batches
 from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.selection import Orthogonal
 
 LENGTH = Struct("<Q")
 BATCH_BYTES = 64 << 20
@@ -105,11 +108,13 @@ def _text_of(axis: Axis) -> str:
     return f"{first}:{last}" if last - first == len(axis) else f"[{','.join(map(str, axis.tolist()))}]"
 
 
-Found: TypeAlias = "NDArray[Any] | Elements"
+Found: TypeAlias = "NDArray[Any] | Elements | CompressedRows"
 
 
 def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[Found]:
-    """Return the values of each read, an array of its shape that may be written to; of sparse ones `Elements`.
+    """Return the values of each read, an array of its shape that may be written to.
+
+    Of sparse ones `Elements` or `CompressedRows` are returned.
 
     `Conflict` if the extent of a dataset is not that of its record any more. `ResultTooLarge` for what would take more
     than a third of the memory; only a sparse dataset that could do so is asked for its number of elements.
@@ -189,6 +194,10 @@ def _read_directly(connection: Connection, read: DatasetRead) -> Found:
     source = ChosenElements(connection, read.record, read.dtype)
     selection = parse_select(read.select, read.extent, orthogonal=True)
     if read.sparse:
+        if isinstance(selection, Orthogonal) and len(read.extent) == 2 and fills_with_zero(read.dtype, 0):
+            rows = source.compressed_rows(selection)
+            if rows is not None:
+                return rows
         return read.locate(source.defined_elements(selection))
     return np.require(source.dense_values(selection), requirements="W")
 

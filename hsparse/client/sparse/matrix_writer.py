@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
 from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
 
+Corner: TypeAlias = tuple[int, int]
 THREADS = 4
 FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
 """Shuffle and deflate, for places and for values."""
@@ -57,24 +58,39 @@ class MatrixWriter:
         parts = (part for band in bands for part in band)
         with ThreadPoolExecutor(THREADS, "hsparse-write") as pool:
             while some := list(islice(parts, THREADS)):  # so many are in memory
-                list(pool.map(lambda part: self._send(matrix.shape, axis, *part), some))
+                list(pool.map(lambda part: self._send(matrix.shape, *part), some))
 
-    def _parts(self, matrix: Any, axis: int, first: int, last: int) -> Iterator[tuple[int, Any]]:
-        """Yield pieces of a band, of at most `LARGEST_BATCH` if they have more than a line: place and matrix."""
-        band = _slice(matrix, axis, first, last)
-        if band.nnz <= LARGEST_BATCH or last - first == 1:
-            yield first, band
+    def _parts(self, matrix: Any, axis: int, first: int, last: int) -> Iterator[tuple[Corner, Any]]:
+        """Yield pieces of a band, each with all elements of its chunks: where it begins, and the matrix.
+
+        A piece has at most `LARGEST_BATCH` elements; a chunk with more of them is divided into lines.
+        """
+        band, across = _slice(matrix, axis, first, last), 1 - axis
+        length, step = matrix.shape[across], self._chunks[across]
+        if band.nnz > LARGEST_BATCH:
+            step *= max(1, LARGEST_BATCH * -(-length // step) // band.nnz)
+        else:
+            step = length
+        for low in range(0, length, step):
+            piece = band if step == length else _slice(band, across, low, min(low + step, length))
+            for line, part in self._lines(piece, axis):
+                yield ((first + line, low) if axis == 0 else (low, first + line)), part
+
+    def _lines(self, piece: Any, axis: int) -> Iterator[tuple[int, Any]]:
+        """Yield parts of a piece of at most `LARGEST_BATCH` elements if they have more than a line, and their lines."""
+        count = piece.shape[axis]
+        if piece.nnz <= LARGEST_BATCH or count == 1:
+            yield 0, piece
             return
-        middle = (last - first) // 2
-        for start, stop in ((0, middle), (middle, last - first)):
-            for place, part in self._parts(band, axis, start, stop):
-                yield first + place, part
+        for start, stop in ((0, count // 2), (count // 2, count)):
+            for line, part in self._lines(_slice(piece, axis, start, stop), axis):
+                yield start + line, part
 
-    def _send(self, shape: tuple[int, ...], axis: int, first: int, part: Any) -> None:
+    def _send(self, shape: tuple[int, ...], corner: Corner, part: Any) -> None:
         found = part.tocoo()
         coords = np.empty((found.nnz, 2), np.uint64)
         coords[:, 0], coords[:, 1] = found.row, found.col
-        coords[:, axis] += np.uint64(first)
+        coords += np.array(corner, np.uint64)
         if len(coords):
             values = np.ascontiguousarray(found.data)
             body = encode_region(Points(shape, coords), values)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
+from hsparse.client.indexing.indexed_region import IndexedRegion
 from hsparse.client.indexing.select import Region, Select
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
@@ -20,6 +21,7 @@ from hsparse.client.sparse.banded_csr import row_bands
 from hsparse.client.sparse.memory_limit import check_size
 from hsparse.client.sparse.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
 from hsparse.format.selections.encoded_selection import decode_selection
+from hsparse.format.selections.selection import Orthogonal
 
 
 class SparseReads(Dataset):
@@ -75,15 +77,15 @@ class SparseReads(Dataset):
         `InvalidValue` for another rank, or if the fill value is not 0.
         """
 
-        def get(region: Region) -> SparseResult:
+        def get(region: Region) -> Any:
             if len(region.shape) not in (1, 2) or not fills_with_zero(self.dtype, self.fill_value):
                 raise InvalidValue(
                     f"scipy has no sparse array of the shape {list(region.shape)} of {self.dtype} with the fill value "
                     f"{self.fill_value!s}: take to_coo()."
                 )
-            return self._elements(region)
+            return self._csr(region)
 
-        return self._in_region(key, get).to_csr().asformat(format)
+        return self._in_region(key, get).asformat(format)
 
     def to_coo(self, key: Select = ...) -> Any:
         """Return the selected elements as a `sparse.COO`, of any rank, with the fill value."""
@@ -106,26 +108,52 @@ class SparseReads(Dataset):
         """Return what `x[key]` is."""
         if not region.shape:
             return region.arrange(self.source.dense_values(region.selection))[()]
+        has_zeros = fills_with_zero(self.dtype, self.fill_value)
+        if has_zeros and len(region.shape) == 2:
+            return self._csr(region)
         found = self._elements(region)
-        rank = len(found.shape)
-        if not fills_with_zero(self.dtype, self.fill_value) or not (
-            rank == 2 or (rank == 1 and self.ndim == 2)
-        ):
+        if not has_zeros or not (len(region.shape) == 1 and self.ndim == 2):
             return found.to_coo()
-        return found.to_numpy() if rank == 1 and region.is_list and region.size else found.to_csr()
+        return found.to_numpy() if region.is_list and region.size else found.to_csr()
+
+    def _csr(self, region: Region) -> Any:
+        """Return a region as scipy's array, which has to have a fill value of 0: of rank 2 a `csr_array`."""
+        self._check_elements(region)
+        matrix = self._rows(region)
+        return self._placed(region).to_csr() if matrix is None else matrix
 
     def _sparse(self, select: Select) -> SparseResult:
         return self._in_region(select, self._elements)
 
     def _elements(self, region: Region) -> SparseResult:
-        """Return the defined elements of a region at their places in the result."""
+        """Return the defined elements of a region at their places in the result; `ResultTooLarge` for too many."""
         self._check_elements(region)
+        return self._placed(region)
+
+    def _placed(self, region: Region) -> SparseResult:
         found = self.source.defined_elements(region.selection)
         columns, values = region.place(found.columns, found.values)
         bands: Sequence[int] = ()
         if self.chunks and len(region.shape) == 2:
             bands = row_bands(found.columns[0], self.chunks[0], self.shape[0])
         return SparseResult(region.shape, columns, values, self.fill_value, bands)
+
+    def _rows(self, region: Region) -> Any:
+        """Return rows and columns of a matrix as a `csr_array`, if the source has them without their coordinates."""
+        orders = region.orders() if isinstance(region, IndexedRegion) else None
+        if orders is None or len(orders) != 2:
+            return None
+        assert isinstance(region.selection, Orthogonal)
+        found = self.source.compressed_rows(region.selection)
+        if found is None:
+            return None
+        matrix = found.to_scipy()
+        rows, columns = orders
+        matrix = matrix if rows is None else matrix[rows]
+        if columns is not None:
+            matrix = matrix[:, columns]
+            matrix.sort_indices()
+        return matrix
 
     def _check_elements(self, region: Region) -> None:
         """Raise `ResultTooLarge` for too many elements; the server is asked how many only if all would be too many."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.definition import Filter
-from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
+from hsparse.format.selections.encoded_offsets import decode_offsets, encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, Section, build, open_chunk
-from hsparse.format.structured.footer import seal, unseal
+from hsparse.format.structured.footer import Footer, seal, unseal
 
 Offsets = NDArray[np.uint32]
 ValueColumn = NDArray[Any]
+Places = TypeVar("Places")
 
 RECORD_LIMIT = 16
 """The most bytes an encoded selection spends on an element, a dimension: a block with 8-byte coordinates."""
@@ -135,15 +136,23 @@ def decode_sparse(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> SparseChunk:
     """Read the object of a chunk; `Corrupt`, naming the section, when any byte is damaged."""
+    content, footer = unseal_sparse(data, dtype)
+    chunk = open_sparse(content, footer.sections, dims, dtype, pipelines, is_checked=True)
+    check_defined(len(chunk.offsets), footer)
+    return chunk
+
+
+def unseal_sparse(data: Buffer, dtype: np.dtype[Any]) -> tuple[memoryview, Footer]:
+    """Return a view of the chunk's bytes in its object, and the footer; `Corrupt` when any byte is damaged."""
     if dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
-    content, footer = unseal(data)
-    chunk = open_sparse(content, footer.sections, dims, dtype, pipelines)
-    if len(chunk.offsets) != footer.defined:
-        raise Corrupt(
-            f"Section 0 (selection) has {len(chunk.offsets)} elements, the footer {footer.defined}."
-        )
-    return chunk
+    return unseal(data)
+
+
+def check_defined(count: int, footer: Footer) -> None:
+    """Raise `Corrupt` unless the footer says that a chunk has so many elements."""
+    if count != footer.defined:
+        raise Corrupt(f"Section 0 (selection) has {count} elements, the footer {footer.defined}.")
 
 
 def open_sparse(
@@ -152,20 +161,40 @@ def open_sparse(
     dims: tuple[int, ...],
     dtype: np.dtype[Any],
     pipelines: Sequence[tuple[Filter, ...]],
+    *,
+    is_checked: bool = False,
 ) -> SparseChunk:
-    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`."""
+    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`.
+
+    `is_checked` as in `open_chunk`.
+    """
+    offsets, column = open_elements(
+        decode_offsets, content, sections, dims, dtype, pipelines, is_checked=is_checked
+    )
+    if np.may_share_memory(column, np.frombuffer(content, np.uint8)):
+        column = column.copy()  # a view would keep the whole object in memory
+    return SparseChunk(dims, offsets, column)
+
+
+def open_elements(
+    decode: Callable[[Buffer, Sequence[int], int], tuple[Places, NDArray[np.intp] | None]],
+    content: Buffer,
+    sections: Sequence[Section],
+    dims: tuple[int, ...],
+    dtype: np.dtype[Any],
+    pipelines: Sequence[tuple[Filter, ...]],
+    *,
+    is_checked: bool,
+) -> tuple[Places, ValueColumn]:
+    """Return what `decode` makes of the selection, and the values in that order, maybe a view of `content`."""
     count = _count(sections, dims, dtype.itemsize)
-    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines)
+    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines, is_checked=is_checked)
     try:
-        offsets, order = decode_offsets(selection, dims, count)
+        places, order = decode(selection, dims, count)
     except Corrupt as error:
         raise Corrupt(f"Section 0 (selection) does not decode: {error.message}") from error
     column: ValueColumn = np.ndarray((count,), dtype, values)
-    if order is not None:
-        column = column[order]
-    elif np.may_share_memory(column, np.frombuffer(content, np.uint8)):
-        column = column.copy()  # a view would keep the whole object in memory
-    return SparseChunk(dims, offsets, column)
+    return places, column if order is None else column[order]
 
 
 def _count(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> int:

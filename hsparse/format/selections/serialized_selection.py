@@ -104,7 +104,7 @@ def _read_points(reader: ByteReader, version: int, dims: Dims) -> NDArray[Any]:
         raise Corrupt(f"The point selection has version {version}; 1 and 2 exist.")
     rank = _rank(reader, dims)
     count = reader.number(width, "number of points")
-    coords = _table(reader, count, rank, width, "points")
+    coords = _by_columns(_table(reader, count, rank, width, "points"))
     if length is not None and length != 8 + coords.nbytes:
         raise Corrupt(f"The point selection says {length} bytes and has {8 + coords.nbytes}.")
     _check_inside(coords, dims)
@@ -195,6 +195,14 @@ def _rank(reader: ByteReader, dims: Dims) -> int:
 def _table(reader: ByteReader, rows: int, width: int, size: int, what: str) -> NDArray[Any]:
     data = reader.take(rows * width * size, what)
     return np.frombuffer(data, f"<u{size}").reshape(rows, width)
+
+
+def _by_columns(table: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of a table whose columns are contiguous: what follows looks at one after the other."""
+    columns = np.empty(table.shape[::-1], table.dtype)
+    for dim in range(table.shape[1]):
+        columns[dim] = table[:, dim]
+    return columns.T
 
 
 def _check_inside(coords: NDArray[Any], dims: Dims) -> None:

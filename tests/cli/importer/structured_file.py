@@ -23,7 +23,7 @@ from hsparse.format.hdf5.plan.planned_object import (
 )
 from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.encoded_selection import encode_offsets
+from hsparse.format.selections.encoded_offsets import encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
 from tests.format.hdf5.record_cases import structured_records
 

@@ -103,12 +103,21 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])
-@pytest.mark.parametrize(("largest", "shared"), [(1 << 21, False), (300, True)])
+@pytest.mark.parametrize(
+    ("largest", "lines", "shared"), [(1 << 21, 1 << 24, False), (300, 1 << 24, False), (300, 301, True)]
+)
 def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
-    imported: Import, tmp_path: Path, kind: str, largest: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+    imported: Import,
+    tmp_path: Path,
+    kind: str,
+    largest: int,
+    lines: int,
+    shared: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in (("LARGEST_BATCH", largest), ("IN_CHUNK", 200), ("BAND", 40)):
         monkeypatch.setattr(f"hsparse.model.matrix_chunk.{name}", value)
+    monkeypatch.setattr("hsparse.cli.importer.hdf5_matrix.LARGEST_BAND", lines)
     for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest)):
         monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
         monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
@@ -135,6 +144,29 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
     assert elements_at(imported(tmp_path / "cells.h5ad"), "/X") == elements_of(matrix)
     assert len(sent) > 1
     assert (len(set().union(*sent)) < sum(map(len, sent))) == shared
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [(-1, "negative"), (40, "not below its extent 40"), (10**6, "not below its extent 40")],
+)
+def test_an_index_beyond_a_matrix_whose_lines_are_divided_is_refused(
+    imported: Import,
+    tmp_path: Path,
+    index: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.hdf5_matrix.LARGEST_BATCH", 50)
+    matrix = random_matrix(1)
+    matrix.indices[100] = index
+    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
+        group = file.create_group("X")
+        group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", matrix.shape
+        compressed(group, ("data", "indices", "indptr"), matrix)
+    imported(tmp_path / "cells.h5ad", "--chunk", "60x10", status=2)
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["CSR", "CSC", "COO", "COOR"])

@@ -16,6 +16,7 @@ from hsparse.client.group import Group
 from hsparse.client.sources import value_batch
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
+from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import Conflict, Corrupt
 
@@ -157,13 +158,11 @@ def test_large_values_are_read_past_the_server(
     reads = [DatasetRead(records[name]) for name in ("cube", "flags", "texts")]
     reads.append(DatasetRead(records["sparse"], axes, sparse=True))
     monkeypatch.setattr(group.connection, "direct", True)
-    cube, flags, texts, elements = read_datasets(group.connection, reads)
+    cube, flags, texts, rows = read_datasets(group.connection, reads)
     assert sent == [2], "the flags and texts"
     for found, name in ((cube, "cube"), (flags, "flags"), (texts, "texts")):
         assert isinstance(found, np.ndarray)
         assert found.flags.writeable
         assert found.tolist() == arrays[name].tolist()
-    assert isinstance(elements, Elements)
-    dense = np.zeros((3, 5), "f4")
-    dense[elements.columns] = elements.values
-    assert dense.tolist() == arrays["sparse"][[0, 2, 6]].tolist()
+    assert isinstance(rows, CompressedRows)
+    assert rows.to_scipy().toarray().tolist() == arrays["sparse"][[0, 2, 6]].tolist()

@@ -18,13 +18,8 @@ from hsparse.format.dataspace_message import encode_image
 from hsparse.format.filters.filters_json import record_size
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.encoded_selection import (
-    decode_first,
-    decode_offsets,
-    decode_selection,
-    encode_offsets,
-    encode_selection,
-)
+from hsparse.format.selections.encoded_offsets import decode_columns, decode_offsets, encode_offsets
+from hsparse.format.selections.encoded_selection import decode_first, decode_selection, encode_selection
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
@@ -253,6 +248,11 @@ def test_offsets_of_any_selection(data: st.DataObject) -> None:
     last = {int(offset): value for offset, value in zip(stored, values, strict=True)}
     ordered = values if order is None else values[order]
     assert ordered.tolist() == [last[offset] for offset in found.tolist()]
+    columns, same = decode_columns(image, chunk)
+    assert [column.tolist() for column in columns] == [
+        column.tolist() for column in coordinate_columns(found, chunk)
+    ]
+    assert (None if same is None else same.tolist()) == (None if order is None else order.tolist())
 
 
 def test_points_in_list_order_and_given_twice() -> None:
@@ -261,6 +261,23 @@ def test_points_in_list_order_and_given_twice() -> None:
     assert offsets.tolist() == [0, 1, 8]
     assert order is not None
     assert order.tolist() == [3, 1, 2]
+
+
+def test_columns_of_points_in_order_are_as_narrow_as_encoded() -> None:
+    places = [[0, 1], [0, 300], [2, 0], [3, 299]]
+    for width, version in ((2, 2), (4, 1)):
+        columns, order = decode_columns(encode_selection(Points((4, 301), places), version), (4, 301), 4)
+        assert order is None
+        assert [column.dtype.itemsize for column in columns] == [width, width]
+        assert np.array(columns).T.tolist() == places
+
+
+def test_columns_are_checked_as_offsets_are() -> None:
+    data = encode_offsets(np.array([1, 3], np.uint32), (5,))
+    with pytest.raises(Corrupt, match="2 elements for 3 values"):
+        decode_columns(data, (5,), 3)
+    with pytest.raises(Corrupt, match="of extent"):
+        decode_columns(data, (6,))
 
 
 def test_forms_chosen() -> None:

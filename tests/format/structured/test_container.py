@@ -76,6 +76,14 @@ def test_a_damaged_checksum_names_the_section() -> None:
             open_chunk(bytes(damaged), chunk.sections, METADATA_VL, [(), ()])
 
 
+def test_checksums_of_bytes_that_were_checked_are_cut_off_unread() -> None:
+    chunk = build([b"where", b"what"], METADATA_VL, [(), ()])
+    damaged = bytearray(chunk.data)
+    damaged[0] ^= 1
+    found = open_chunk(bytes(damaged), chunk.sections, METADATA_VL, [(), ()], is_checked=True)
+    assert [bytes(one) for one in found] == [bytes([ord("w") ^ 1]) + b"here", b"what"]
+
+
 def test_a_section_that_does_not_decode_is_named() -> None:
     chunk = build([b"where" * 9, b"what" * 9], METADATA_FIXED, [DEFLATE, DEFLATE])
     data = bytearray(chunk.data)

@@ -1,0 +1,95 @@
+"""Selected rows and columns of a matrix, from its chunks to compressed rows: without coordinates of all elements.
+
+Tests: tests/client/direct/test_direct_rows.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.sparse.compressed_rows import CompressedRows, Piece, RowBands, index_type
+from hsparse.format.kinds.chunk_columns import ChunkColumns
+from hsparse.format.plan.chunk_plan import PlannedChunk
+from hsparse.format.selections import axis as ax
+from hsparse.format.selections.axis import Axis, Span
+from hsparse.format.selections.orthogonal import Orthogonal
+
+
+class DirectRows:
+    """The compressed rows of an orthogonal selection of rank 2, at their positions in it, of its planned chunks.
+
+    `defined` are the numbers of elements of the chunks. Each chunk is `add`ed once, by any thread; a band is converted
+    when its last chunk is there.
+    """
+
+    def __init__(
+        self,
+        selection: Orthogonal,
+        planned: Sequence[PlannedChunk],
+        defined: Sequence[int],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._lock = threading.Lock()
+        self._pieces: list[list[Piece | None]] = []
+        self._left: list[int] = []
+        self._slots: dict[tuple[int, ...], tuple[int, int]] = {}
+        rows, most = [], []
+        pairs = zip(planned, defined, strict=True)
+        for band, (_, some) in enumerate(groupby(pairs, lambda pair: pair[0].scaled[0])):
+            members = list(some)
+            self._slots |= {one.scaled: (band, number) for number, (one, _) in enumerate(members)}
+            self._pieces.append([None] * len(members))
+            self._left.append(len(members))
+            first = _first(members[0][0], 0)
+            rows.append((first, first + members[0][0].selection.shape[0]))
+            most.append(sum(count for _, count in members))
+        self._index = index_type(*selection.shape)
+        self._bands = RowBands((selection.shape[0], selection.shape[1]), rows, most, dtype)
+
+    def add(self, one: PlannedChunk, chunk: ChunkColumns) -> None:
+        """Take the elements of a planned chunk."""
+        band, number = self._slots[one.scaled]
+        piece = self._piece(one, chunk)
+        with self._lock:
+            self._pieces[band][number] = piece
+            self._left[band] -= 1
+            if self._left[band]:
+                return
+            pieces, self._pieces[band] = self._pieces[band], []
+        self._bands.fill(band, [some for some in pieces if some is not None and len(some.values)])
+
+    def result(self) -> CompressedRows:
+        """Return the rows, once all chunks are there."""
+        return self._bands.result()
+
+    def _piece(self, one: PlannedChunk, chunk: ChunkColumns) -> Piece | None:
+        """Return what a chunk has of the selection; None for nothing."""
+        assert isinstance(one.selection, Orthogonal)
+        some = chunk if one.selection.is_all else chunk.select(one.selection)
+        if not len(some):
+            return None
+        rows, columns = (
+            _positions(axis, column) for axis, column in zip(one.selection.axes, some.columns, strict=True)
+        )
+        columns = columns.astype(self._index)
+        columns += columns.dtype.type(_first(one, 1))
+        return Piece(rows, columns, some.values)
+
+
+def _positions(axis: Axis, column: NDArray[Any]) -> NDArray[Any]:
+    """Return where selected coordinates in a chunk stand in the axis of its selection, which ascends."""
+    if isinstance(axis, Span) and axis.contiguous:
+        return column - column.dtype.type(axis.start) if axis.start else column
+    return ax.positions(axis, column)
+
+
+def _first(one: PlannedChunk, dim: int) -> int:
+    """Return where a chunk begins in the whole selection; its places are adjacent, since the axes ascend."""
+    place = one.place[dim]
+    return int(place.start or 0) if isinstance(place, slice) else int(place.flat[0])

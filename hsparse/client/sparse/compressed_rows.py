@@ -1,0 +1,146 @@
+"""Matrices by compressed rows (CSR), put together of chunks: rows whose chunks lie side by side are a band.
+
+A conversion scatters elements over all rows; over the rows of one band it stays in the processor's cache, and scipy
+releases the interpreter for it, so bands are converted side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.optional_module import OptionalModule
+
+SCIPY = OptionalModule("scipy.sparse", "scipy")
+
+CACHED = 1 << 20
+"""About how many elements are converted at a time."""
+
+
+def index_type(*most: int) -> np.dtype[Any]:
+    """Return the type that scipy has for numbers up to `most`: int32 where it fits."""
+    return np.dtype(np.int32 if max(most) <= np.iinfo(np.int32).max else np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompressedRows:
+    """A matrix of the shape `shape`: row i has `indices` and `values` from `pointers[i]` to `pointers[i + 1]`.
+
+    Indices ascend in each row and have no repeats; values have the machine's byte order.
+    """
+
+    shape: tuple[int, int]
+    pointers: NDArray[Any]
+    indices: NDArray[Any]
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Values, indices and pointers, as scipy takes them."""
+        return self.values, self.indices, self.pointers
+
+    def to_scipy(self) -> Any:
+        """Return a `csr_array` of these arrays."""
+        found = SCIPY.load().csr_array(self.arrays, shape=self.shape)
+        found.has_sorted_indices = found.has_canonical_format = True
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Elements of a band that come of one chunk, in row-major order: (n,) rows in the band, columns, values."""
+
+    rows: NDArray[Any]
+    columns: NDArray[Any]
+    values: NDArray[Any]
+
+
+class RowBands:
+    """Room for the rows of a matrix, in bands that are filled in any order, by any thread.
+
+    `rows` are where each band begins and ends, ascending; rows of no band are empty. `most` are the most elements that
+    each may have.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        rows: Sequence[tuple[int, int]],
+        most: Sequence[int],
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._shape = shape
+        self._rows = rows
+        self._begins = np.cumsum([0, *most])
+        self._sizes = np.zeros(len(most), np.int64)
+        total = int(self._begins[-1])
+        index = index_type(total, *shape)
+        self._counts = np.zeros(shape[0] + 1, index)
+        self._indices = np.empty(total, index)  # what is not filled takes no memory
+        self._values = np.empty(total, dtype.newbyteorder("="))
+
+    def fill(self, band: int, pieces: Sequence[Piece]) -> None:
+        """Set a band's elements: pieces whose columns ascend from one to the next."""
+        at, (first, end) = int(self._begins[band]), self._rows[band]
+        for low, high, some in _lower_bands(pieces, end - first):
+            size = sum(len(piece.values) for piece in some)
+            room = slice(at, at + size)
+            if len(some) == 1:
+                counts = np.bincount(some[0].rows, minlength=high - low)
+                self._indices[room], self._values[room] = some[0].columns, some[0].values
+            else:
+                found = self._compressed(some, high - low)
+                counts = np.diff(found.indptr)
+                self._indices[room], self._values[room] = found.indices, found.data
+            self._counts[first + low + 1 : first + high + 1] = counts
+            at += size
+        self._sizes[band] = at - int(self._begins[band])
+
+    def result(self) -> CompressedRows:
+        """Return all rows, once all bands are filled."""
+        pointers = np.cumsum(self._counts, dtype=self._counts.dtype)
+        indices, values = self._indices, self._values
+        if int(self._sizes.sum()) < len(values):
+            rooms = [
+                slice(begin, begin + size)
+                for begin, size in zip(self._begins.tolist(), self._sizes.tolist(), strict=False)
+            ]
+            indices, values = (np.concatenate([one[room] for room in rooms]) for one in (indices, values))
+        return CompressedRows(self._shape, pointers, indices, values)
+
+    def _compressed(self, pieces: Sequence[Piece], height: int) -> Any:
+        """Return a band as scipy's CSR. The conversion is stable, so that columns still ascend in each row."""
+        columns = np.concatenate([piece.columns for piece in pieces], dtype=self._indices.dtype)
+        rows = np.concatenate([piece.rows for piece in pieces], dtype=self._indices.dtype)
+        values = np.concatenate([piece.values for piece in pieces], dtype=self._values.dtype)
+        found = SCIPY.load().coo_array((values, (rows, columns)), shape=(height, self._shape[1]))
+        found.has_canonical_format = True  # else duplicates would be looked for
+        return found.tocsr()
+
+
+def _lower_bands(pieces: Sequence[Piece], height: int) -> Iterator[tuple[int, int, Sequence[Piece]]]:
+    """Yield bands of at most about `CACHED` elements: where each begins and ends in the band, and its pieces."""
+    size = sum(len(piece.values) for piece in pieces)
+    if len(pieces) == 1 or size <= CACHED:
+        if size:
+            yield 0, height, pieces
+        return
+    step = max(1, height * CACHED // size)
+    edges = [*range(0, height, step), height]
+    cuts = [np.searchsorted(piece.rows, edges).tolist() for piece in pieces]
+    for number, (low, high) in enumerate(pairwise(edges)):
+        some = [
+            Piece(piece.rows[a:b] - piece.rows.dtype.type(low), piece.columns[a:b], piece.values[a:b])
+            for piece, (a, b) in zip(pieces, (cut[number : number + 2] for cut in cuts), strict=True)
+            if a < b
+        ]
+        if some:
+            yield low, high, some

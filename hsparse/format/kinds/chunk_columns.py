@@ -1,0 +1,117 @@
+"""The elements of a sparse chunk as columns of coordinates, which a reader of many chunks puts together.
+
+Offsets, as `SparseChunk` has them, would be made of the stored coordinates only to be divided again: measured with
+chunks of 32,000 points, a third of the time of decoding them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.format.buffer import Buffer
+from hsparse.format.filters.definition import Filter
+from hsparse.format.kinds.sparse_chunk import check_defined, open_elements, unseal_sparse
+from hsparse.format.selections import axis as ax
+from hsparse.format.selections.axis import Axis, Span
+from hsparse.format.selections.encoded_offsets import decode_columns
+from hsparse.format.selections.extent import strides
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.runs import expand
+from hsparse.format.selections.selection import Selection
+
+Column: TypeAlias = NDArray[Any]
+SEARCH_COST = 16
+"""About how many coordinates can be looked up one by one in the time of one binary search."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkColumns:
+    """The defined elements of a chunk of dimensions `dims`, in row-major order, each once.
+
+    `columns` has (n,) unsigned coordinates in the chunk for each dimension, as narrow as they are stored. `values` is
+    (n,), maybe a view of the object.
+    """
+
+    dims: tuple[int, ...]
+    columns: tuple[Column, ...]
+    values: Column
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def view(self, dtype: np.dtype[Any]) -> ChunkColumns:
+        """Return the elements with their values as another type of the same size."""
+        return ChunkColumns(self.dims, self.columns, self.values.view(dtype))
+
+    def select(self, selection: Selection) -> ChunkColumns:
+        """Return the elements that a selection of the chunk's own coordinates takes."""
+        if isinstance(selection, Orthogonal):
+            places = self._in_product(selection)
+        else:
+            places = np.flatnonzero(selection.contains(self._offsets()))
+        if (places.stop - places.start if isinstance(places, slice) else len(places)) == len(self):
+            return self
+        return ChunkColumns(self.dims, tuple(column[places] for column in self.columns), self.values[places])
+
+    def _in_product(self, selection: Orthogonal) -> slice | NDArray[np.intp]:
+        """Return where the elements are whose coordinates the axes have; the first column ascends."""
+        places: slice | NDArray[np.intp] = slice(0, len(self))
+        for dim, axis in enumerate(selection.axes):
+            if ax.is_whole(axis, self.dims[dim]):
+                continue
+            column = self._column(dim)
+            if not dim:
+                places = _in_ascending(axis, column)
+                continue
+            found = np.flatnonzero(ax.contains(axis, column[places]))
+            places = found + places.start if isinstance(places, slice) else places[found]
+        return places
+
+    def _column(self, dim: int) -> Column:
+        """Return a column in a dtype that holds the chunk's dimension."""
+        column = self.columns[dim]
+        return column.astype(np.uint64) if self.dims[dim] > np.iinfo(column.dtype).max else column
+
+    def _offsets(self) -> NDArray[np.uint32]:
+        """Return the row-major offsets in the chunk."""
+        offsets = np.zeros(len(self), np.uint32)
+        for column, stride in zip(self.columns, strides(self.dims), strict=True):
+            offsets += column.astype(np.uint32) * np.uint32(stride)
+        return offsets
+
+
+def read_columns(
+    data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
+) -> ChunkColumns:
+    """Read the object of a chunk as `decode_sparse` does, with the same errors."""
+    content, footer = unseal_sparse(data, dtype)
+    columns, values = open_elements(
+        decode_columns, content, footer.sections, dims, dtype, pipelines, is_checked=True
+    )
+    check_defined(len(values), footer)
+    return ChunkColumns(dims, columns, values)
+
+
+def _in_ascending(axis: Axis, column: Column) -> slice | NDArray[np.intp]:
+    """Return where an ascending column has indices of an axis."""
+    bounds = ax.bounds(axis)
+    if bounds is None:
+        return slice(0, 0)
+    if isinstance(axis, Span) and axis.contiguous:
+        low, high = np.array((bounds[0], bounds[1] - 1), column.dtype)
+        return slice(int(np.searchsorted(column, low)), int(np.searchsorted(column, high, "right")))
+    wanted = ax.indices(axis)
+    if not (wanted[1:] > wanted[:-1]).all():
+        wanted = np.unique(wanted)
+    ends = np.flatnonzero(np.diff(wanted) != 1)  # of runs of adjacent indices
+    if 2 * len(ends) * SEARCH_COST > len(column):
+        return np.flatnonzero(ax.contains(axis, column))
+    firsts = wanted[np.append(0, ends + 1)].astype(column.dtype)
+    lasts = wanted[np.append(ends, len(wanted) - 1)].astype(column.dtype)
+    starts, stops = np.searchsorted(column, firsts), np.searchsorted(column, lasts, "right")
+    return expand(starts.astype(np.uint64), stops.astype(np.uint64)).astype(np.intp)
