@@ -1,7 +1,7 @@
 """`hsparse serve` as a process of its own: what a user runs, for tests with real clients and real signals.
 
-It is forked from a process that has imported the command already, for half of a start is the imports. The command as it
-is typed is started in tests/cli/test_serve.py.
+It is forked from a process that has imported the command already, for half of a start is the imports; so are its data
+nodes. The command as it is typed is started in tests/cli/test_serve.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from hsparse.cli.main import main
+from tests.support.forked_node import fork_data_nodes
 
 STOP_SECONDS = 20
 STARTS = get_context("forkserver")
@@ -94,6 +95,7 @@ def _serve(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["hsparse", "serve", "--port", "0", *flags]
+    fork_data_nodes(main)
     sys.exit(main())
 
 
