@@ -10,6 +10,7 @@ import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ settings.register_profile("hsparse", deadline=None)  # how long an example takes
 settings.load_profile("hsparse")
 
 NUMBERS = itertools.count()
+TESTS = Path(__file__).parent
 
 MakeStore = Callable[..., Awaitable[ObjectStore]]
 
@@ -84,6 +86,24 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One more worker than cores: tests wait for the processes that they start. Two more were not faster."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Have each worker of xdist import a part of the tests before the others.
+
+    Each of them collects all tests. When they compile the same modules at the same time, a fresh clone is compiled by
+    each. What cannot be imported is left to the collection, which says so.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    paths = sorted(TESTS.rglob("test_*.py"))
+    number = int(worker["workerid"].removeprefix("gw")) % worker["workercount"]
+    count = worker["workercount"]
+    for path in paths[len(paths) * number // count : len(paths) * (number + 1) // count]:
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join((TESTS.name, *path.relative_to(TESTS).with_suffix("").parts)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
