@@ -85,7 +85,6 @@ class SparseMachine(RuleBasedStateMachine):
         super().__init__()
         self.world = world
         self.subjects: list[DatasetSubject] = []
-        self.seen: DatasetSubject | None = None
         self.life: RestartableNode
 
     @property
@@ -114,7 +113,6 @@ class SparseMachine(RuleBasedStateMachine):
     def change(self, data: st.DataObject) -> None:
         """A change that is acknowledged."""
         self._turn(data)
-        self.seen = None
         change = data.draw(changes(self.subject))
         self.world.run(change.run(self.driver, self.subject.id))
         change.apply(self.subject.model)
@@ -123,7 +121,6 @@ class SparseMachine(RuleBasedStateMachine):
     def changes_at_once(self, data: st.DataObject) -> None:
         """Writes and erasures that do not wait for each other."""
         self._turn(data)
-        self.seen = None
         subject = self.subject
         drawn = data.draw(st.lists(value_changes(subject), min_size=2, max_size=6))
 
@@ -146,7 +143,6 @@ class SparseMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Every cache is dropped."""
-        self.seen = None
 
         async def restart() -> None:
             await self.life.stop()
@@ -176,33 +172,26 @@ class SparseMachine(RuleBasedStateMachine):
         assert self.world.run(self.driver.read_dense(subject.id, place)) == expected
 
     @invariant()
-    def all_equal(self) -> None:
-        """Every way to read gives what the model has; not read again after a rule that has only read."""
-        if self.seen is self.subject:
-            return
-        self.extent_equal()
-        self.count_equal()
-        self.defined_equal()
-        self.values_equal()
-        self.dense_equal()
-        self.seen = self.subject
-
     def extent_equal(self) -> None:
         assert self.world.run(self.driver.extent(self.subject.id)) == self.subject.model.extent
 
+    @invariant()
     def count_equal(self) -> None:
         if self.subject.kind.sparse:
             assert self.world.run(self.driver.count(self.subject.id)) == len(self.subject.model.elements)
 
+    @invariant()
     def defined_equal(self) -> None:
         if self.subject.kind.sparse:
             found = self.world.run(self.driver.defined(self.subject.id))
             assert sorted(found) == self.subject.model.defined()
 
+    @invariant()
     def values_equal(self) -> None:
         if self.subject.kind.sparse:
             assert self.world.run(self.driver.read_sparse(self.subject.id)) == self.subject.model.elements
 
+    @invariant()
     def dense_equal(self) -> None:
         assert self.world.run(self.driver.read_dense(self.subject.id)) == self.subject.model.packed()
 
@@ -228,7 +217,6 @@ class SparseMachine(RuleBasedStateMachine):
 
     def _interrupt(self, data: st.DataObject, crash_point: CrashPoint) -> None:
         self._turn(data)
-        self.seen = None
         change = data.draw(changes(self.subject))
         self.world.run(self._attempt(change, crash_point))
 
