@@ -38,8 +38,18 @@ LONGEST = (
     "test_stateful.py",
     "test_served_jobs.py",
     "test_memory_bound.py",
+    "test_cells.py",
+    "test_torch.py",
+    "test_hsload.py",
+    "test_h5web.py",
     "test_two_owners.py",
+    "test_notebooks.py",
+    "test_connection_pool.py",
+    "test_programs.py",
+    "test_round_trips.py",
+    "test_mutations.py",
 )
+"""Files with tests of ten seconds or more, the longest first."""
 GRACE = 30
 """Seconds that pytest-timeout's signal has to fail a test that hangs, before its process ends."""
 JUDGES = {
@@ -93,7 +103,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest tests, so that no core waits for one of them at the end."""
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
 def pytest_collection_finish() -> None:

@@ -117,19 +117,17 @@ def modules() -> list[tuple[str, Path]]:
 def imports(path: Path) -> list[tuple[str, bool]]:
     """Return every module a file imports, and whether the import stands inside a function."""
     tree = ast.parse(path.read_text())
-    inside = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
+    nodes: list[tuple[ast.AST, bool]] = [(tree, False)]
+    for node, is_inside in nodes:  # which grows
+        below = is_inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        nodes += [(child, below) for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
     found = []
-    for node in ast.walk(tree):
+    for node, is_inside in nodes:
         if isinstance(node, ast.Import):
-            found += [(alias.name, id(node) in inside) for alias in node.names]
+            found += [(alias.name, is_inside) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import"
-            found += [(f"{node.module}.{alias.name}", id(node) in inside) for alias in node.names]
+            found += [(f"{node.module}.{alias.name}", is_inside) for alias in node.names]
     if BY_NAME & {name for name, _ in found}:
         found += [(name, False) for name in named_modules(tree)]
     return found

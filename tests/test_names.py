@@ -83,13 +83,11 @@ def public_names(path: Path) -> Iterator[str]:
     """Yield the public names of a module: its own, its classes', functions', methods', fields' and parameters'."""
     yield path.stem
     for node in ast.walk(tree_of(path)):
-        names: list[str] = []
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            names = [node.name]
-            if not isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                names += [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
-        elif isinstance(node, ast.Module | ast.ClassDef):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
+        names = [node.name]
+        if not isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            names += [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
         yield from (name for name in names if not name.startswith("_"))
     for node in tree_of(path).body:
         for one in [node, *(node.body if isinstance(node, ast.ClassDef) else ())]:

@@ -12,10 +12,17 @@ import scipy.sparse
 import hsparse
 from hsparse.client.sparse_dataset import SparseDataset
 
-torch = pytest.importorskip("torch", reason='torch is not installed: pip install "hsparse[torch]"')
+torch: Any = None
+"""Imported when a test here runs: that takes seconds, and each process of pytest-xdist collects all files."""
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
 ROWS = 400
 SIZE = 32
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch_is_there() -> None:
+    global torch
+    torch = pytest.importorskip("torch", reason='torch is not installed: pip install "hsparse[torch]"')
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 from functools import lru_cache
 from types import TracebackType
@@ -30,6 +32,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
 )
 from botocore.exceptions import ConnectionError as ConnectFailed
+from botocore.utils import parse_timestamp
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import (
@@ -113,6 +116,7 @@ class S3Client:
         try:
             session = get_session()
             session.register_component("data_loader", _loader())
+            session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
             self._context = session.create_client("s3", **self._options)
             self._client = await self._context.__aenter__()
         except (BotoCoreError, ValueError) as error:
@@ -289,6 +293,16 @@ def error_code(error: BaseException | None) -> str:
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", ""))
     return type(error).__name__
+
+
+def parse_time(value: Any) -> datetime:
+    """Return a time of a reply, as botocore's own parser does, which takes ten times as long: a tenth of a request."""
+    if isinstance(value, str) and value[3:4] == ",":  # RFC 9110, 5.6.7: in headers
+        return parsedate_to_datetime(value)
+    if isinstance(value, str) and value[10:11] == "T":  # ISO 8601: in listings, for each key
+        return datetime.fromisoformat(value)
+    parsed: datetime = parse_timestamp(value)
+    return parsed
 
 
 @lru_cache(maxsize=1)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from botocore.utils import parse_timestamp
 
 from hsparse.errors import (
     BadRequest,
@@ -10,7 +11,7 @@ from hsparse.errors import (
     StoreFailed,
     Unsupported,
 )
-from hsparse.storage.s3.s3_client import Retry, translate_error_reply
+from hsparse.storage.s3.s3_client import Retry, parse_time, translate_error_reply
 
 
 @pytest.mark.parametrize(
@@ -53,3 +54,26 @@ def test_errors_name_the_key_or_the_bucket_and_a_remedy(code: str, status: int, 
 )
 def test_what_is_sent_again(code: str, status: int, expected: Retry) -> None:
     assert translate_error_reply(code, status, "key", "bucket") is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sun, 22 Nov 2026 09:05:07 GMT",
+        "2026-11-22T09:05:07.000Z",
+        "2026-11-22T09:05:07Z",
+        "2026-11-22T09:05:07.123456+02:00",
+        "Sunday, 22-Nov-26 09:05:07 GMT",
+        "1795338307",
+        1795338307,
+    ],
+)
+def test_times_are_those_of_botocore(text: str | int) -> None:
+    assert parse_time(text) == parse_timestamp(text)
+    assert parse_time(text).timestamp() == parse_timestamp(text).timestamp()
+
+
+@pytest.mark.parametrize("text", ["", "Sun, 99 Nov 2026 09:05:07 GMT", "2026-11-22T99:05:07Z", "never"])
+def test_a_text_that_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"Invalid|day|hour"):
+        parse_time(text)
