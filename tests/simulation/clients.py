@@ -15,7 +15,7 @@ from tests.simulation.service_operations import ServiceOperations
 
 T = TypeVar("T")
 
-ELEMENTS = 6
+ELEMENTS = 4
 """Elements of the dataset that is written; a chunk has two."""
 UNKNOWN = ("store_failed", "busy", "unanswered", "moved")
 """Kinds of errors after which it is not known whether an operation took effect."""
@@ -54,12 +54,13 @@ class Clients:
     """Errors that no client may get here."""
 
     async def run(self, count: int, operations: int, pause: float) -> None:
-        """Let `count` clients do so many operations each, with a pause of about so many seconds after each."""
+        """Let `count` clients do so many operations each, in bursts, and pause for about `pause` seconds after each."""
 
         async def client(name: str) -> None:
             for _ in range(operations):
                 await self.step(name)
-                await asyncio.sleep(self.generator.expovariate(1 / pause))
+                mean = pause * self.generator.choice((0.02, 0.5, 2.5))
+                await asyncio.sleep(self.generator.expovariate(1 / mean))
 
         await asyncio.gather(*(client(f"c{number}") for number in range(count)))
 
@@ -67,7 +68,7 @@ class Clients:
         """Do an operation."""
         (step,) = self.generator.choices(
             [self.write, self.read, self.erase, self.group, self.attribute, self.append, self.extent],
-            [8, 8, 2 if self.sparse else 0, 3, 2, 2, 1],
+            [8, 10, 2 if self.sparse else 0, 3, 2, 2, 1],
         )
         await step(client)
 

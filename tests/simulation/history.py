@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -36,11 +36,14 @@ class Operation:
     client: str = ""
     returned: int | None = None
     refused: bool = False
+    seconds: tuple[float, float] = (0.0, 0.0)
+    """The times of both, for people."""
 
     def __str__(self) -> str:
-        end = "..." if self.returned is None else str(self.returned)
+        end, until = ("...", "") if self.returned is None else (str(self.returned), f"{self.seconds[1]:.3f}")
         refused = ", refused" if self.refused else ""
-        return f"{self.invoked}-{end} {self.client}: {self.action.value} {self.value}{refused}"
+        when = f"at {self.seconds[0]:.3f}-{until}"
+        return f"{self.invoked}-{end} {self.client}: {self.action.value} {self.value}{refused} {when}"
 
 
 @dataclass(slots=True, eq=False)
@@ -71,16 +74,19 @@ class History:
     appends: list[AppendOperation] = field(default_factory=list)
     extents: list[ExtentRead] = field(default_factory=list)
     ticks: Any = field(default_factory=lambda: itertools.count(1))
+    clock: Callable[[], float] = lambda: 0.0
 
     def invoke(self, register: Hashable, action: Action, value: Value = None, client: str = "") -> Operation:
         """Note that an operation is about to be sent."""
         operation = Operation(register, action, value, next(self.ticks), client)
+        operation.seconds = (self.clock(), 0.0)
         self.operations.append(operation)
         return operation
 
     def respond(self, operation: Operation, value: Value = None, *, refused: bool = False) -> None:
         """Note its answer; `value` is what a read has read."""
         operation.returned = next(self.ticks)
+        operation.seconds = (operation.seconds[0], self.clock())
         operation.refused = refused
         if operation.action is Action.READ:
             operation.value = value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from hsparse.errors import HsparseError, StoreFailed
@@ -39,10 +39,6 @@ class FaultRates:
     """Seconds after which the sender gives a request up."""
     lateness: float = 1.0
     """Seconds after that within which a late request arrives."""
-
-    def calm(self) -> FaultRates:
-        """Return the same without faults."""
-        return replace(self, lost_request=0.0, lost_reply=0.0, late=0.0, refused=0.0, duplicated=0.0)
 
 
 class _Request:

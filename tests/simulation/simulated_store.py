@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from hsparse.storage.object_store import Buffer, ObjectStore
@@ -32,12 +33,15 @@ class SimulatedStore(StoreWrapper):
         self._rates = rates
 
     async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
-        sent = bytes(data)
+        sent, rates = bytes(data), self._rates()
+        if method == "delete":
+            # Stores have no portable conditional delete: one that arrives late may delete what was created since.
+            rates = replace(rates, late=0.0)
 
         async def apply() -> R:
             return await call(sent)
 
-        return await self._network.call(self._process, STORE, apply, self._rates())
+        return await self._network.call(self._process, STORE, apply, rates)
 
     async def close(self) -> None:
         """Leave the store open."""

@@ -94,7 +94,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._count = 0
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks: dict[asyncio.Task[Any], str] = {}
         self._purge_at = 256
         self._stopped: dict[Process, None] = {}
         self._closing = False
@@ -171,10 +171,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def stacks(self) -> str:
         """Return the stacks of all tasks that are not done."""
         text = io.StringIO()
-        for task in self._tasks:
+        for task, process in self._tasks.items():
             if not task.done():
-                process = task.get_context().get(_PROCESS) if hasattr(task, "get_context") else None
-                text.write(f"{process.name if process else 'outside'}: ")
+                text.write(f"{process or 'outside'}: ")
                 task.print_stack(file=text)
         return text.getvalue()
 
@@ -231,9 +230,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if (
             len(self._tasks) >= self._purge_at
         ):  # strong references: a dead process's tasks are not to be collected
-            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks = {task: process for task, process in self._tasks.items() if not task.done()}
             self._purge_at = 2 * len(self._tasks) + 256
-        self._tasks.append(task)
+        process = _PROCESS.get() if context is None else context.get(_PROCESS)
+        self._tasks[task] = "" if process is None else process.name
         return task
 
     def run_in_executor(  # type: ignore[override]
