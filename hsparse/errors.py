@@ -31,6 +31,8 @@ class ErrorKind(StrEnum):
     INTERNAL = "internal"
     UNSUPPORTED = "unsupported"
     RATE_LIMITED = "rate_limited"
+    MISDIRECTED = "misdirected"
+    UNANSWERED = "unanswered"
 
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
@@ -105,7 +107,7 @@ class Busy(HsparseError):
 
 
 class Moved(HsparseError):
-    """The request was planned for a membership epoch or extent that is no longer current."""
+    """The request was planned for an extent that is no longer current."""
 
     kind = ErrorKind.MOVED
 
@@ -150,6 +152,18 @@ class RateLimited(HsparseError):
         self.retry_after = retry_after
 
 
+class Misdirected(HsparseError):
+    """The message was planned for a membership that is no longer current; nothing of it was carried out."""
+
+    kind = ErrorKind.MISDIRECTED
+
+
+class Unanswered(HsparseError):
+    """No data node has confirmed the operation: it may have been carried out, or not."""
+
+    kind = ErrorKind.UNANSWERED
+
+
 ERRORS: dict[ErrorKind, type[HsparseError]] = {
     error.kind: error
     for error in (
@@ -169,5 +183,7 @@ ERRORS: dict[ErrorKind, type[HsparseError]] = {
         Misconfigured,
         Unsupported,
         RateLimited,
+        Misdirected,
+        Unanswered,
     )
 }

@@ -43,21 +43,25 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """The data nodes, and the id of this one."""
+    """The nodes of a cluster: what they share, and how the others reach this one."""
 
     GROUP: ClassVar[str] = "Cluster"
 
     dn: int = setting(
         0, "run this many data nodes as processes of their own; 0: inside", ge=0, le=64, commands=("serve",)
     )
-    nodes: tuple[str, ...] = setting(
-        (), "URLs of all data nodes, comma-separated, the same list on every node", commands=("sn", "dn")
+    advertise: str | None = setting(
+        None, "URL by which other nodes reach this data node (default: its address)", commands=("dn",)
     )
-    node_id: str = setting(
-        "dn-001", "name of this data node: its place in --nodes, from dn-001 on", commands=("dn",)
+    lease: float = setting(
+        2.0,
+        "seconds after which others take over from a data node that does not answer",
+        ge=0.1,
+        le=60,
+        commands=("serve", "dn"),
     )
-    listen_fd: int | None = setting(
-        None, "inherited socket to listen on, instead of --host and --port", commands=("dn",)
+    with_parent: bool = setting(
+        False, "stop at the end of standard input: the parent process has ended", commands=("dn",)
     )
     node_token: str = setting("", "secret that all nodes of an installation share", commands=(), secret=True)
 

@@ -6,7 +6,6 @@ import faulthandler
 import gc
 import itertools
 import os
-import shutil
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
@@ -21,6 +20,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from tests.support.find_program import find_program
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
 
@@ -48,7 +48,9 @@ JUDGES = {
     "h5diff": "hdf5-tools",
     "h5dump": "hdf5-tools",
     "h5repack": "hdf5-tools",
+    "helm": "none; make .venv/bin/helm",
     "jq": "jq",
+    "kubectl": "none; make .venv/bin/helm",
     "node": "nodejs",
     "npm": "npm",
     "od": "coreutils",
@@ -111,7 +113,7 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Skip a test that needs a program that is not there; with --judges-required it is to fail."""
     needed = [program for mark in item.iter_markers("needs") for program in mark.args]
-    missing = [program for program in needed if shutil.which(program) is None]
+    missing = [program for program in needed if find_program(program) is None]
     if missing and not item.config.getoption("judges_required"):
         named = ", ".join(f"{program} (Debian: {JUDGES[program]})" for program in missing)
         item.add_marker(pytest.mark.skip(reason=f"not installed: {named}"))

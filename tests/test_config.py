@@ -44,10 +44,10 @@ def test_a_flag_wins_over_the_variable_and_the_variable_over_the_default(
 
 
 def test_texts_become_the_declared_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HSPARSE_NODES", "http://one:1, http://two:2,")
+    monkeypatch.setenv("HSPARSE_OIDC_AUDIENCE", "one, two,")
     monkeypatch.setenv("HSPARSE_NODE_TOKEN", "secret")
     settings = load_settings(root="store", fsync="false", compress="all", rate_limit="2.5", admins="ada")
-    assert settings.cluster.nodes == ("http://one:1", "http://two:2")
+    assert settings.sign_in.oidc_audience == ("one", "two")
     assert settings.sign_in.admins == ("ada",)
     assert settings.store.root == Path("store")
     assert settings.store.fsync is False

@@ -1,11 +1,12 @@
-"""The Kubernetes files and the Dockerfile against the code: flags, variables, ports, probes, names."""
+"""The nodes that the Kubernetes files start, against the code: flags, variables, ports, probes, files, time to end.
+
+What `make manifests` made of the chart is checked here; `tests/deployment/` holds the chart and the rest of `k8s/`.
+"""
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -13,47 +14,35 @@ import yaml
 from hsparse import __version__
 from hsparse.cli.data_node import serve_data_node
 from hsparse.cli.main import parse_arguments
-from hsparse.cli.serve import serve, serve_service_node
-from hsparse.cluster.membership import Membership
+from hsparse.cli.node_process import DRAIN_SECONDS
+from hsparse.cli.serve import serve_service_node
 from hsparse.config import SETTINGS, Settings, load_settings
+from hsparse.sn.jobs.job_process import GRACE
 from hsparse.sn.routes import ROUTES
+from tests.deployment.manifests import (
+    K8S,
+    PROJECT,
+    Object,
+    arguments,
+    by_name,
+    container,
+    documents,
+    pod,
+    pods_of,
+    rendered,
+)
 
-PROJECT = Path(__file__).parent.parent
-K8S = PROJECT / "k8s"
-Object = dict[str, Any]
 KUSTOMIZATION: Object = yaml.safe_load((K8S / "kustomization.yaml").read_text())
 VARIABLES = {f"HSPARSE_{name.upper()}": name for name in SETTINGS}
-
-
-def documents(name: str) -> list[Object]:
-    return [one for one in yaml.safe_load_all((K8S / name).read_text()) if one]
-
-
-OBJECTS = {
-    (one["kind"], one["metadata"]["name"]): one
-    for name in KUSTOMIZATION["resources"]
-    for one in documents(name)
-}
-WORKLOADS = [OBJECTS["StatefulSet", "hsparse-dn"], OBJECTS["Deployment", "hsparse-sn"]]
+OBJECTS = by_name([one for objects in rendered().values() for one in objects])
+WORKLOADS = pods_of(list(OBJECTS.values()))
+DATA_NODES, SERVICE_NODES = OBJECTS["Deployment", "hsparse-dn"], OBJECTS["Deployment", "hsparse-sn"]
 workloads = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda one: one["metadata"]["name"])
 (GENERATOR,) = KUSTOMIZATION["configMapGenerator"]
 CONFIG: dict[str, str] = dict(item.split("=", 1) for item in GENERATOR["literals"])
-SECRETS = {one["metadata"]["name"]: one["stringData"] for one in documents("secret.example.yaml")}
-
-
-def pod(workload: Object) -> Object:
-    spec: Object = workload["spec"]["template"]["spec"]
-    return spec
-
-
-def container(workload: Object) -> Object:
-    (one,) = pod(workload)["containers"]
-    return dict(one)
-
-
-def arguments(workload: Object) -> argparse.Namespace:
-    """Return the container's arguments as the command parses them; exits when a flag is none."""
-    return parse_arguments(container(workload)["args"])
+SECRETS = {
+    one["metadata"]["name"]: one["stringData"] for one in documents((K8S / "secret.example.yaml").read_text())
+}
 
 
 def environment(workload: Object) -> dict[str, str]:
@@ -65,7 +54,18 @@ def environment(workload: Object) -> dict[str, str]:
             found |= CONFIG
         else:
             found |= SECRETS[source["secretRef"]["name"]]
-    return found | {item["name"]: item.get("value", "text") for item in container(workload).get("env", ())}
+    return found | {item["name"]: _value(item) for item in container(workload)["env"]}
+
+
+def _value(item: Object) -> str:
+    """Return what a variable is set to; of the pod, some text."""
+    if "value" in item:
+        return str(item["value"])
+    if "secretKeyRef" in item["valueFrom"]:
+        reference = item["valueFrom"]["secretKeyRef"]
+        return str(SECRETS[reference["name"]][reference["key"]])
+    assert item["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
+    return "10.0.0.7"
 
 
 def settings(workload: Object, monkeypatch: pytest.MonkeyPatch) -> Settings:
@@ -76,18 +76,32 @@ def settings(workload: Object, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings(**{name: value for name, value in given.items() if name in SETTINGS})
 
 
-def test_all_files_are_in_the_kustomization() -> None:
-    there = {path.name for path in K8S.glob("*.yaml")} - {"kustomization.yaml", "secret.example.yaml"}
-    assert set(KUSTOMIZATION["resources"]) == there
+def answered(workload: Object) -> set[str]:
+    """Return the paths that a node answers without a credential."""
+    if arguments(workload).serving is serve_service_node:
+        return {route.path for route in ROUTES if route.method == "GET" and route.right is None}
+    sources = [path.read_text() for path in (PROJECT / "hsparse" / "dn").glob("*.py")]
+    return {path for text in sources for path in re.findall(r'\.add_get\("(/[^"]*)"', text)}
+
+
+def test_rendered_files_are_in_the_kustomization_or_are_offered_there() -> None:
+    lines = (K8S / "kustomization.yaml").read_text().splitlines()
+    offered = {
+        line.strip().removeprefix("# - ") for line in lines if line.strip().startswith("# - rendered/")
+    }
+    applied = set(KUSTOMIZATION["resources"])
+    assert not offered & applied
+    assert offered | applied == {f"rendered/{name}" for name in rendered()} | {"namespace.yaml"}
     (image,) = KUSTOMIZATION["images"]
     assert image["newTag"] == __version__
+    assert {container(one)["image"] for one in WORKLOADS} == {f"{image['name']}:{__version__}"}
 
 
 @workloads
 def test_variables_are_settings(workload: Object) -> None:
     names = environment(workload)
     assert {name for name in names if name.startswith("HSPARSE_")} <= VARIABLES.keys()
-    assert {name for name in names if not name.startswith(("HSPARSE_", "AWS_"))} <= {"passwords"}
+    assert {name for name in names if not name.startswith(("HSPARSE_", "AWS_"))} <= {"POD_IP"}
 
 
 @workloads
@@ -96,50 +110,39 @@ def test_nodes_start_with_what_they_are_given(workload: Object, monkeypatch: pyt
     command = arguments(workload).serving
     if command is serve_data_node:
         made.check_node_exposure()
-        assert made.store.bucket
     else:
         assert command is serve_service_node
         made.check_exposure()
         assert made.cluster.node_token
+    assert made.store.bucket == ("experiment",)
     assert made.server.host == "0.0.0.0"
     assert [port["containerPort"] for port in container(workload)["ports"]] == [made.server.port]
 
 
-def test_every_data_node_is_in_the_list_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    data_nodes, service_nodes = WORKLOADS
-    name, service = data_nodes["metadata"]["name"], OBJECTS["Service", data_nodes["spec"]["serviceName"]]
-    assert service["spec"]["clusterIP"] == "None"
-    port = settings(data_nodes, monkeypatch).server.port
-    assert [item["port"] for item in service["spec"]["ports"]] == [port]
-    names = [
-        f"{name}-{number}.{service['metadata']['name']}" for number in range(data_nodes["spec"]["replicas"])
-    ]
-    urls = tuple(f"http://{one}:{port}" for one in names)
-    assert settings(data_nodes, monkeypatch).cluster.nodes == urls
-    assert Membership.of_urls(settings(service_nodes, monkeypatch).cluster.nodes) == Membership.of_urls(urls)
+def test_a_data_node_says_where_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = settings(DATA_NODES, monkeypatch).server.port
+    (flag,) = [text for text in container(DATA_NODES)["args"] if text.startswith("--advertise=")]
+    assert flag == f"--advertise=http://$(POD_IP):{port}"
+    assert "POD_IP" in environment(DATA_NODES)  # Kubernetes leaves $(NAME) as it is without such a variable
 
 
 @workloads
 def test_probes_ask_what_the_node_answers(workload: Object) -> None:
-    answered = {"/info"}  # of a data node
-    if arguments(workload).serving is not serve_data_node:
-        answered = {route.path for route in ROUTES if route.method == "GET" and route.right is None}
     ports = {port["name"] for port in container(workload)["ports"]}
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        request = container(workload)[probe]["httpGet"]
-        assert request["path"] in answered
-        assert request["port"] in ports
+    asked = {
+        name: container(workload)[name]["httpGet"]
+        for name in ("startupProbe", "readinessProbe", "livenessProbe")
+    }
+    assert {request["path"] for request in asked.values()} <= answered(workload)
+    assert asked["readinessProbe"]["path"] != asked["livenessProbe"]["path"]
+    assert {request["port"] for request in asked.values()} <= ports
 
 
-@workloads
-def test_pods_have_no_more_rights_than_they_need(workload: Object) -> None:
-    security = container(workload)["securityContext"]
-    assert security["readOnlyRootFilesystem"] is True
-    assert security["allowPrivilegeEscalation"] is False
-    assert security["capabilities"] == {"drop": ["ALL"]}
-    assert pod(workload)["securityContext"]["runAsNonRoot"] is True
-    assert pod(workload)["automountServiceAccountToken"] is False
-    assert {"requests", "limits"} <= container(workload)["resources"].keys()
+def test_a_node_has_the_time_to_end() -> None:
+    spec, before = pod(SERVICE_NODES), container(SERVICE_NODES)["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec["terminationGracePeriodSeconds"] >= before + DRAIN_SECONDS + GRACE
+    assert pod(DATA_NODES)["terminationGracePeriodSeconds"] >= 2 * DRAIN_SECONDS
+    assert "lifecycle" not in container(DATA_NODES)  # it leaves by itself, at once
 
 
 @workloads
@@ -150,39 +153,55 @@ def test_variables_of_services_are_not_taken_for_settings(workload: Object) -> N
 
 @workloads
 def test_selectors_find_their_pods(workload: Object) -> None:
-    labels = workload["spec"]["template"]["metadata"]["labels"]
-    assert workload["spec"]["selector"]["matchLabels"] == labels
-    name = workload["metadata"]["name"]
-    assert OBJECTS["PodDisruptionBudget", name]["spec"]["selector"]["matchLabels"] == labels
-    assert any(one["spec"].get("selector") == labels for one in OBJECTS.values() if one["kind"] == "Service")
+    labels, name = workload["spec"]["template"]["metadata"]["labels"].items(), workload["metadata"]["name"]
+    others = [one for one in WORKLOADS if one is not workload]
+    selectors = [
+        workload["spec"]["selector"]["matchLabels"],
+        OBJECTS["PodDisruptionBudget", name]["spec"]["selector"]["matchLabels"],
+        *(spread["labelSelector"]["matchLabels"] for spread in pod(workload)["topologySpreadConstraints"]),
+    ]
+    services = [one["spec"].get("selector") for one in OBJECTS.values() if one["kind"] == "Service"]
+    found = [one for one in services if one and one.items() <= labels]
+    assert len(found) == 1
+    for selector in [*selectors, *found]:
+        assert selector.items() <= labels
+        for other in others:
+            assert not selector.items() <= other["spec"]["template"]["metadata"]["labels"].items()
+    assert pod(workload)["serviceAccountName"] == name
+    assert ("ServiceAccount", name) in OBJECTS
+
+
+def test_scaled_deployments_exist_and_do_not_say_how_many() -> None:
+    scalers = [one for one in OBJECTS.values() if one["kind"] == "HorizontalPodAutoscaler"]
+    targets = [one["spec"]["scaleTargetRef"] for one in scalers]
+    assert {one["name"] for one in targets} == {one["metadata"]["name"] for one in WORKLOADS}
+    for one in targets:
+        workload = OBJECTS[one["kind"], one["name"]]
+        assert workload["apiVersion"] == one["apiVersion"]
+        assert "replicas" not in workload["spec"]
+    assert {one["name"]: one["count"] for one in KUSTOMIZATION["replicas"]} == {
+        one["spec"]["scaleTargetRef"]["name"]: one["spec"]["minReplicas"] for one in scalers
+    }
 
 
 def test_the_password_file_is_mounted_where_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = WORKLOADS[1]
-    (mount,) = container(workload)["volumeMounts"]
-    (volume,) = pod(workload)["volumes"]
-    (key,) = SECRETS[volume["secret"]["secretName"]]
-    assert settings(workload, monkeypatch).sign_in.password_file == Path(mount["mountPath"], key)
+    (mount,) = container(SERVICE_NODES)["volumeMounts"]
+    (volume,) = pod(SERVICE_NODES)["volumes"]
+    (source,) = volume["projected"]["sources"]
+    (item,) = source["secret"]["items"]
+    assert item["key"] in SECRETS[source["secret"]["name"]]
+    assert settings(SERVICE_NODES, monkeypatch).sign_in.password_file == Path(
+        mount["mountPath"], item["path"]
+    )
     assert mount["name"] == volume["name"]
     assert mount["readOnly"] is True
+    # Owned by root; readable for the group of the pod.
+    assert volume["projected"]["defaultMode"] == 0o440
+    assert (
+        pod(SERVICE_NODES)["securityContext"]["fsGroup"]
+        == pod(SERVICE_NODES)["securityContext"]["runAsGroup"]
+    )
 
 
 def test_secrets_are_examples_that_no_server_would_take() -> None:
     assert all(re.fullmatch(r"<.*>", value) for secret in SECRETS.values() for value in secret.values())
-
-
-def test_the_dockerfile_runs_the_command_and_is_not_root() -> None:
-    lines = (PROJECT / "Dockerfile").read_text().splitlines()
-    steps = [line.split(" ", 1) for line in lines if re.match(r"[A-Z]+ ", line)]
-    last = dict(steps)
-    assert last["ENTRYPOINT"] == '["hsparse"]'
-    args = parse_arguments(yaml.safe_load(last["CMD"]))
-    assert args.serving is serve
-    assert int(last["EXPOSE"]) == SETTINGS["port"].default
-    user = last["USER"].split(":")[0]
-    assert user == str(pod(WORKLOADS[0])["securityContext"]["runAsUser"]) != "0"
-    copied = [rest.split()[:-1] for step, rest in steps if step == "COPY" and "--from" not in rest]
-    kept = set((PROJECT / ".dockerignore").read_text().splitlines())
-    for name in (name for names in copied for name in names):
-        assert (PROJECT / name).exists()
-        assert f"!{name}" in kept, f"{name} is copied, and left out of the context by .dockerignore"

@@ -137,6 +137,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("job", "import"),
         ("job", "list"),
         ("map",),
+        ("nodes",),
         *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm")),
     ):
         with pytest.raises(SystemExit):

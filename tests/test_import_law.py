@@ -27,8 +27,8 @@ ROOMS: dict[str, set[str]] = {
     "model": {"errors", "clock", "optional_module"},
     "format": {"errors", "model"},
     "storage": {"errors", "clock", "setting"},
-    "cluster": {"errors", "clock", "model"},
-    "wire": {"errors", "model", "format"},
+    "cluster": {"errors", "clock", "storage.object_store"},
+    "wire": {"errors", "model", "format", "concurrency"},
     "dn": {"wire", "storage", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "sn": {"wire", "format", "model", "cluster", "concurrency", "errors", "clock", "setting"},
     "client": {
@@ -65,6 +65,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "storage.s3.s3_store": {"botocore"},
     "cluster": set(),
     "wire": {"numpy", "msgpack", "orjson"},
+    "wire.remote_node": {"aiohttp"},
     "dn": {"numpy", "orjson"},
     "dn.server": {"aiohttp"},
     "sn": {"numpy", "aiohttp", "orjson"},

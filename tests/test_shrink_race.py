@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Conflict, Moved
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import SlowStore
@@ -28,7 +28,7 @@ async def test_a_late_shrink_erases_nothing_that_was_written_after_the_dataset_g
     """The first request sets the extent, then is held up; the second finishes its work, grows, writes."""
     store = FaultyStore(MemoryStore())
     node = DataService(store, SystemClock())
-    driver = DirectDriver(Owners(Membership(1, (node.id,)), {node.id: node}))
+    driver = DirectDriver(Owners(FixedNodes({node.id: node})))
     id = await driver.create(LINE)
     place = Place(points=((35,), (12,)))
     await driver.write(id, place, np.array([1, 1], "<i4"), False)
@@ -61,7 +61,7 @@ async def test_shrinking_growing_and_writing_at_once(seed: int) -> None:
         for store in [MemoryStore()]
         for number in (1, 2)
     }
-    driver = DirectDriver(Owners(Membership(1, tuple(nodes)), dict(nodes)))
+    driver = DirectDriver(Owners(FixedNodes(dict(nodes))))
     id = await driver.create(LINE)
     history, numbers = WriteHistory(), itertools.count(1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,9 +15,9 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CrashingStore
 from hsparse.testing.sparse_model import Coord
@@ -48,7 +47,7 @@ async def open_nodes(
 
     async def open_node() -> Driver:
         nodes.append(DataService(CrashingStore(store), SystemClock()))
-        return DirectDriver(Owners(Membership(1, ("dn-001",)), {"dn-001": nodes[-1]}))
+        return DirectDriver(Owners(FixedNodes({"dn-001": nodes[-1]})))
 
     yield open_node, store
     for node in nodes:
@@ -135,7 +134,7 @@ async def test_records_changed_at_once(make_store: MakeStore, store: str) -> Non
     """Attributes and growth: each change is a read and a conditional put of one and the same object."""
     shared = await make_store(store)
     nodes = [DataService(CrashingStore(shared), SystemClock()) for _ in range(3)]
-    *writers, reader = [Owners(Membership(1, (node.id,)), {node.id: node}) for node in nodes]
+    *writers, reader = [Owners(FixedNodes({node.id: node})) for node in nodes]
     id = await DirectDriver(writers[0]).create(SPARSE)
     count = 10 if store == "s3" else 40
     value = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SCALAR"}, "value": 1}
@@ -172,19 +171,10 @@ def command(module: str, *arguments: str) -> Iterator[str]:
             process.stdout.close()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def start_owner(stack: ExitStack, root: Path) -> str:
-    """Run a data node that is told it is the only one, and a service node over it; return its URL."""
-    port = free_port()
-    nodes = f"http://127.0.0.1:{port}"
-    flags = ("--root", str(root), "--port", str(port), "--nodes", nodes, "--no-fsync")
-    stack.enter_context(command("tests.support.unlocked_node", *flags))
-    return stack.enter_context(command("hsparse.cli.main", "sn", "--port", "0", "--nodes", nodes))
+    """Run a server that believes it is the only one; return its URL."""
+    flags = ("--root", str(root), "--port", "0", "--no-fsync")
+    return stack.enter_context(command("tests.support.unlocked_server", *flags))
 
 
 async def test_two_processes_on_one_directory(tmp_path: Path) -> None:

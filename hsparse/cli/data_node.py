@@ -9,46 +9,103 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from functools import partial
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.stores import open_stores, serving_store
 from hsparse.clock import Clock, SystemClock
-from hsparse.cluster.membership import Membership
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
+from hsparse.dn.cached_object import SOLE
 from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.membership.member_node import MemberNode
+from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
+from hsparse.errors import Misconfigured, Unanswered
 from hsparse.sections import ClusterSettings
+from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.store_settings import StoreSettings
+from hsparse.wire.remote_node import RemoteNode
+
+log = logging.getLogger(__name__)
 
 STANDARD_INPUT = 0
+ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be told apart from an address that others can use
+JOIN_AGAIN = 1.0
+"""Seconds after which a node tries again to join a cluster of which it does not reach all members."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the flags of `dn`; the parsed arguments have `run`."""
-    parser.description = "Run a data node on its own."
+    parser.description = "Run a data node on its own; it finds the other nodes in the store."
     add_node_arguments(parser, command, (StoreSettings, ClusterSettings, DataSettings), serve_data_node)
 
 
 async def serve_data_node(settings: Settings) -> None:
-    """Serve service nodes."""
+    """Serve the nodes of a cluster."""
     settings.check_node_exposure()
     cluster = settings.cluster
+    if settings.store.single_writer:
+        raise Misconfigured("--single-writer means one process: use `hsparse serve`.")
     stop = stop_signal()
-    if cluster.listen_fd is not None:
+    if cluster.with_parent:
         _stop_with_parent(stop)
     with _serving(settings):
-        node = await open_data_node(settings)
-        epoch = Membership.of_urls(cluster.nodes).epoch
-        app = create_node_app(node, epoch, cluster.node_token, settings.server.slow_request)
-        async with listening(app, settings) as url:
-            if cluster.listen_fd is None:
-                print(f"hsparse data node {cluster.node_id} on {url}", flush=True)
-            await stop.wait()
-        await node.close()
+        stores, clock = await open_stores(settings.store), SystemClock()
+        node = MemberNode(
+            partial(_make_node, stores, clock, settings.data),
+            stores[0],
+            clock,
+            cluster.node_token,
+            lambda url: RemoteNode(url, cluster.node_token),
+            cluster.lease,
+        )
+        token, slow = cluster.node_token, settings.server.slow_request
+        app = create_node_app(node, token, slow, lambda: node.in_force)
+        try:
+            async with (
+                listening(app, settings) as url,
+                _joined(node, _advertised(settings, url), stop),
+            ):
+                print(f"hsparse data node {node.id} on {url}", flush=True)
+                await stop.wait()
+        finally:
+            await node.close()
+
+
+@asynccontextmanager
+async def _joined(node: MemberNode, url: str, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Be a member of the cluster while the context lasts; joining is tried until `stop` is set."""
+    while not stop.is_set():
+        try:
+            await node.join(url)
+            break
+        except Unanswered as error:
+            log.warning("cannot join yet: %s", error.message)
+        try:
+            async with asyncio.timeout(JOIN_AGAIN):
+                await stop.wait()
+        except TimeoutError:
+            continue
+    try:
+        yield
+    finally:
+        await node.leave()
+
+
+def _advertised(settings: Settings, url: str) -> str:
+    if settings.cluster.advertise is not None:
+        return settings.cluster.advertise
+    if settings.server.host in ANY_ADDRESS:
+        raise Misconfigured(
+            f"A data node that listens on {settings.server.host} must say how others reach it: --advertise http://HOST:PORT"
+        )
+    return url
 
 
 def _serving(settings: Settings) -> AbstractContextManager[None]:
@@ -56,9 +113,9 @@ def _serving(settings: Settings) -> AbstractContextManager[None]:
 
     A parent that is killed leaves no lock: its children only finish requests that nobody waits for.
     """
-    if settings.cluster.listen_fd is not None:
+    if settings.cluster.with_parent:
         return nullcontext()
-    return serving_store(settings.store, "hsparse dn", settings.cluster.nodes)
+    return serving_store(settings.store, "hsparse dn", shared=True)
 
 
 def _stop_with_parent(stop: asyncio.Event) -> None:
@@ -74,11 +131,19 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
 
 
 async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService | BucketRouter:
-    """Open a data node over the configured stores."""
-    stores, clock, id = await open_stores(settings.store), clock or SystemClock(), settings.cluster.node_id
+    """Open a data node over the configured stores, which is alone with them."""
+    return _make_node(await open_stores(settings.store), clock or SystemClock(), settings.data, SOLE)
+
+
+def _make_node(
+    stores: list[ObjectStore], clock: Clock, settings: DataSettings, ownership: Ownership
+) -> DataService | BucketRouter:
     if len(stores) == 1:
-        return DataService(stores[0], clock, settings.data, id=id)
-    shared = NodeResources.of(settings.data, *stores)
+        return DataService(stores[0], clock, settings, ownership=ownership)
+    shared = NodeResources.of(settings, *stores)
     return BucketRouter(
-        [DataService(store, clock, id=id, resources=shared.of_bucket(store.name)) for store in stores]
+        [
+            DataService(store, clock, resources=shared.of_bucket(store.name), ownership=ownership)
+            for store in stores
+        ]
     )

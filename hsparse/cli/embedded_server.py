@@ -75,7 +75,7 @@ async def embedded_app(settings: Settings, command: str) -> AsyncIterator[web.Ap
     with serving_store(settings.store, command):
         node = await open_data_node(settings)
         try:
-            yield create_app(await make_service(settings, local_owners(node)))
+            yield create_app(make_service(settings, local_owners(node), node.buckets))
         finally:
             await node.close()
 

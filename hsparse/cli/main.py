@@ -38,6 +38,7 @@ COMMANDS = {
     "serve": Command("hsparse.cli.serve", "server", "run a whole server"),
     "sn": Command("hsparse.cli.serve", "server", "run a service node on its own"),
     "dn": Command("hsparse.cli.data_node", "server", "run a data node on its own"),
+    "nodes": Command("hsparse.cli.nodes", "server", "list the data nodes of a cluster"),
     "user": Command(
         "hsparse.cli.user",
         help="add, change, list and remove the users of a password file",

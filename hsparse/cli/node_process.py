@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import ctypes
 import signal
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -62,11 +61,8 @@ async def listening(app: web.Application, settings: Settings) -> AsyncIterator[s
     runner = ServerRunner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
     await runner.setup()
     try:
-        listen_fd, host, port = settings.cluster.listen_fd, settings.server.host, settings.server.port
-        if listen_fd is not None:
-            site: web.BaseSite = web.SockSite(runner, socket.socket(fileno=listen_fd))
-        else:
-            site = web.TCPSite(runner, host, port)
+        host, port = settings.server.host, settings.server.port
+        site = web.TCPSite(runner, host, port)
         try:
             await site.start()
         except OSError as error:

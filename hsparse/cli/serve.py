@@ -10,28 +10,28 @@ from contextlib import asynccontextmanager
 from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import open_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
-from hsparse.cli.service_node import local_owners, make_service, remote_owners, running_jobs
-from hsparse.cli.stores import open_stores, root_of, serving_store
+from hsparse.cli.service_node import cluster_owners, local_owners, make_service, running_jobs
+from hsparse.cli.stores import root_of, serving_store
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ClusterSettings, SignInSettings
 from hsparse.sn.app import create_app
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the flags of `serve` or `sn`; the parsed arguments have `run`."""
-    service = (ClusterSettings, SignInSettings, ServiceSettings)
+    sections = (StoreSettings, ClusterSettings, SignInSettings, ServiceSettings)
     if command == "serve":
         parser.description = "Run a whole server."
-        add_node_arguments(parser, command, (StoreSettings, *service, DataSettings), serve)
+        add_node_arguments(parser, command, (*sections, DataSettings), serve)
     else:
-        parser.description = "Run a service node on its own."
-        add_node_arguments(parser, command, service, serve_service_node)
+        parser.description = "Run a service node on its own; it finds the data nodes in the store."
+        add_node_arguments(parser, command, sections, serve_service_node)
 
 
 async def serve(settings: Settings) -> None:
@@ -41,52 +41,42 @@ async def serve(settings: Settings) -> None:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
     stop = stop_signal()
     with serving_store(settings.store, "hsparse serve"):
-        async with _owners(settings) as owners:
-            await _serve_clients(settings, owners, stop)
+        async with _owners(settings) as (owners, buckets):
+            await _serve_clients(settings, owners, buckets, stop)
 
 
 async def serve_service_node(settings: Settings) -> None:
     """Serve clients over data nodes that run elsewhere."""
     settings.check_exposure()
-    if not settings.cluster.nodes:
-        raise Misconfigured("Name the data nodes: --nodes http://host:port,http://host:port")
     stop = stop_signal()
-    owners = remote_owners(settings.cluster.nodes, settings.cluster.node_token)
-    try:
-        await _serve_clients(settings, owners, stop)
-    finally:
-        for node in owners.nodes.values():
-            await node.close()
+    async with cluster_owners(settings, settings.cluster.node_token) as (owners, buckets):
+        await _serve_clients(settings, owners, buckets, stop)
 
 
 @asynccontextmanager
-async def _owners(settings: Settings) -> AsyncIterator[Owners]:
+async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
+    """Yield the data nodes of the server, and the names of the buckets that they serve."""
     if not settings.cluster.dn:
         node = await open_data_node(settings)
         try:
-            yield local_owners(node)
+            yield local_owners(node), node.buckets
         finally:
             await node.close()
         return
-    # An unusable store fails here once, instead of in every child.
-    for store in await open_stores(settings.store):
-        await store.close()
     token = SystemClock().token(32).hex()
-    async with child_nodes(settings, token) as nodes:
-        owners = remote_owners(nodes.urls, token)
-        try:
-            yield owners
-        finally:
-            for node_ in owners.nodes.values():
-                await node_.close()
+    # An unusable store fails here once, instead of in every child.
+    async with cluster_owners(settings, token) as found, child_nodes(settings, token):
+        yield found
 
 
-async def _serve_clients(settings: Settings, owners: Owners, stop: asyncio.Event) -> None:
-    service = await make_service(settings, owners)
+async def _serve_clients(
+    settings: Settings, owners: Owners, buckets: tuple[str, ...], stop: asyncio.Event
+) -> None:
+    service = make_service(settings, owners, buckets)
     store = settings.store
     async with listening(create_app(service), settings) as url:
-        buckets = [f"bucket {bucket}" for bucket in store.bucket]
-        where = ", ".join(buckets if store.bucket and store.root is None else [str(root_of(store)), *buckets])
+        named = [f"bucket {bucket}" for bucket in store.bucket]
+        where = ", ".join(named if store.bucket and store.root is None else [str(root_of(store)), *named])
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()

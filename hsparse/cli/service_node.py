@@ -9,48 +9,54 @@ from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
 from hsparse.cli.sign_in import make_authenticator
-from hsparse.cli.stores import root_of
+from hsparse.cli.stores import open_stores, root_of
 from hsparse.clock import Clock, SystemClock
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.membership_object import MembershipObject
 from hsparse.config import Settings, job_environment
 from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.service import DataService
-from hsparse.errors import Misconfigured
 from hsparse.sections import LogFormat, ServerSettings
-from hsparse.sn.data_nodes import Owners, RemoteNode
+from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request_log import RequestLog, access_json, access_text
 from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
-from hsparse.wire.message import DataNode, GetInfo
+from hsparse.wire.remote_node import RemoteNode
 
 
-def remote_owners(urls: tuple[str, ...], token: str) -> Owners:
-    """Return the data nodes at `urls`."""
-    membership = Membership.of_urls(urls)
-    nodes: dict[str, DataNode] = {
-        id: RemoteNode(url, membership.epoch, token) for id, url in zip(membership.nodes, urls, strict=True)
-    }
-    return Owners(membership, nodes)
+@asynccontextmanager
+async def cluster_owners(settings: Settings, token: str) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
+    """Yield the members of the cluster over the configured stores, and the names of the buckets."""
+    stores = await open_stores(replace(settings.store, put_log=False))  # only the membership is read here
+    nodes = ClusterNodes(
+        MembershipObject(stores[0], token), SystemClock(), lambda url: RemoteNode(url, token)
+    )
+    try:
+        yield Owners(nodes), tuple(store.name for store in stores)
+    finally:
+        await nodes.close()
+        for store in stores:
+            await store.close()
 
 
 def local_owners(node: DataService | BucketRouter) -> Owners:
     """Return the one data node of this process."""
-    return Owners(Membership.of_one(node.id), {node.id: node})
+    return Owners(FixedNodes({node.id: node}))
 
 
-async def make_service(settings: Settings, owners: Owners, clock: Clock | None = None) -> Service:
-    """Make a service node over `owners`, for the buckets that these serve; `Misconfigured` if they differ."""
-    first, *rest = [one.buckets for one in await owners.ask_all(GetInfo())]
-    if any(buckets != first for buckets in rest):
-        raise Misconfigured("The data nodes serve different buckets; give all the same --root and --bucket.")
+def make_service(
+    settings: Settings, owners: Owners, buckets: tuple[str, ...], clock: Clock | None = None
+) -> Service:
+    """Make a service node over `owners`, which serve these buckets."""
     clock = clock or SystemClock()
     origins = settings.service.cors_origins
     chosen = replace(
         settings.service,
-        bucket=first[0],
-        other_buckets=first[1:],
+        bucket=buckets[0],
+        other_buckets=buckets[1:],
         directory=_directory(settings),
         single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
         cors_origins=() if origins == ("none",) else origins,
@@ -61,9 +67,9 @@ async def make_service(settings: Settings, owners: Owners, clock: Clock | None =
 
 
 def _directory(settings: Settings) -> str:
-    """Return the path of the first store's directory, nothing for a bucket and for data nodes of other machines."""
+    """Return the path of the first store's directory, nothing for a bucket."""
     is_bucket = settings.store.root is None and settings.store.bucket
-    return "" if is_bucket or settings.cluster.nodes else str(root_of(settings.store))
+    return "" if is_bucket else str(root_of(settings.store))
 
 
 def make_request_log(settings: ServerSettings, clock: Clock) -> RequestLog:

@@ -26,16 +26,16 @@ S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
 
 
 @contextmanager
-def serving_store(settings: StoreSettings, command: str, nodes: tuple[str, ...] = ()) -> Iterator[None]:
+def serving_store(settings: StoreSettings, command: str, *, shared: bool = False) -> Iterator[None]:
     """Return the context in which a process serves the configured stores; entering it may raise `Misconfigured`.
 
-    A directory has one server, or data nodes with the same list `nodes`. A bucket of S3 has no locks.
+    A directory has one server, or processes that are `shared`: members of one cluster. A bucket of S3 has no locks.
     """
     with ExitStack() as roots:
         for place in _places(settings):
             if isinstance(place, Path):
                 root = RootDirectory(str(place), fsync=settings.fsync)
-                roots.enter_context(serving_root(root, command, nodes))
+                roots.enter_context(serving_root(root, command, shared=shared))
         yield
 
 

@@ -1,42 +1,45 @@
-"""Membership: the data nodes, and the epoch by which nodes check that they agree on them.
+"""Membership: the data nodes of an installation, and which of them owns what, in one epoch.
 
-Today the operator gives every node the same list of URLs, and the epoch is a hash of that list. Two nodes with the
-same list have the same epoch, without asking each other; with different lists they have different epochs, and a
-data node refuses the other's messages (`Moved`). Epochs are compared for equality only. They have no order: a
-changed list has an arbitrary other epoch, and the former list has its former epoch again.
+The store has the authority (`hsparse.cluster.membership_object`): each change of who owns what raises the epoch by one.
+Nodes compare epochs, so that a message that was planned for another membership is found out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from hashlib import blake2b
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from hsparse.cluster.rendezvous import rendezvous_owner
+from hsparse.cluster.rendezvous import rendezvous_order, rendezvous_owner
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The data nodes of one epoch, by id. Memberships with equal epochs have equal nodes."""
+    """The data nodes of one epoch, by id. Memberships with equal epochs have equal `nodes`.
+
+    `nodes` own objects. Those that are `leaving` own nothing, but may still be storing what they had accepted. `urls`
+    has the address of each of both kinds; without it all nodes are in this process.
+    """
 
     epoch: int
     nodes: tuple[str, ...]
+    leaving: tuple[str, ...] = ()
+    urls: Mapping[str, str] = field(default_factory=dict)
+    secret: str = ""
+    """A digest of the nodes' token."""
 
-    @classmethod
-    def of_urls(cls, urls: tuple[str, ...]) -> Membership:
-        """Return the membership of a list of data nodes: ids by place in the list, epoch by hash of the list."""
-        digest = blake2b("\n".join(urls).encode(), digest_size=6).digest()
-        return cls(int.from_bytes(digest, "big"), node_ids(len(urls)))
-
-    @classmethod
-    def of_one(cls, node: str) -> Membership:
-        """Return the membership of a server whose only data node is in the same process."""
-        return cls(0, (node,))
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The ids of all members, those that leave included."""
+        return (*self.nodes, *self.leaving)
 
     def owner(self, name: str) -> str:
-        """Return the node that owns `name` (an object id, a domain path, a chunk's key)."""
+        """Return the node that owns `name` (an object id, a domain path, a chunk's key); there is at least one node."""
         return rendezvous_owner(self.nodes, name)
 
+    def stand_ins(self, node: str) -> tuple[str, ...]:
+        """Return the other nodes in the order in which they stand in for one that does not answer."""
+        return tuple(other for other in rendezvous_order(self.nodes, node) if other != node)
 
-def node_ids(count: int) -> tuple[str, ...]:
-    """Return the ids of the data nodes of a list of this length: dn-001, dn-002 and so on."""
-    return tuple(f"dn-{place:03}" for place in range(1, count + 1))
+
+NO_MEMBERS = Membership(0, ())
+"""The membership of a store that no data node has joined yet."""

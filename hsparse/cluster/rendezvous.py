@@ -22,6 +22,11 @@ def rendezvous_owner(nodes: Sequence[str], name: str) -> str:
     return max(nodes, key=lambda node: (rendezvous_weight(node, name), node))
 
 
+def rendezvous_order(nodes: Sequence[str], name: str) -> list[str]:
+    """Return the nodes by falling weight for `name`: its owner, then those that would own it if that were not there."""
+    return sorted(nodes, key=lambda node: (rendezvous_weight(node, name), node), reverse=True)
+
+
 @lru_cache(maxsize=65536)
 def rendezvous_weight(node: str, name: str) -> int:
     """Return the weight of a node for a name: 64 bits of a hash keyed by the node's id."""

@@ -5,7 +5,7 @@ Tests: tests/dn/test_buckets.py, tests/sn/test_buckets.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -27,6 +27,11 @@ class BucketRouter:
         self._first = services[0]
         self.id = self._first.id
 
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The names of the buckets, the first one first."""
+        return tuple(self._services)
+
     async def send(self, message: Message[R]) -> R:
         """Give the message to the service of its bucket; `NotFound` for a bucket that is not here."""
         if isinstance(message, InBucket):
@@ -39,6 +44,16 @@ class BucketRouter:
         if isinstance(message, GetInfo) and isinstance(found, NodeInfo):
             return replace(found, buckets=tuple(self._services))
         return found
+
+    def doubt(self, kept: Callable[[str], bool]) -> None:
+        """See `DataService`."""
+        for service in self._services.values():
+            service.doubt(kept)
+
+    def forget_fences(self) -> None:
+        """See `DataService`."""
+        for service in self._services.values():
+            service.forget_fences()
 
     async def close(self) -> None:
         """Finish the accepted changes of all buckets, then stop."""

@@ -25,6 +25,10 @@ class CacheEntry(Protocol):
         """Bytes of memory that evicting it would free."""
         ...
 
+    def doubt(self, kept: Callable[[str], bool]) -> None:
+        """Use nothing of this entry unconfirmed, unless this node owned its name all the time."""
+        ...
+
     async def settle(self) -> None:
         """Wait until changes accepted before this call are stored or have failed."""
         ...

@@ -2,7 +2,7 @@
 
 Changes that arrive while a put is in flight wait and share the next one (group commit). A change modifies nothing
 and depends on the value alone, so that it can be applied again when another writer has put in between (optimistic
-concurrency).
+concurrency). While its node does not own the object (`Ownership`), each read asks the store whether the value stands.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import RequestTrace, current_trace, measured_wait
-from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
+from hsparse.dn.membership.ownership import Ownership, SoleOwnership
+from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed, Unanswered
 from hsparse.storage.object_store import Buffer, ObjectStore
 
 V = TypeVar("V")
 T = TypeVar("T")
 
+SOLE = SoleOwnership()
 ATTEMPTS = 64
 """How often a group is applied before it fails as busy; it is applied again when another writer's put came first."""
 
@@ -76,12 +78,16 @@ class _Waiting(Generic[V]):
 
 @dataclass(slots=True)
 class _State(Generic[V]):
-    """The object's state in the store when last seen. `value` is unset where only the etag is known (not `decoded`)."""
+    """The object's state in the store when last seen. `value` is unset where only the etag is known (not `decoded`).
+
+    It is `certain` if the node owned the object when it was seen: then it stands as long as the node owns the object.
+    """
 
     value: V | None
     etag: str | None
     decoded: bool = True
     nbytes: int = 0
+    certain: bool = False
 
 
 @dataclass(slots=True)
@@ -94,15 +100,31 @@ class _Group(Generic[V]):
 
 
 class CachedObject(Generic[V]):
-    """An object of the store and its last known state. Not thread-safe: one event loop uses it."""
+    """An object of the store and its last known state. Not thread-safe: one event loop uses it.
 
-    def __init__(self, key: str, store: ObjectStore, codec: Codec[V], workers: OffloadPool) -> None:
+    Its owner is found by `name`, which is the key unless it is given.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        store: ObjectStore,
+        codec: Codec[V],
+        workers: OffloadPool,
+        ownership: Ownership = SOLE,
+        name: str = "",
+    ) -> None:
         self.key = key
+        self.name = name or key
         self._store = store
         self._codec = codec
         self._workers = workers
+        self._ownership = ownership
         self._state: _State[V] | None = None
-        self._loading: asyncio.Task[V | None] | None = None
+        self._doubts = 0
+        """How often the state was doubted, or replaced by a put: what was asked of the store before is outdated."""
+        self._putting: asyncio.Future[None] | None = None
+        self._loading: asyncio.Task[_State[V]] | None = None
         self._waiting: list[_Waiting[V]] = []
         self._committing: asyncio.Task[None] | None = None
 
@@ -117,20 +139,35 @@ class CachedObject(Generic[V]):
         return len(self.key) + (self._state.nbytes if self._state is not None else 0)
 
     def peek(self) -> tuple[bool, V | None]:
-        """Return whether the value is in memory, and the value."""
+        """Return whether the value is in memory and sure to be the store's, and the value.
+
+        While a put is in flight it is not sure where other nodes read the store too: one may have seen the new value.
+        """
         state = self._state
-        return (True, state.value) if state is not None and state.decoded else (False, None)
+        if state is None or not state.decoded or not state.certain or not self._ownership.trusts(self.name):
+            return False, None
+        if self._putting is not None and self._ownership.shared:
+            return False, None
+        return True, state.value
+
+    def doubt(self, kept: Callable[[str], bool]) -> None:
+        """Confirm what is known of the object before it is used, unless this node owned it all the time."""
+        if kept(self.name):
+            return
+        self._doubts += 1
+        if self._state is not None:
+            self._state.certain = False
 
     async def read(self) -> V | None:
         """Return the committed value, None where the store has no such object."""
         known, value = self.peek()
+        if not known and self._putting is not None and self._ownership.shared:
+            with measured_wait():
+                await asyncio.wait([self._putting])
+            known, value = self.peek()
         if known:
             return value
-        if self._loading is None:
-            self._loading = asyncio.create_task(self._load())
-            return await asyncio.shield(self._loading)
-        with measured_wait():
-            return await asyncio.shield(self._loading)
+        return (await self._loaded()).value
 
     async def apply(
         self,
@@ -166,19 +203,42 @@ class CachedObject(Generic[V]):
         with suppress(HsparseError):  # errors of the other changes reach their own callers
             await self.apply(lambda value: (value, None))
 
-    async def _load(self) -> V | None:
+    async def _loaded(self) -> _State[V]:
+        """Return the state in the store, asked for once for all who wait."""
+        if not self._ownership.trusts(self.name):
+            return await self._load()  # a load that began before this read may answer what is too old for it
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load_once())
+            return await asyncio.shield(self._loading)
+        with measured_wait():
+            return await asyncio.shield(self._loading)
+
+    async def _load_once(self) -> _State[V]:
+        try:
+            return await self._load()
+        finally:
+            self._loading = None
+
+    async def _load(self) -> _State[V]:
+        """Return the state in the store; it is remembered unless a newer one is known by then."""
+        certain, doubts = self._ownership.trusts(self.name), self._doubts
+        state = await self._stored_state()
+        if self._doubts == doubts:
+            state.certain = certain
+            self._state = state
+        return state
+
+    async def _stored_state(self) -> _State[V]:
+        """Return the state of the object in the store; it is read again only if it has changed."""
+        known = self._state
+        if known is not None and known.decoded and await self._current_etag() == known.etag:
+            return known
         try:
             stored = await self._store.get(self.key)
         except NotFound:
-            state: _State[V] = _State(None, None)
-        else:
-            value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
-            state = _State(value, stored.etag, nbytes=self._codec.nbytes(value, len(stored.data)))
-        finally:
-            self._loading = None
-        if self._state is None or not self._state.decoded:
-            self._state = state
-        return self._state.value
+            return _State(None, None)
+        value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
+        return _State(value, stored.etag, nbytes=self._codec.nbytes(value, len(stored.data)))
 
     async def _commit(self) -> None:
         try:
@@ -207,8 +267,11 @@ class CachedObject(Generic[V]):
             weight = self._codec.work(state.nbytes) + sum(waiting.weight for waiting in group)
             applied = await self._workers.run(weight, self._apply_group, group, state.value)
             try:
-                if not await self._put(state, applied, group[0].base) and remembered:
-                    await self._confirm(state)
+                if not await self._put(state, applied, group[0].base):
+                    if remembered:
+                        await self._confirm(state)
+                elif not self._ownership.may_acknowledge():
+                    raise Unanswered(f"{self.key} was stored, but another node may own it by now.")
             except PreconditionFailed:
                 _count_conflict(group)
                 self._state = await self._seen_again(group)
@@ -223,20 +286,15 @@ class CachedObject(Generic[V]):
             return state
         if base is not Base.NEEDED and state is None:
             return _State(None, None, decoded=False)
-        await self.read()
-        assert self._state is not None
-        return self._state
+        return await self._loaded()
 
     async def _seen_again(self, group: list[_Waiting[V]]) -> _State[V] | None:
         """After a refused put: None, to load; where the value is ignored the current etag is enough."""
         if group[0].base is not Base.IGNORED:
             group[0].base = Base.NEEDED
             return None
-        try:
-            stored = await self._store.get_range(self.key, 0, 1)
-        except NotFound:
-            return _State(None, None)
-        return _State(None, stored.etag, decoded=False)
+        etag = await self._current_etag()
+        return _State(None, etag, decoded=etag is None)
 
     def _apply_group(self, group: list[_Waiting[V]], value: V | None) -> _Group[V]:
         before = value
@@ -260,21 +318,36 @@ class CachedObject(Generic[V]):
 
     async def _put(self, state: _State[V], group: _Group[V], base: Base) -> bool:
         """Store what the group made; False when there was nothing to store."""
-        if group.data is None:
-            gone = group.value is None and (state.value is not None or not state.decoded)
-            if gone:
-                if state.etag is not None and base is Base.NEEDED:
-                    await self._confirm(state)  # stores have no portable conditional delete
-                await self._store.delete(self.key)
-                self._state = _State(None, None)
-            return gone
-        if state.etag is None:
-            etag = await self._store.put_if_absent(self.key, group.data)
-        else:
-            etag = await self._store.put_if_match(self.key, group.data, state.etag)
-        assert group.value is not None  # or there were no data
-        self._state = _State(group.value, etag, nbytes=self._codec.nbytes(group.value, len(group.data)))
+        if group.data is None and (group.value is not None or (state.value is None and state.decoded)):
+            return False
+        certain, doubts = self._ownership.trusts(self.name), self._doubts
+        self._putting = asyncio.get_running_loop().create_future()
+        try:
+            if group.data is None:
+                stored = await self._delete(state, base)
+            else:
+                stored = await self._replace(state, group.value, group.data)
+        finally:
+            self._putting.set_result(None)
+            self._putting = None
+        stored.certain = certain and self._doubts == doubts
+        self._state = stored
+        self._doubts += 1
         return True
+
+    async def _replace(self, state: _State[V], value: V | None, data: Buffer) -> _State[V]:
+        if state.etag is None:
+            etag = await self._store.put_if_absent(self.key, data)
+        else:
+            etag = await self._store.put_if_match(self.key, data, state.etag)
+        assert value is not None  # or there were no data
+        return _State(value, etag, nbytes=self._codec.nbytes(value, len(data)))
+
+    async def _delete(self, state: _State[V], base: Base) -> _State[V]:
+        if state.etag is not None and base is Base.NEEDED:
+            await self._confirm(state)  # stores have no portable conditional delete
+        await self._store.delete(self.key)
+        return _State(None, None)
 
     async def _confirm(self, state: _State[V]) -> None:
         """Raise `PreconditionFailed` when the store no longer holds `state`.
@@ -282,12 +355,15 @@ class CachedObject(Generic[V]):
         That a remembered value needs no change, or refuses one, says nothing once another node has
         replaced it; no put would find out.
         """
-        try:
-            etag: str | None = (await self._store.get_range(self.key, 0, 1)).etag
-        except NotFound:
-            etag = None
-        if etag != state.etag:
+        if await self._current_etag() != state.etag:
             raise PreconditionFailed(f"{self.key} was changed by another node.")
+
+    async def _current_etag(self) -> str | None:
+        """Return the etag of the stored object, None when there is none."""
+        try:
+            return (await self._store.get_range(self.key, 0, 1)).etag
+        except NotFound:
+            return None
 
 
 def _count_conflict(group: list[_Waiting[Any]]) -> None:

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
-from hsparse.dn.cached_object import Base, CachedObject
+from hsparse.dn.cached_object import SOLE, Base, CachedObject
 from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.membership.ownership import Ownership
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
@@ -50,9 +51,16 @@ class ChunkObjects:
     """Chunks by dataset and scaled coordinates, over the node's cache and store."""
 
     def __init__(
-        self, store: ObjectStore, cache: Cache, workers: OffloadPool, fences: Fences, summaries: HsdsSummaries
+        self,
+        store: ObjectStore,
+        cache: Cache,
+        workers: OffloadPool,
+        fences: Fences,
+        summaries: HsdsSummaries,
+        ownership: Ownership = SOLE,
     ) -> None:
         self._store = store
+        self._ownership = ownership
         self._cache = cache
         self._workers = workers
         self._fences = fences
@@ -75,10 +83,11 @@ class ChunkObjects:
         """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
         self._fences.check(kind.spec)
         key = chunk_key(kind.spec.dataset, scaled)
-        with self._cache.use(
-            key, lambda: CachedObject(key, self._store, ChunkCodec(key, kind), self._workers)
-        ) as cached:
+        with self._cache.use(key, lambda: self._make(key, kind)) as cached:
             yield cached
+
+    def _make(self, key: str, kind: ChunkKind[Any]) -> CachedObject[Any]:
+        return CachedObject(key, self._store, ChunkCodec(key, kind), self._workers, self._ownership)
 
     async def apply(
         self, kind: ChunkKind[Any], scaled: Scaled, change: ChunkChange[Any, T], weight: int, base: Base

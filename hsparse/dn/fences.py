@@ -53,6 +53,11 @@ class Fences:
                 self._unread.add(spec.dataset)
             self._raise(spec.dataset, spec.generation)
 
+    def forget(self) -> None:
+        """Forget all fences: this node was no member for a while, and was not told of some."""
+        self._newest.clear()
+        self._unread.clear()
+
     def refuse_deleted(self, dataset: str) -> None:
         """Refuse everything about a deleted dataset from now on."""
         self._newest[dataset] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from hashlib import blake2b
@@ -65,6 +66,9 @@ class FileBackedChunk:
     @property
     def nbytes(self) -> int:
         return len(self.key) + (0 if self.value is None else self.value.nbytes)
+
+    def doubt(self, kept: Callable[[str], bool]) -> None:
+        """Nothing to do: these chunks are never changed."""
 
     async def settle(self) -> None:
         """Return at once: these chunks are never changed."""

@@ -8,6 +8,7 @@ Tests: tests/dn/test_service.py, which runs the conformance suites.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
@@ -41,13 +42,22 @@ from hsparse.wire.record_message import (
 Changed = tuple[Record | None, Outcome]
 
 
-def change_record(change: RecordChange, record: Record | None, now: float, deleted: DeletedNames) -> Changed:
+def change_record(
+    change: RecordChange, record: Record | None, now: float, deleted: DeletedNames, *, repeated: bool = False
+) -> Changed:
     """Return the record after `change` (None: deleted) and the outcome; raises the error of a change that is refused.
 
     `record` is not modified. `now` is in seconds since the Unix epoch. `deleted` tells `Gone` from `NotFound`.
+    `repeated` is that of `ChangeObjects`.
     """
     if isinstance(change, CreateObject):
+        if repeated and record == change.record:
+            return record, Outcome(record, changed=True, created=True)
         return _create(change, record)
+    if repeated and isinstance(change, DeleteObject) and record is None:
+        return None, Outcome({}, changed=True)
+    if repeated and isinstance(change, DeleteAttributes | DeleteLinks):
+        change = replace(change, skip_missing=True)
     if isinstance(change, PutRecord):
         return change.record, Outcome(change.record, changed=True)
     if record is None:

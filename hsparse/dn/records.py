@@ -15,17 +15,19 @@ from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
-from hsparse.dn.cached_object import Base, CachedObject
+from hsparse.dn.cached_object import SOLE, Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.recent_changes import RecentChanges
 from hsparse.dn.record_changes import change_record, check_changeable
-from hsparse.errors import Corrupt, HsparseError, NotFound
+from hsparse.errors import Corrupt, HsparseError, NotFound, Unanswered
 from hsparse.model.ids import is_job_id, is_root, storage_key, tree_prefix
 from hsparse.model.schema import parse_schema, schema_of
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (
+    ChangeObjects,
     CreateObject,
     DeleteAttributes,
     DeleteLinks,
@@ -47,9 +49,16 @@ class Records:
     """Records by id, over the node's cache and store."""
 
     def __init__(
-        self, store: ObjectStore, cache: Cache, workers: OffloadPool, summaries: HsdsSummaries, clock: Clock
+        self,
+        store: ObjectStore,
+        cache: Cache,
+        workers: OffloadPool,
+        summaries: HsdsSummaries,
+        clock: Clock,
+        ownership: Ownership = SOLE,
     ) -> None:
         self._store = store
+        self._ownership = ownership
         self._cache = cache
         self._workers = workers
         self._clock = clock
@@ -67,11 +76,12 @@ class Records:
                 outcomes[place] = outcome
         return tuple(outcome for outcome in outcomes if outcome is not None)
 
-    async def change(self, changes: tuple[RecordChange, ...]) -> tuple[Outcome, ...]:
+    async def change(self, message: ChangeObjects) -> tuple[Outcome, ...]:
         """Answer `ChangeObjects`: changes of one object are applied in the order given."""
-        if len(changes) == 1:
-            return (await self._change(changes[0]),)
-        return tuple(await asyncio.gather(*map(self._change, changes)))
+        repeated = message.repeated
+        if len(message.changes) == 1:
+            return (await self._change(message.changes[0], repeated),)
+        return tuple(await gather_all([self._change(change, repeated) for change in message.changes]))
 
     async def generation(self, dataset: str) -> int:
         """Return the generation in a dataset's stored record, 0 when there is none; to be known before it is changed.
@@ -149,7 +159,7 @@ class Records:
     async def _read(self, id: str) -> Outcome:
         key = storage_key(id)
         try:
-            with self._cache.use(key, lambda: self._make(key)) as cached:
+            with self._cache.use(key, lambda: self._make(key, id)) as cached:
                 record = await cached.read()
             if record is None:
                 raise self._deleted.missing(id, id)
@@ -157,19 +167,21 @@ class Records:
             return Outcome(failure=Failure.of(error))
         return Outcome(record)
 
-    async def _change(self, change: RecordChange) -> Outcome:
+    async def _change(self, change: RecordChange, repeated: bool) -> Outcome:
         key = storage_key(change.id)
         before: Record = {}
 
         def apply(record: Record | None) -> tuple[Record | None, Outcome]:
             nonlocal before
             before = record or {}
-            return change_record(change, record, self._clock.now(), self._deleted)
+            return change_record(change, record, self._clock.now(), self._deleted, repeated=repeated)
 
         try:
             await self._remove_summary(change)
-            with self._cache.use(key, lambda: self._make(key)) as cached:
+            with self._cache.use(key, lambda: self._make(key, change.id)) as cached:
                 outcome = await cached.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
+        except Unanswered:
+            raise
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
         self._note_deletions(change, before)
@@ -187,8 +199,8 @@ class Records:
         else:
             await self._summaries.remove(id)
 
-    def _make(self, key: str) -> CachedObject[Record]:
-        return CachedObject(key, self._store, RecordCodec(key), self._workers)
+    def _make(self, key: str, id: str) -> CachedObject[Record]:
+        return CachedObject(key, self._store, RecordCodec(key), self._workers, self._ownership, id)
 
     def _note_deletions(self, change: RecordChange, before: Record) -> None:
         """Note which names a change has deleted from the record `before` it, or made again."""

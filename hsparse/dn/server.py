@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from aiohttp import web
 
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.errors import BadRequest, HsparseError, Moved, TooLarge, Unauthenticated
+from hsparse.errors import BadRequest, HsparseError, Misconfigured, TooLarge, Unauthenticated
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import EPOCH_HEADER, FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER
+from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER, VERSION, VERSION_HEADER
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
 log = logging.getLogger(__name__)
@@ -27,15 +27,18 @@ NO_REQUEST = "-"
 """The id of a message that no client's request is behind."""
 
 
-def create_node_app(node: DataNode, epoch: int, token: str, slow: float = 0.0) -> web.Application:
+def create_node_app(
+    node: DataNode, token: str, slow: float = 0.0, ready: Callable[[], bool] = lambda: True
+) -> web.Application:
     """Make the application that answers for `node`; only requests with `token` are answered.
 
+    `/readyz` answers 503 while the node is not `ready`: it owns nothing.
     A message that takes `slow` seconds is logged with what was done for it; 0 is never.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
-            _check(request, epoch, token)
+            _check(request, token)
             message = decode_frame(await _body(request))
             with _tracing(request, message, slow):
                 reply = await node.send(message)
@@ -50,7 +53,17 @@ def create_node_app(node: DataNode, epoch: int, token: str, slow: float = 0.0) -
     async def info(request: web.Request) -> web.Response:
         return web.json_response({"id": (await node.send(GetInfo())).id, "state": "READY"})
 
+    async def alive(request: web.Request) -> web.Response:
+        return web.json_response({"state": "ALIVE"})
+
+    async def readiness(request: web.Request) -> web.Response:
+        if ready():
+            return web.json_response({"state": "READY"})
+        return web.json_response({"state": "WAITING"}, status=503)
+
     app = web.Application(client_max_size=MAX_FRAME)
+    app.router.add_get("/livez", alive)
+    app.router.add_get("/readyz", readiness)
     app.router.add_post(PATH, answer)
     app.router.add_get("/info", info)
     return app
@@ -78,14 +91,17 @@ def _tracing(request: web.Request, message: Any, slow: float) -> Iterator[None]:
         end_trace(token)
 
 
-def _check(request: web.Request, epoch: int, token: str) -> None:
+def _check(request: web.Request, token: str) -> None:
     # As bytes: of strings hmac takes ASCII alone, and a header may have anything.
     sent = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
     if not hmac.compare_digest(sent, token.encode()):
         raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
-    asked = request.headers.get(EPOCH_HEADER)
-    if asked != str(epoch):
-        raise Moved(f"This data node is in membership epoch {epoch}, the message was planned for {asked}.")
+    version = request.headers.get(VERSION_HEADER, "")
+    if not version.isdecimal() or int(version) > VERSION:
+        raise Misconfigured(
+            f"This data node speaks version {VERSION} of the messages, the sender {version or 'none'}: "
+            "upgrade the data nodes first."
+        )
 
 
 async def _body(request: web.Request) -> memoryview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -10,6 +11,7 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
+from hsparse.dn.cached_object import SOLE
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
@@ -19,6 +21,7 @@ from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.records import Records
 from hsparse.dn.traced_store import TracedStore
 from hsparse.errors import BadRequest
@@ -97,6 +100,7 @@ class DataService:
         *,
         id: str = "dn-001",
         resources: NodeResources | None = None,
+        ownership: Ownership = SOLE,
     ) -> None:
         resources = resources or NodeResources.of(settings or DataSettings())
         self.id = id
@@ -107,10 +111,10 @@ class DataService:
         self._cache = resources.cache
         self._workers = resources.workers
         summaries = HsdsSummaries(store)
-        self._records = Records(store, self._cache, self._workers, summaries, clock)
-        fences = Fences(self._records.generation)
+        self._records = Records(store, self._cache, self._workers, summaries, clock, ownership)
+        fences = self._fences = Fences(self._records.generation)
         pending = resources.pending
-        objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries)
+        objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries, ownership)
         self._chunks = Chunks(objects, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, objects, self._workers, pending)
@@ -118,6 +122,11 @@ class DataService:
             BackingFiles(store, resources.stores), self._cache, self._workers, fences
         )
         self._start_time = clock.now()
+
+    @property
+    def buckets(self) -> tuple[str, ...]:
+        """The name of the one bucket."""
+        return (self.bucket,)
 
     async def send(self, message: Message[R]) -> R:
         """Answer a message, see `DataNode`."""
@@ -127,8 +136,8 @@ class DataService:
         match message:
             case ReadObjects(ids):
                 return await self._records.read(ids)
-            case ChangeObjects(changes):
-                return await self._records.change(changes)
+            case ChangeObjects():
+                return await self._records.change(message)
             case ReadChunks():
                 return await self._chunks.read(message)
             case ReadFileBacked():
@@ -184,6 +193,15 @@ class DataService:
     def _info(self) -> NodeInfo:
         counters = {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
         return NodeInfo(self.id, "READY", self._start_time, self.bucket, counters, (self.bucket,))
+
+    def doubt(self, kept: Callable[[str], bool]) -> None:
+        """Use nothing of the cache unconfirmed, but what this node owned all the time, by its name."""
+        for entry in self._cache:
+            entry.doubt(kept)
+
+    def forget_fences(self) -> None:
+        """Learn the fences of all datasets anew."""
+        self._fences.forget()
 
     async def drain(self) -> None:
         """Wait until the accepted changes are stored or have failed."""

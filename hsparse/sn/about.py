@@ -1,4 +1,4 @@
-"""Handlers of `/about`, `/info` and `/metrics`: facts about the server, its state and its metrics."""
+"""Handlers of `/about`, `/info`, `/metrics` and the probes: facts about the server, its state and its metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HSDS_VERSION = "1.0.2"
 
 async def get_about(context: Context) -> web.StreamResponse:
     """Answer with the state and version of the server; clients request it first."""
-    nodes = sorted(context.service.owners.nodes)
+    nodes = sorted(context.service.owners.node_ids)
     return respond(
         {
             "start_time": int(context.service.start_time),
@@ -57,6 +57,16 @@ async def get_info(context: Context) -> web.StreamResponse:
         for one in nodes
     ]
     return respond({"node": node, "cpu": {"cores": os.cpu_count()}, "data_nodes": shown})
+
+
+async def get_livez(context: Context) -> web.StreamResponse:
+    """Answer that the process is alive."""
+    return respond({"state": "ALIVE"})
+
+
+async def get_readyz(context: Context) -> web.StreamResponse:
+    """Answer that requests are taken; with no data node they wait for one."""
+    return respond({"state": READY})
 
 
 async def get_metrics(context: Context) -> web.StreamResponse:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
-from hsparse.sn.about import get_about, get_info, get_metrics
+from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz
 from hsparse.sn.chunks.chunk_value_handlers import get_chunk_value, put_chunk_value
 from hsparse.sn.chunks.handlers import get_chunk, get_chunk_selection, get_chunks
 from hsparse.sn.chunks.map_handlers import get_dataset_map, get_map
@@ -103,6 +103,8 @@ class Route:
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None),
     Route("GET", "/info", get_info, None),
+    Route("GET", "/livez", get_livez, None),
+    Route("GET", "/readyz", get_readyz, None),
     Route("GET", "/metrics", get_metrics, None),
     Route("GET", "/openapi.json", get_openapi, None),
     Route("GET", "/docs", get_docs, None),

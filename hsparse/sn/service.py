@@ -13,7 +13,7 @@ from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics

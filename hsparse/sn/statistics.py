@@ -17,7 +17,7 @@ from hsparse.errors import MISSING_KINDS
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.ids import chunk_of_key, chunk_prefix, domain_prefix, is_map_key, summary_id
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_info import file_backed_counts
 from hsparse.sn.records.object_path import READS_AT_ONCE
 from hsparse.sn.service import Service

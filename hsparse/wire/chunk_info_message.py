@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.selections.selection import Selection
-from hsparse.wire.message import Message
+from hsparse.wire.message import Message, ReadMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class ChunkPage:
 
 
 @dataclass(frozen=True, slots=True)
-class ListChunks(Message[ChunkPage]):
+class ListChunks(ReadMessage[ChunkPage]):
     """List the stored chunks inside `extent` that `selection` intersects; without it all.
 
     They come in the order of their keys or, with `by_coords`, in row-major order of their coordinates: the chunks after
@@ -46,7 +46,7 @@ class ListChunks(Message[ChunkPage]):
 
 
 @dataclass(frozen=True, slots=True)
-class CountChunks(Message[int]):
+class CountChunks(ReadMessage[int]):
     """Count the stored chunks inside `extent` that `selection` intersects; without it all."""
 
     spec: ChunkSpec
@@ -55,7 +55,7 @@ class CountChunks(Message[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class FindChunk(Message[ChunkRows]):
+class FindChunk(ReadMessage[ChunkRows]):
     """Return the row of one chunk; no row where it is not stored."""
 
     spec: ChunkSpec
@@ -74,7 +74,7 @@ class GetChunkVersion(Message[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class SignKeys(Message[tuple[str, ...]]):
+class SignKeys(ReadMessage[tuple[str, ...]]):
     """Return a presigned URL of each object, valid for `seconds`; any data node answers.
 
     `Unsupported` where the store has no URLs.
@@ -93,7 +93,7 @@ class DirectChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadDirect(Message[DirectChunk | None]):
+class ReadDirect(ReadMessage[DirectChunk | None]):
     """Read a chunk's encoded bytes; None where it is not stored."""
 
     spec: ChunkSpec

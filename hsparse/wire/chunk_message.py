@@ -14,14 +14,14 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.json_values import Values
-from hsparse.wire.message import Message
+from hsparse.wire.message import Message, ReadMessage
 
 NO_LIMIT = 2**63 - 1
 """A limit in bytes that no answer reaches."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadChunks(Message[tuple[Any, ...]]):
+class ReadChunks(ReadMessage[tuple[Any, ...]]):
     """Read values: for each chunk selection `Values` of its shape, None where all is fill value.
 
     With `fields` the elements have those alone, packed, in that order. Where values of variable length would have more
@@ -36,7 +36,7 @@ class ReadChunks(Message[tuple[Any, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadDefined(Message[tuple[Any, ...]]):
+class ReadDefined(ReadMessage[tuple[Any, ...]]):
     """Read `DefinedElements` of sparse chunks inside each chunk selection, None where there are none.
 
     With `places_only` without their values. `limit` is as for `ReadChunks` and includes the offsets; a single element
@@ -50,7 +50,7 @@ class ReadDefined(Message[tuple[Any, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class CountDefined(Message[tuple[int, ...]]):
+class CountDefined(ReadMessage[tuple[int, ...]]):
     """Count the defined elements inside each chunk selection."""
 
     spec: ChunkSpec
@@ -74,7 +74,7 @@ class WriteChunks(Message[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class FindElements(Message[tuple[FoundElements | None, ...]]):
+class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
     """Find the elements that answer a query, see `format.query`; None where a chunk was never written.
 
     The selections have each element once, in row-major order. With `limit` a chunk selection has at most so many

@@ -27,10 +27,24 @@ from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.vlen_array import VlenArray
-from hsparse.wire import chunk_info_message, chunk_message, file_backed_message, message, record_message
+from hsparse.wire import (
+    chunk_info_message,
+    chunk_message,
+    file_backed_message,
+    membership_message,
+    message,
+    record_message,
+)
 from hsparse.wire.message import Record
 
-MODULES = (message, record_message, chunk_message, chunk_info_message, file_backed_message)
+MODULES = (
+    message,
+    record_message,
+    chunk_message,
+    chunk_info_message,
+    file_backed_message,
+    membership_message,
+)
 ARRAY = 1
 RECORD = 2
 ALIGN = 8

@@ -15,11 +15,11 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import ChunkPieces
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.model.file_backed import BackingFile
-from hsparse.wire.message import Message
+from hsparse.wire.message import ReadMessage
 
 
 @dataclass(frozen=True, slots=True)
-class ReadFileBacked(Message[tuple[NDArray[Any] | None, ...]]):
+class ReadFileBacked(ReadMessage[tuple[NDArray[Any] | None, ...]]):
     """Read values of chunks that are assembled of pieces of files; answered as `ReadChunks`.
 
     `pieces.chunk` numbers the `selections`, `pieces.file` the `files`. `piece` are a piece's dimensions; empty: a
@@ -35,7 +35,7 @@ class ReadFileBacked(Message[tuple[NDArray[Any] | None, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPiece(Message[NDArray[np.uint8]]):
+class ReadPiece(ReadMessage[NDArray[np.uint8]]):
     """Read `size` bytes of a file from `offset`, (size,) uint8, as they are; raises what `ReadFileBacked` does.
 
     With `exact` the file must still have its etag: `Moved` where its head is the same but its etag is not.
@@ -48,7 +48,7 @@ class ReadPiece(Message[NDArray[np.uint8]]):
 
 
 @dataclass(frozen=True, slots=True)
-class InspectFile(Message[BackingFile]):
+class InspectFile(ReadMessage[BackingFile]):
     """Return the state of a file that is to back a dataset; `NotFound` when there is none. Any data node answers."""
 
     uri: str

@@ -10,8 +10,10 @@ from __future__ import annotations
 from hsparse.errors import ErrorKind
 
 PATH = "/messages"
-EPOCH_HEADER = "X-Hsparse-Epoch"
-"""The membership epoch of the sender's plan; a data node of another epoch answers `Moved`."""
+VERSION = 1
+"""The version of the messages. A newer node understands the older versions."""
+VERSION_HEADER = "X-Hsparse-Version"
+"""The version that the sender speaks."""
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 REQUEST_HEADER = "X-Hsparse-Request"
@@ -36,4 +38,6 @@ STATUS: dict[ErrorKind, int] = {
     ErrorKind.INTERNAL: 500,
     ErrorKind.UNSUPPORTED: 400,
     ErrorKind.RATE_LIMITED: 429,
+    ErrorKind.MISDIRECTED: 421,
+    ErrorKind.UNANSWERED: 503,
 }

@@ -8,8 +8,8 @@ Tests: tests/wire/test_codec.py, tests/dn/test_service.py, tests/test_errors.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 from hsparse.errors import ERRORS, ErrorKind, HsparseError
 
@@ -21,6 +21,24 @@ R = TypeVar("R", covariant=True)
 @dataclass(frozen=True, slots=True)
 class Message(Generic[R]):
     """Base of all messages; `R` is what the data node answers."""
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether any data node can answer it, from the store."""
+        return False
+
+    def again(self) -> Self:
+        """Return the message to send when it is not known whether it was carried out."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMessage(Message[R]):
+    """Base of the messages that only read what is in the store."""
+
+    @property
+    def only_reads(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +83,13 @@ class InBucket(Message[R]):
 
     bucket: str
     message: Message[R]
+
+    @property
+    def only_reads(self) -> bool:
+        return self.message.only_reads
+
+    def again(self) -> Self:
+        return replace(self, message=self.message.again())
 
 
 class DataNode(Protocol):

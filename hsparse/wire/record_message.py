@@ -8,10 +8,10 @@ Tests: tests/wire/test_codec.py, tests/dn/test_service.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
 
-from hsparse.wire.message import Failure, Message, Record
+from hsparse.wire.message import Failure, Message, ReadMessage, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadObjects(Message[tuple[Outcome, ...]]):
+class ReadObjects(ReadMessage[tuple[Outcome, ...]]):
     """Read records; one outcome an id, in order. Callers must not modify a record they are given."""
 
     ids: tuple[str, ...]
@@ -232,9 +232,17 @@ RecordChange: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ChangeObjects(Message[tuple[Outcome, ...]]):
-    """Apply changes, each atomically; one outcome a change, in order."""
+    """Apply changes, each atomically; one outcome a change, in order.
+
+    With `repeated` they may have been applied before: it is a success to create what is there with the same content,
+    and to delete what is not there.
+    """
 
     changes: tuple[RecordChange, ...]
+    repeated: bool = False
+
+    def again(self) -> Self:
+        return replace(self, repeated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +257,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class ListKeys(Message[Listing]):
+class ListKeys(ReadMessage[Listing]):
     """List store keys, see `ObjectStore.list`; any data node answers."""
 
     prefix: str

@@ -83,8 +83,8 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, flags: t
     [
         ((), ["serve", "--port", "0"]),
         (("--dn", "2"), ["serve", "--port", "0", "--dn", "2"]),
-        ((), ["dn", "--port", "0", "--nodes", "http://127.0.0.1:1"]),
-        (("--dn", "2"), ["dn", "--port", "0", "--nodes", "http://127.0.0.1:1"]),
+        ((), ["dn", "--port", "0"]),
+        (("--dn", "2"), ["dn", "--port", "0"]),
     ],
 )
 def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], second: list[str]) -> None:
@@ -100,20 +100,29 @@ def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], seco
         assert server.stop() == 0
 
 
-def test_data_nodes_of_two_clusters_do_not_share_a_directory(tmp_path: Path) -> None:
-    port = str(free_port())
-    first = [*COMMAND, "dn", "--root", str(tmp_path), "--port", port, "--nodes", f"http://127.0.0.1:{port}"]
-    second = [*COMMAND, "dn", "--root", str(tmp_path), "--port", "0", "--nodes", "http://127.0.0.1:1"]
-    with subprocess.Popen(first, stdout=subprocess.PIPE, text=True) as node:
+def test_a_data_node_must_say_how_it_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HSPARSE_NODE_TOKEN", "secret")
+    assert main(["dn", "--root", str(tmp_path), "--host", "0.0.0.0", "--port", "0"]) == 2
+    assert "--advertise" in capsys.readouterr().err
+
+
+def test_a_data_node_with_another_token_is_refused(tmp_path: Path) -> None:
+    command = [*COMMAND, "dn", "--root", str(tmp_path), "--port", "0", "--lease", "0.5"]
+    environment = {**os.environ, "HSPARSE_NODE_TOKEN": "one"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as node:
         try:
             assert node.stdout is not None
             assert " on http" in node.stdout.readline()
-            result = subprocess.run(second, capture_output=True, text=True, timeout=20, check=False)
+            environment["HSPARSE_NODE_TOKEN"] = "another"
+            result = subprocess.run(
+                command, capture_output=True, text=True, timeout=20, check=False, env=environment
+            )
         finally:
             node.kill()
     assert result.returncode == 2
-    assert f"process {node.pid} on" in result.stderr
-    assert "same --nodes" in result.stderr
+    assert "HSPARSE_NODE_TOKEN" in result.stderr
 
 
 def test_a_start_after_a_kill_does_not_wait_for_the_puts_of_the_dead(tmp_path: Path) -> None:
@@ -156,32 +165,21 @@ def test_a_data_node_that_dies_is_started_again(tmp_path: Path) -> None:
 
 
 def test_nodes_on_their_own(tmp_path: Path) -> None:
-    ports = [free_port() for _ in range(3)]
-    urls = ",".join(f"http://127.0.0.1:{port}" for port in ports[:2])
-    environment = {
-        **os.environ,
-        "HSPARSE_NODE_TOKEN": "secret",
-        "HSPARSE_NODES": urls,
-        "HSPARSE_ROOT": str(tmp_path),
-    }
-    commands = [
-        ["dn", "--port", str(port), "--node-id", f"dn-{number:03}"]
-        for number, port in enumerate(ports[:2], 1)
-    ] + [["sn", "--port", str(ports[2])]]
-    processes = []
+    """The store and the token are all that nodes are given."""
+    environment = {**os.environ, "HSPARSE_NODE_TOKEN": "secret", "HSPARSE_ROOT": str(tmp_path)}
+    processes, urls = [], []
     try:
-        for command in commands:
+        for command in ("sn", "dn", "dn"):
             process = subprocess.Popen(
-                [*COMMAND, *command], env=environment, stdout=subprocess.PIPE, text=True
+                [*COMMAND, command, "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True
             )
             processes.append(process)
             assert process.stdout is not None
-            assert "http://127.0.0.1" in process.stdout.readline()
-        url = f"http://127.0.0.1:{ports[2]}"
-        path = store_numbers(url, "/home/admin/a.h5")
-        assert ask(url + path)[1]["value"] == [1, 2, 3, 4]
-        about = ask(url + "/about")[1]
-        assert (about["node_count"], about["dn_ids"]) == (2, ["dn-001", "dn-002"])
+            urls.append(process.stdout.readline().rpartition(" on ")[2].split()[0])
+        path = store_numbers(urls[0], "/home/admin/a.h5")
+        assert ask(urls[0] + path)[1]["value"] == [1, 2, 3, 4]
+        about = ask(urls[0] + "/about")[1]
+        assert (about["node_count"], len(about["dn_ids"])) == (2, 2)
         for process in processes:
             process.send_signal(signal.SIGTERM)
         assert [process.wait(20) for process in processes] == [0, 0, 0]
@@ -191,13 +189,6 @@ def test_nodes_on_their_own(tmp_path: Path) -> None:
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_users_and_their_rights(tmp_path: Path) -> None:
@@ -253,7 +244,6 @@ REFUSED = {
     "two stores": (["serve", "--root", "x", "--bucket", "y"], "either --root or --bucket"),
     "a bucket twice": (["serve", "--bucket", "x", "--bucket", "x"], "once"),
     "a bad port": (["serve", "--port", "99999"], "--port"),
-    "no nodes": (["sn"], "--nodes"),
     "an open data node": (["dn", "--host", "0.0.0.0"], "HSPARSE_NODE_TOKEN"),
     "a bad log level": (["serve", "--log-level", "LOUD"], "--log-level"),
     "one writer in several processes": (["serve", "--single-writer", "--dn", "2"], "--single-writer"),

@@ -1,29 +1,22 @@
-"""Epochs and node ids of a list of data nodes."""
+"""Owners and stand-ins of a membership."""
 
 from __future__ import annotations
 
-from hsparse.cluster.membership import Membership, node_ids
+from hsparse.cluster.membership import Membership
 from hsparse.cluster.rendezvous import rendezvous_owner
 
-URLS = ("http://one:5101", "http://two:5101")
+NAMES = [f"db/1/d/2/{i}" for i in range(200)]
 
 
-def test_equal_lists_have_equal_epochs() -> None:
-    assert Membership.of_urls(URLS) == Membership.of_urls(tuple(URLS))
-    assert Membership.of_urls(URLS).epoch == 92788249978580
+def test_owners_are_those_of_the_nodes_that_stay() -> None:
+    members = Membership(3, ("a", "b"), ("c",))
+    assert members.members == ("a", "b", "c")
+    assert {members.owner(name) for name in NAMES} == {"a", "b"}
+    assert all(members.owner(name) == rendezvous_owner(("a", "b"), name) for name in NAMES)
 
 
-def test_every_change_of_the_list_changes_the_epoch() -> None:
-    lists = [URLS, URLS[::-1], URLS[:1], (*URLS, "http://three:5101"), ()]
-    assert len({Membership.of_urls(one).epoch for one in lists}) == len(lists)
-
-
-def test_ids_are_places_in_the_list() -> None:
-    assert Membership.of_urls(URLS).nodes == node_ids(2) == ("dn-001", "dn-002")
-    assert node_ids(1000)[-1] == "dn-1000"
-
-
-def test_owners_are_those_of_the_nodes() -> None:
-    members = Membership.of_urls(URLS)
-    assert members.owner("a") == rendezvous_owner(("dn-001", "dn-002"), "a")
-    assert Membership.of_one("dn-007").owner("a") == "dn-007"
+def test_stand_ins_are_all_others_in_an_order_that_depends_on_the_node() -> None:
+    members = Membership(3, tuple("abcdefgh"))
+    orders = {node: members.stand_ins(node) for node in members.nodes}
+    assert all({node, *order} == set(members.nodes) for node, order in orders.items())
+    assert len({order[0] for order in orders.values()}) > 1, "not all load goes to the same one"

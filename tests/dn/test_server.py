@@ -10,7 +10,7 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.codec import encode_frame
-from hsparse.wire.http import EPOCH_HEADER, PATH, TOKEN_HEADER
+from hsparse.wire.http import PATH, TOKEN_HEADER, VERSION, VERSION_HEADER
 from hsparse.wire.message import GetInfo
 
 
@@ -20,8 +20,21 @@ from hsparse.wire.message import GetInfo
 async def test_only_those_with_the_token(token: str, status: int) -> None:
     node = DataService(MemoryStore(), SystemClock())
     frame = b"".join(bytes(piece) for piece in encode_frame(GetInfo()))
-    async with TestClient(TestServer(create_node_app(node, 7, "secret"))) as client:
-        headers = {TOKEN_HEADER: token, EPOCH_HEADER: "7"}
+    async with TestClient(TestServer(create_node_app(node, "secret"))) as client:
+        headers = {TOKEN_HEADER: token, VERSION_HEADER: str(VERSION)}
+        async with client.post(PATH, data=frame, headers=headers) as response:
+            assert response.status == status
+    await node.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "status"), [(str(VERSION), 200), (str(VERSION + 1), 500), ("", 500), ("x", 500)]
+)
+async def test_only_versions_that_are_understood(version: str, status: int) -> None:
+    node = DataService(MemoryStore(), SystemClock())
+    frame = b"".join(bytes(piece) for piece in encode_frame(GetInfo()))
+    async with TestClient(TestServer(create_node_app(node, "secret"))) as client:
+        headers = {TOKEN_HEADER: "secret", VERSION_HEADER: version}
         async with client.post(PATH, data=frame, headers=headers) as response:
             assert response.status == status
     await node.close()

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.model.ids import chunk_key, storage_key, summary_id
 from hsparse.sn import statistics
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.statistics import dataset_of_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.dict_data_node import DictDataNode
@@ -67,7 +67,7 @@ async def test_a_listing_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(7):
         id = f"g-00000000-00000001-0000-000000-00000{n}"
         node.records[id] = {"id": id}
-    owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+    owners = Owners(FixedNodes({"dn-001": node}))
     assert (await statistics.scan_domain(owners, root))["num_groups"] == 7
     assert len(node.log) == 4
 

@@ -17,7 +17,7 @@ from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout

@@ -12,11 +12,11 @@ from aiohttp import hdrs
 from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.clock import Clock
-from hsparse.cluster.membership import Membership
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
@@ -69,7 +69,7 @@ def named_service(
 ) -> Service:
     """Return a service node that believes every name of a user, over one data node or several by id."""
     nodes = node if isinstance(node, dict) else {"dn-001": node}
-    owners = Owners(Membership(1, tuple(nodes)), nodes)
+    owners = Owners(FixedNodes(nodes))
     authenticator = NamedUser(*users)
     chosen = settings or ServiceSettings(single_user=None)
     return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)

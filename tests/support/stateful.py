@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.model.datatype import parse_type
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CHANGES, CrashPoint
@@ -57,7 +57,7 @@ class World:
 
     async def open_driver(self, node: DataService) -> Driver:
         if not self._rest:
-            return DirectDriver(Owners(Membership(1, (node.id,)), {node.id: node}))
+            return DirectDriver(Owners(FixedNodes({node.id: node})))
         settings = ServiceSettings(page_size=256, min_chunk_size=1)
         rest = RestClient(node, SystemClock(), Principal("admin", admin=True), settings=settings)
         return await RestDriver(await rest.open(), "/machine").know(self.kinds).open()

@@ -25,7 +25,7 @@ from hsparse.sn.chunks.mapped_object import (
     path_components,
 )
 from hsparse.sn.chunks.zarr_array import is_scale, plain_attributes, scales_of
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import hard_links

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hsparse.errors import MISSING_KINDS, ErrorKind, Unsupported
 from hsparse.format.hdf5.messages.file_type import file_type, has_addresses
 from hsparse.model.ids import collection_of
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import READS_AT_ONCE, hard_links, join_path, walk_groups
 from hsparse.wire.message import Record

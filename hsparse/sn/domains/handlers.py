@@ -167,7 +167,7 @@ def domain_hrefs(context: Context, path: str, root: str | None, *, home: bool = 
 
 def data_node_ids(context: Context) -> list[str]:
     """Return the ids of the data nodes, in a stable order."""
-    return sorted(context.service.owners.nodes)
+    return sorted(context.service.owners.node_ids)
 
 
 async def _details(context: Context, domain: Domain, root: str) -> Record:

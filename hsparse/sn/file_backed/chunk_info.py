@@ -27,7 +27,7 @@ from hsparse.model.file_backed import (
     file_reference,
 )
 from hsparse.model.ids import chunk_name
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements, backing_file
 from hsparse.sn.records.dataset import Dataset

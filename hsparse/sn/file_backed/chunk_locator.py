@@ -28,7 +28,7 @@ from hsparse.model.datatype import Datatype
 from hsparse.model.element import Fixed
 from hsparse.model.file_backed import SCHEMES, BackingFile
 from hsparse.sn.context import Context
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_table import MASK_FIELD
 from hsparse.sn.records.access import FileRights
 from hsparse.wire.file_backed_message import ReadPiece

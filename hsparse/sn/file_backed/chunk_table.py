@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.file_backed import file_backed_layout
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.message import Record
 

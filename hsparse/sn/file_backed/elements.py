@@ -22,7 +22,7 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.query import bind_query
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.file_backed_message import ReadFileBacked

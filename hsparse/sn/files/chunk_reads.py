@@ -10,7 +10,7 @@ from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.model.ids import chunk_key, chunk_name
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect
 
 CHANGED_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE, ErrorKind.MOVED)

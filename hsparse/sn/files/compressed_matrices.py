@@ -21,7 +21,7 @@ from hsparse.format.hdf5.plan.matrix_chunks import column_spec, encode_column_ch
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.plan.matrix_plan import CompressedMatrix, array_names, plan_bands
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.domain_state import DomainState
 from hsparse.sn.files.matrix_pieces import BandCache, MatrixPieces
 from hsparse.sn.service_settings import ServiceSettings

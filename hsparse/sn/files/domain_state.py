@@ -15,7 +15,7 @@ from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of, map_key
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.file_backed_pieces import file_backed_chunks
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset

@@ -19,7 +19,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
 from hsparse.format.hdf5.plan.planned_chunks import FileBackedPlaces, PlannedChunks
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.elements import FileBackedElements, backing_file
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import table_reader

@@ -24,7 +24,7 @@ from hsparse.format.hdf5.plan.transcoded_chunk import (
     transcode_sections,
     transcode_unwritten,
 )
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.chunk_reads import read_direct_chunk, read_planned, row_batches
 from hsparse.sn.files.compressed_matrices import chunk_memory, compressed_chunks
 from hsparse.sn.files.file_backed_pieces import check_piece, read_piece

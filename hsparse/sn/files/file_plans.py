@@ -14,7 +14,7 @@ from hsparse.errors import Busy, Gone, Moved, NotFound
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.plan.file_form import STOCK, FileForm
 from hsparse.format.hdf5.plan.matrix_bands import check_bands
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.compressed_matrices import CompressedMatrices
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.matrix_pieces import BandCache

@@ -24,7 +24,7 @@ from hsparse.format.hdf5.plan.matrix_bands import (
     encode_entries,
     known_pointers,
 )
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.chunk_reads import read_planned, row_batches
 
 MAX_BAND_BYTES = 64 * 1024 * 1024

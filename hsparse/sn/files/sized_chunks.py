@@ -28,7 +28,7 @@ from hsparse.format.hdf5.plan.transcoded_chunk import (
     transcode_sections,
     transcoded_size,
 )
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.chunk_reads import read_planned
 from hsparse.sn.files.domain_state import DomainState
 from hsparse.sn.files.file_backed_pieces import detect_filters

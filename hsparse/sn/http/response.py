@@ -39,7 +39,7 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
     Without `status`, it is that of the kind.
     """
     headers = {"Content-Type": JSON_HEADER}
-    if error.kind in (ErrorKind.BUSY, ErrorKind.MOVED):
+    if error.kind in (ErrorKind.BUSY, ErrorKind.MOVED, ErrorKind.UNANSWERED):
         headers["Retry-After"] = "1"
     if isinstance(error, RateLimited):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))

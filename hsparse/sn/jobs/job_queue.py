@@ -8,7 +8,7 @@ import logging
 from hsparse.clock import Clock
 from hsparse.errors import Busy, HsparseError, Unsupported
 from hsparse.model.ids import job_id_of_key, job_key_prefix
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.jobs.job import Job, JobKind, JobStatus, job_status
 from hsparse.sn.jobs.job_places import JobPlaces
 from hsparse.sn.jobs.job_process import JobCommand, JobProcess

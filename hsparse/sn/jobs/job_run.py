@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from hsparse.clock import Clock
 from hsparse.errors import Busy, ErrorKind, HsparseError
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.jobs.job import CANCEL, Job, JobStatus
 from hsparse.sn.jobs.job_process import JobProcess
 from hsparse.wire.message import Failure, Record

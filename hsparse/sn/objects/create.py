@@ -19,7 +19,7 @@ from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.sn.context import Context
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.object_json import object_json

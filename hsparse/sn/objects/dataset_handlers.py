@@ -26,7 +26,7 @@ from hsparse.model.initial_values import (
 from hsparse.model.json_values import Values
 from hsparse.model.layout import parse_layout
 from hsparse.sn.context import Context
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
 from hsparse.sn.file_backed.creation import check_backing_file, refuse_values
 from hsparse.sn.http.request import read_json_object

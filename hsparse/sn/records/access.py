@@ -18,7 +18,7 @@ from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
 from hsparse.model.bucket import check_bucket_name
 from hsparse.model.file_backed import file_key, file_reference
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject

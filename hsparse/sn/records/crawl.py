@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.link import HARD
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Record
 
 FIRST_READS, MAX_READS = 64, 500

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.gather import gather_all
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.fixed_arrays import FixedArrays
@@ -24,7 +23,7 @@ from hsparse.format.vlen_arrays import VlenArrays
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
 from hsparse.sn.context import Context
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
 from hsparse.wire.chunk_message import TrimChunks
 from hsparse.wire.message import Record
@@ -164,10 +163,9 @@ async def _trim(owners: Owners, dataset: Dataset) -> None:
         for scaled in existing.tolist()
         if any((i + 1) * dim > length for i, dim, length in zip(scaled, spec.dims, extent, strict=True))
     ]
-    await gather_all(
-        [
-            node.send(TrimChunks(spec, extent, tuple(outside[i] for i in some)))
-            for node, some in owners.split(outside, lambda scaled: chunk_key(dataset.id, scaled))
-        ]
+    await owners.scatter(
+        outside,
+        lambda scaled: chunk_key(dataset.id, scaled),
+        lambda some: TrimChunks(spec, extent, tuple(outside[i] for i in some)),
     )
     await owners.apply(EndTrim(dataset.id, spec.generation))

@@ -13,7 +13,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest, HsparseError, NotFound
 from hsparse.sn.context import Context
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import text_list
 from hsparse.sn.records.object_path import check_member, requested_id
 from hsparse.wire.message import Record

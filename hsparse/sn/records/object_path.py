@@ -12,7 +12,7 @@ from hsparse.model.acl import Right
 from hsparse.model.ids import check_id, collection_of, domain_hex
 from hsparse.model.link import HARD, SOFT, external_file
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import find_domain, normal_path, require_right
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome

@@ -20,7 +20,7 @@ from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.ids import chunk_key, chunk_name, chunk_prefix, map_key
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, SignKeys

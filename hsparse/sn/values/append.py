@@ -20,7 +20,7 @@ from hsparse.errors import BadRequest, Busy, Moved
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, appended_parts

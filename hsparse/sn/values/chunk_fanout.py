@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
@@ -22,7 +21,7 @@ from hsparse.format.selections.selection import Selection
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import map_key
 from hsparse.model.json_values import Values
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
@@ -43,7 +42,7 @@ class ChunkFanout:
     """The chunks of one dataset: chunk objects or pieces of files."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
-        self._objectsers = owners
+        self._owners = owners
         self._dataset = dataset
         self._objects = ChunkObjectElements(owners, dataset)
         self._source: ElementSource = self._objects
@@ -165,7 +164,7 @@ class ChunkFanout:
                 full = []
             parts = [chunk for chunk in planned if not (full and chunk.full)]
             whole += full
-            counts: list[int] = await self._objectsers.gather(
+            counts: list[int] = await self._owners.gather(
                 parts, self._objects.key, lambda some: CountDefined(spec, chunk_selections(some))
             )
             total += sum(counts)
@@ -178,7 +177,7 @@ class ChunkFanout:
         after: tuple[int, ...] = ()
         while True:
             message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=MAP_PAGE)
-            page = await self._objectsers.ask_owner(map_key(dataset.id), message)
+            page = await self._owners.ask_owner(map_key(dataset.id), message)
             pairs = zip(page.rows.scaled.tolist(), page.rows.defined.tolist(), strict=True)
             total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
             if not page.marker:
@@ -208,7 +207,7 @@ class ChunkFanout:
         """Change what a query finds in each planned chunk, see `UpdateElements`; durable on return."""
         self._dataset.require_writable()
         spec, names = self._dataset.spec, tuple(fields)
-        return await self._objectsers.gather(
+        return await self._owners.gather(
             planned,
             self._objects.key,
             lambda some: UpdateElements(spec, chunk_selections(some), query, value, names),
@@ -234,31 +233,30 @@ class ChunkFanout:
         arrays, spec = self._dataset.arrays, self._dataset.spec
         planned = plan(selection, self._dataset.grid)
         parts = await offload(arrays.work(selection.size), arrays.cut, selection, planned, values)
-        await gather_all(
-            [
-                node.send(
-                    WriteChunks(
-                        spec,
-                        tuple(self._written_selection(planned[i]) for i in some),
-                        tuple(parts[i] for i in some),
-                        drop_fill,
-                        tuple(fields),
-                    )
-                )
-                for node, some in self._objectsers.split(planned, self._objects.key)
-            ]
+        await self._owners.scatter(
+            planned,
+            self._objects.key,
+            lambda some: WriteChunks(
+                spec,
+                tuple(self._written_selection(planned[i]) for i in some),
+                tuple(parts[i] for i in some),
+                drop_fill,
+                tuple(fields),
+            ),
         )
 
     async def erase(self, selection: Selection) -> None:
         """Make the selected elements undefined; durable on return."""
-        spec = self._dataset.spec
         async for planned in self.batches(selection):
-            await gather_all(
-                [
-                    node.send(EraseChunks(spec, chunk_selections([planned[i] for i in some])))
-                    for node, some in self._objectsers.split(planned, self._objects.key)
-                ]
-            )
+            await self._erase(planned)
+
+    async def _erase(self, planned: Sequence[PlannedChunk]) -> None:
+        spec = self._dataset.spec
+        await self._owners.scatter(
+            planned,
+            self._objects.key,
+            lambda some: EraseChunks(spec, chunk_selections([planned[i] for i in some])),
+        )
 
     def _written_selection(self, chunk: PlannedChunk) -> ChunkSelection:
         """Return the chunk selection of a write: full only if the whole chunk is inside the extent."""

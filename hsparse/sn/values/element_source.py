@@ -17,7 +17,7 @@ from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.model.ids import chunk_key
 from hsparse.model.json_values import Values
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.wire.chunk_message import FindElements, ReadChunks, ReadDefined
 

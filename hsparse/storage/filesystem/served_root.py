@@ -2,7 +2,7 @@
 
 Each server has an entry, a file in `.hsparse/servers` that is locked as long as the server's process lives
 (`hsparse.storage.filesystem.process_file`). Data nodes of one cluster share the directory. The entry holds JSON:
-`command`, `pid`, `host` and `nodes`, the URLs of the cluster's data nodes; a server that is alone has none.
+`command`, `pid`, `host` and `shared`, whether it is of a member of a cluster.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ class ServedAlready(Misconfigured):
         self.command = about.get("command", "of another version")
         super().__init__(
             f"The directory {path!r} is served already, by process {self.pid} on {self.host} ({self.command}); stop "
-            "that one or name another --root: only data nodes with the same --nodes share a directory."
+            "that one or name another --root: only data nodes, `hsparse dn`, share a directory."
         )
 
 
 @contextmanager
-def serving_root(root: RootDirectory, command: str, nodes: tuple[str, ...] = ()) -> Iterator[None]:
+def serving_root(root: RootDirectory, command: str, *, shared: bool = False) -> Iterator[None]:
     """Serve a root directory, which is created if need be, while the context lasts; blocks.
 
-    `ServedAlready` names the process that serves it already, unless both have the same `nodes`, one at least.
+    `ServedAlready` names the process that serves it already, unless both are `shared`.
     """
     try:
         root.make()
-        file, path = _enter(root, command, nodes)
+        file, path = _enter(root, command, shared)
     except OSError as error:
         raise unusable_directory(root.path, error) from error
     try:
@@ -52,15 +52,15 @@ def serving_root(root: RootDirectory, command: str, nodes: tuple[str, ...] = ())
         os.close(file)
 
 
-def _enter(root: RootDirectory, command: str, nodes: tuple[str, ...]) -> tuple[int, str]:
+def _enter(root: RootDirectory, command: str, shared: bool) -> tuple[int, str]:
     """Return a new entry of this process, open and locked, and its path."""
     folder = Path(root.internal, "servers")
     folder.mkdir(exist_ok=True)
     with root.exclusive("starting"):  # two servers that start at once see each other's entries
         for path in sorted(folder.iterdir()):
-            _check_entry(root, path, nodes)
+            _check_entry(root, path, shared)
         file, entry = create_process_file(str(folder))
-        about = {"command": command, "pid": os.getpid(), "host": socket.gethostname(), "nodes": nodes}
+        about = {"command": command, "pid": os.getpid(), "host": socket.gethostname(), "shared": shared}
         try:
             write_all(file, json.dumps(about).encode())
         except OSError:
@@ -70,7 +70,7 @@ def _enter(root: RootDirectory, command: str, nodes: tuple[str, ...]) -> tuple[i
     return file, entry
 
 
-def _check_entry(root: RootDirectory, path: Path, nodes: tuple[str, ...]) -> None:
+def _check_entry(root: RootDirectory, path: Path, shared: bool) -> None:
     """Remove the entry of a dead process; raise `Misconfigured` for a live one of another cluster."""
     if (dead := open_file_of_dead_process(str(path))) is not None:
         unlink_if_exists(str(path))
@@ -80,7 +80,7 @@ def _check_entry(root: RootDirectory, path: Path, nodes: tuple[str, ...]) -> Non
         about = _parse(path.read_bytes())
     except FileNotFoundError:
         return  # that server has stopped
-    if nodes and about.get("nodes") == list(nodes):
+    if shared and about.get("shared"):
         return
     raise ServedAlready(root.path, about)
 

@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files import chunk_reads, file_plans, sized_chunks
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.file_plans import VALID_SECONDS, FilePlans

@@ -23,7 +23,7 @@ from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, SortedBand
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.selections.select_syntax import parse_select
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files import chunk_reads, file_plans, matrix_pieces
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.cluster.membership import Membership
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
 from hsparse.model.acl import ANONYMOUS, Principal
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import MAX_FOLDERS, FileRights, request_place
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Failure
@@ -105,7 +105,7 @@ ALICE, BOB, ADMIN = Principal("alice"), Principal("bob"), Principal("admin", adm
 
 
 def owners(node: DataNode) -> Owners:
-    return Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+    return Owners(FixedNodes({"dn-001": node}))
 
 
 @pytest.fixture

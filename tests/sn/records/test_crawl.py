@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
-from hsparse.cluster.membership import Membership
 from hsparse.errors import NotFound
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.crawl import (
     FIRST_READS,
     MAX_READS,
@@ -32,7 +32,7 @@ IDS = [f"g-00000000-00000000-0000-000000-{n:06x}" for n in range(200)]
 def owners() -> Owners:
     node = DictDataNode(ManualClock())
     node.records = {id: {"id": id} for id in IDS}
-    return Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+    return Owners(FixedNodes({"dn-001": node}))
 
 
 async def test_every_record_by_its_name(owners: Owners) -> None:
@@ -105,7 +105,7 @@ async def test_batches_grow_and_shrink_with_what_they_weigh() -> None:
     ids = [f"d-00000000-00000000-0000-000000-{n:06x}" for n in range(3000)]
     links = {f"{n}": {"class": "H5L_TYPE_HARD", "id": id} for n, id in enumerate(ids)}
     node.records = {id: {"id": id} for id in ids} | {name(0): {"id": name(0), "links": links}}
-    crawl = Crawl(Owners(Membership(1, ("dn-001",)), {"dn-001": node}), name(0), leaves=True)
+    crawl = Crawl(Owners(FixedNodes({"dn-001": node})), name(0), leaves=True)
     sizes = []
     async for batch in crawl.batches():
         sizes.append(len(batch))
@@ -130,5 +130,5 @@ async def test_links_out_of_the_domain_are_passed_over() -> None:
         "gone": {"class": "H5L_TYPE_HARD", "id": name(1)},
     }
     node.records = {name(0): {"id": name(0), "links": links}, away: {"id": away}}
-    owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+    owners = Owners(FixedNodes({"dn-001": node}))
     assert await met(Crawl(owners, name(0), leaves=True)) == [name(0)]

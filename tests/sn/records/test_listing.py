@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.cluster.membership import Membership
 from hsparse.errors import BadRequest, Gone, NotFound
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.listing import in_creation_order, missing_attribute, missing_link, name_matcher
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ChangeObjects, DeleteAttributes, DeleteLinks, ReadObjects
@@ -120,7 +120,7 @@ async def test_what_is_no_form(rest: RestClient, root: str) -> None:
 
 
 async def test_asking_never_deletes(rest: RestClient, root: str, node: DataNode) -> None:
-    owners = Owners(Membership(1, ("dn-001",)), {"dn-001": node})
+    owners = Owners(FixedNodes({"dn-001": node}))
     assert isinstance(await missing_link(owners, root, "a"), NotFound)
     assert isinstance(await missing_attribute(owners, root, "a"), NotFound)
     await rest("PUT", f"/groups/{root}/links/a", {"h5path": "/x"})

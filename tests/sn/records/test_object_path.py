@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
-from hsparse.cluster.membership import Membership
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records import object_path as walking
 from hsparse.sn.records.object_path import paths_to, walk_groups
 from hsparse.testing.dict_data_node import DictDataNode
@@ -76,7 +76,7 @@ def build(graph: Graph) -> tuple[Owners, DictDataNode]:
         node.records[name(number)] = {"id": name(number), "links": stored}
     for number in (8, 9):
         node.records[name(number)] = {"id": name(number)}
-    return Owners(Membership(1, ("dn-001",)), {"dn-001": node}), node
+    return Owners(FixedNodes({"dn-001": node})), node
 
 
 def follow(graph: Graph, start: int, path: str) -> int:

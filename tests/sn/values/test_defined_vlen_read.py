@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
 from hsparse.dn.service import DataService
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
@@ -17,7 +16,8 @@ from hsparse.format.structured.vlen_region import decode_vlen_region, encode_vle
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import to_json
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -224,7 +224,7 @@ async def test_pieces_are_within_a_page_and_in_order(nodes: int, selection: Sele
     store, clock = MemoryStore(), SystemClock()
     names = tuple(f"dn-{number}" for number in range(nodes))
     services = {name: DataService(store, clock, id=name) for name in names}
-    owners = Owners(Membership(1, names), dict(services))
+    owners = Owners(FixedNodes(dict(services)))
     record = dataset_record(DatasetSpec(TEXT, (400,), (16,), 400))
     await owners.apply(CreateObject(record["id"], record))
     dataset = Dataset.of(record)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
 from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.ids import new_id, new_root_id
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
 from hsparse.sn.values.element_query import FixedQuery
@@ -72,11 +72,19 @@ def dataset(extent: tuple[int, ...], chunk: tuple[int, ...], *, sparse: bool, fi
     return Dataset.of(record)
 
 
+class LoggedOwners(Owners):
+    """Owners whose data nodes log what they are sent."""
+
+    def __init__(self, nodes: dict[str, Log]) -> None:
+        super().__init__(FixedNodes(dict(nodes)))
+        self.nodes = nodes
+
+
 @asynccontextmanager
-async def owners(store: Any = None) -> AsyncIterator[Owners]:
+async def owners(store: Any = None) -> AsyncIterator[LoggedOwners]:
     shared = store or MemoryStore()
     nodes = {name: Log(DataService(shared, CLOCK)) for name in ("dn-001", "dn-002")}
-    yield Owners(Membership(2, tuple(nodes)), nodes)
+    yield LoggedOwners(nodes)
     for node in nodes.values():
         await node.close()
 

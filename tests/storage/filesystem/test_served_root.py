@@ -17,7 +17,6 @@ from hsparse.storage.filesystem.process_file import create_process_file
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
 
-NODES = ("http://a:1", "http://b:1")
 SERVER = """
 import sys
 from hsparse.storage.filesystem.root_directory import RootDirectory
@@ -37,24 +36,29 @@ def entries(root: RootDirectory) -> list[Path]:
     return list(Path(root.internal, "servers").iterdir())
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [((), ()), ((), NODES), (NODES, ()), (NODES, NODES[:1]), (NODES, NODES[::-1])]
-)
+@pytest.mark.parametrize(("first", "second"), [(False, False), (False, True), (True, False)])
 def test_servers_that_would_not_see_each_others_writes_are_refused(
-    root: RootDirectory, first: tuple[str, ...], second: tuple[str, ...]
+    root: RootDirectory, first: bool, second: bool
 ) -> None:
-    with serving_root(root, "hsparse one", first):
-        with pytest.raises(Misconfigured) as refused, serving_root(root, "hsparse two", second):
+    with serving_root(root, "hsparse one", shared=first):
+        with pytest.raises(Misconfigured) as refused, serving_root(root, "hsparse two", shared=second):
             pytest.fail("two servers serve one directory")
-        for named in (root.path, str(os.getpid()), socket.gethostname(), "hsparse one", "--root", "--nodes"):
+        for named in (
+            root.path,
+            str(os.getpid()),
+            socket.gethostname(),
+            "hsparse one",
+            "--root",
+            "hsparse dn",
+        ):
             assert named in refused.value.message
         assert len(entries(root)) == 1
-    with serving_root(root, "hsparse two", second):
+    with serving_root(root, "hsparse two", shared=second):
         assert len(entries(root)) == 1
 
 
 def test_data_nodes_of_one_cluster_share_a_directory(root: RootDirectory) -> None:
-    with serving_root(root, "hsparse dn", NODES), serving_root(root, "hsparse dn", NODES):
+    with serving_root(root, "hsparse dn", shared=True), serving_root(root, "hsparse dn", shared=True):
         assert len(entries(root)) == 2
     assert entries(root) == []
 
@@ -78,14 +82,14 @@ def test_a_server_that_was_killed_is_no_hindrance(root: RootDirectory) -> None:
     assert entries(root) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"nodes": 3}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"shared": 0}'])
 def test_an_entry_of_an_unknown_form_counts(root: RootDirectory, content: bytes) -> None:
     root.make()
     folder = Path(root.internal, "servers")
     folder.mkdir()
     file, path = create_process_file(str(folder))
     Path(path).write_bytes(content)
-    with pytest.raises(Misconfigured, match="process \\? on"), serving_root(root, "hsparse dn", NODES):
+    with pytest.raises(Misconfigured, match="process \\? on"), serving_root(root, "hsparse dn", shared=True):
         pytest.fail("two servers serve one directory")
     os.close(file)
 

@@ -1,0 +1,97 @@
+"""Leases in the store: an object for each data node, which it renews by conditional put.
+
+The object is JSON: `state`, `seconds`, `renewals`. A lease lasts `seconds` of its holder's monotonic clock, counted
+from before the renewal was sent. No clock is compared with another machine's: whoever wants to take over overwrites the
+object, after which no renewal can succeed, and waits until the holder's last lease must have run out. Only then it
+notes in the object that the node is evicted, on condition that the holder has not come back meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from hsparse.errors import NotFound, PreconditionFailed
+from hsparse.storage.object_store import ObjectStore
+
+MARGIN = 1.1
+"""By how much longer than the lease others wait: the holder's clock may be a tenth slower than theirs."""
+MOST = 60.0
+"""The most seconds of a lease."""
+HELD, REVOKED, EVICTED = "held", "revoked", "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease object as read: `state` is `HELD`, `REVOKED` or `EVICTED`."""
+
+    state: str
+    etag: str
+    seconds: float
+
+    @property
+    def grace(self) -> float:
+        """Seconds after which it has run out if it is not renewed, whatever the clocks are."""
+        return self.seconds * MARGIN
+
+
+def lease_key(node: str) -> str:
+    """Return the key of a node's lease object."""
+    return f"db/.cluster/leases/{node}.json"
+
+
+class LeaseObjects:
+    """The lease objects of the data nodes of one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    async def take(self, node: str, seconds: float) -> str:
+        """Put the first lease of a node, and return its etag."""
+        return await self._store.put_if_absent(lease_key(node), _encode(HELD, seconds))
+
+    async def renew(self, node: str, etag: str, seconds: float, renewals: int) -> str:
+        """Renew a lease, and return its new etag; `PreconditionFailed` when another node has overwritten it."""
+        return await self._store.put_if_match(lease_key(node), _encode(HELD, seconds, renewals), etag)
+
+    async def read(self, node: str) -> Lease | None:
+        """Return a node's lease, None when it has none (any more)."""
+        try:
+            stored = await self._store.get(lease_key(node))
+        except NotFound:
+            return None
+        return _decode(stored.data, stored.etag)
+
+    async def revoke(self, node: str, lease: Lease) -> Lease | None:
+        """Overwrite a lease as it was read, and return what is there now: another one if the holder was first."""
+        return await self._overwrite(node, lease, REVOKED)
+
+    async def evict(self, node: str, lease: Lease) -> bool:
+        """Note that a node is evicted unless its lease has changed since it was read, `grace` seconds ago."""
+        after = await self._overwrite(node, lease, EVICTED)
+        return after is None or after.state == EVICTED
+
+    async def delete(self, node: str) -> None:
+        """Delete the lease of a node that holds none any more."""
+        await self._store.delete(lease_key(node))
+
+    async def _overwrite(self, node: str, lease: Lease, state: str) -> Lease | None:
+        try:
+            etag = await self._store.put_if_match(lease_key(node), _encode(state, lease.seconds), lease.etag)
+        except PreconditionFailed:
+            return await self.read(node)
+        return Lease(state, etag, lease.seconds)
+
+
+def _encode(state: str, seconds: float, renewals: int = 0) -> bytes:
+    return json.dumps({"state": state, "seconds": seconds, "renewals": renewals}).encode()
+
+
+def _decode(data: bytes, etag: str) -> Lease:
+    """Return the lease of an object; a damaged one counts as revoked, and as long as a lease can be."""
+    try:
+        form = json.loads(data)
+        state, seconds = form["state"], float(form["seconds"])
+    except (ValueError, KeyError, TypeError):
+        return Lease(REVOKED, etag, MOST)
+    return Lease(state if state in (HELD, EVICTED) else REVOKED, etag, min(seconds, MOST))

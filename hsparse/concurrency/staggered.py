@@ -1,0 +1,44 @@
+"""Several attempts at the same thing, each begun when the ones before have failed or take long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def staggered(
+    attempts: Sequence[Callable[[], Awaitable[T]]], delay: float, failures: tuple[type[Exception], ...]
+) -> T:
+    """Return the result of the attempt that is the first to succeed; the others are cancelled.
+
+    The next attempt begins when the newest one has run for `delay` seconds, or one has raised one of the `failures`.
+    Any other error is raised at once; when all have failed, the last failure is.
+    """
+    todo = list(attempts)
+    tasks: set[asyncio.Task[T]] = set()
+    failure: BaseException | None = None
+    try:
+        while todo or tasks:
+            if todo:
+                tasks.add(asyncio.ensure_future(_awaited(todo.pop(0))))
+            done, tasks = await asyncio.wait(
+                tasks, timeout=delay if todo else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                failure = task.exception()
+                if failure is None:
+                    return task.result()
+                if not isinstance(failure, failures):
+                    raise failure
+    finally:
+        for task in tasks:
+            task.cancel()
+    assert failure is not None
+    raise failure
+
+
+async def _awaited(attempt: Callable[[], Awaitable[T]]) -> T:
+    return await attempt()

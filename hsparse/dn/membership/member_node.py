@@ -1,0 +1,233 @@
+"""A data node as a member of a cluster: it joins by the store, answers by the newest membership, and leaves.
+
+A message of an older epoch is refused before anything is done. While the node owns nothing (`AdoptedMembership`) it
+confirms what it reads with the store, and changes wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
+
+from hsparse.clock import Clock
+from hsparse.cluster.lease_object import LeaseObjects
+from hsparse.cluster.membership import Membership
+from hsparse.cluster.membership_object import MembershipObject
+from hsparse.concurrency.gather import gather_all
+from hsparse.dn.membership.adopted_membership import AdoptedMembership, Kept
+from hsparse.dn.membership.eviction import Eviction
+from hsparse.dn.membership.lease_keeper import LeaseKeeper
+from hsparse.dn.membership.ownership import MemberOwnership, Ownership
+from hsparse.dn.membership.peers import Peers
+from hsparse.errors import HsparseError, Misdirected, Unanswered
+from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
+from hsparse.wire.message import DataNode, GetInfo, Message, NodeInfo
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+RECOVERY = 2
+"""After so many times the seconds of a lease a node takes it back that was revoked, if it was not evicted by then."""
+
+
+class OwningService(DataNode, Protocol):
+    """The service of a data node, which is told what it does not own any more."""
+
+    def doubt(self, kept: Kept) -> None:
+        """See `DataService`."""
+        ...
+
+    def forget_fences(self) -> None:
+        """See `DataService`."""
+        ...
+
+
+class MemberNode:
+    """`DataNode` over a service that shares its store with the other members, which `connect` reaches by their URLs.
+
+    `make` makes the service, given what it owns. `token` is the nodes' secret. Its lease lasts `lease` seconds. One
+    event loop uses it.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Ownership], OwningService],
+        store: ObjectStore,
+        clock: Clock,
+        token: str,
+        connect: Callable[[str], DataNode],
+        lease: float = 2.0,
+    ) -> None:
+        self._clock = clock
+        self._stored = MembershipObject(store, token)
+        self._leases = LeaseObjects(store)
+        self._lease = LeaseKeeper(self._leases, clock, lease)
+        self._ownership = MemberOwnership(self._lease.holds)
+        self._service = make(self._ownership)
+        self._peers = Peers(connect)
+        self._eviction = Eviction(self._stored, self._leases, self._peers, clock)
+        self._adopted = AdoptedMembership(
+            self._ownership, self._stored, self._peers, self._eviction, self._service.doubt
+        )
+        self._staying: asyncio.Task[None] | None = None
+        self._url = ""
+
+    @property
+    def id(self) -> str:
+        """The id of this member, a new one each time that it joins; empty before."""
+        return self._ownership.node
+
+    @property
+    def membership(self) -> Membership:
+        """The membership that this node has adopted."""
+        return self._adopted.view
+
+    @property
+    def in_force(self) -> bool:
+        """Whether this node owns what the membership gives it."""
+        return self._ownership.in_force
+
+    async def wait_in_force(self) -> None:
+        """Return once this node owns what the membership gives it."""
+        while not self.in_force:
+            try:
+                await self._adopted.wait_in_force(self.membership.epoch)
+            except Misdirected:
+                continue
+
+    # --- joining and leaving --------------------------------------------------------------------------
+
+    async def join(self, url: str) -> None:
+        """Become a member that is reached at `url`, and stay one until `close`; raises as `MembershipObject.read`.
+
+        `Misconfigured` when there are members with another token, `Unanswered` when one is alive but does not answer.
+        """
+        self._url = url
+        await self._join()
+        self._staying = self._adopted.start(self._stay())
+
+    async def leave(self) -> None:
+        """Leave the cluster: own nothing any more, and finish the accepted changes. Others are told where to go on."""
+        if self._staying is None:
+            return
+        try:
+            await self._leave(self._staying)
+        except HsparseError as error:
+            log.warning("%s could not leave, and will be evicted: %s", self.id, error.message)
+        self._staying = None
+
+    async def close(self) -> None:
+        """Leave, then stop."""
+        await self.leave()
+        await self._adopted.close()
+        await self._service.close()
+        await self._peers.close()
+
+    async def _join(self) -> None:
+        id = f"dn-{self._clock.token(4).hex()}"
+        view = await self._stored.read()
+        await self._peers.follow(view)
+        refused = self._stored.other_token(view)
+        answering = set() if refused else await self._peers.answering(view.members, view.epoch)
+        dead = [other for other in view.members if other not in answering]
+        evicted = await gather_all([self._eviction.evict(other, id, view) for other in dead])
+        for other, after in zip(dead, evicted, strict=True):
+            if after is None:
+                raise refused or Unanswered(
+                    f"The data node {other} at {view.urls[other]} is alive, but does not answer this one."
+                )
+        self._ownership.node = id
+        await self._lease.take(id)
+        await self._adopted.adopt(await self._stored.join(id, self._url))
+
+    async def _stay(self) -> None:
+        """Keep the lease; take it back, or join again, when another node has overwritten it."""
+        while True:
+            await self._lease.keep(lambda: self._adopted.start(self._adopted.notify()))
+            log.warning("%s has lost its lease", self.id)
+            self._adopted.renounce()
+            recovered = False
+            while not recovered:
+                await asyncio.sleep(RECOVERY * self._lease.seconds)
+                recovered = await self._recovered()
+
+    async def _recovered(self) -> bool:
+        """Be a member again, and say whether that worked."""
+        try:
+            if await self._lease.take_back():
+                await self._adopted.adopt(await self._stored.read(), renewed=True)
+            else:
+                self._service.forget_fences()
+                await self._join()
+        except HsparseError as error:
+            log.warning("%s cannot join again yet: %s", self.id, error.message)
+            return False
+        return True
+
+    async def _leave(self, staying: asyncio.Task[None]) -> None:
+        view = await self._stored.leave(self.id)
+        await self._adopted.adopt(view)
+        await self._peers.answering([one for one in view.members if one != self.id], view.epoch)
+        while not await self._adopted.finished(view.epoch):
+            pass
+        staying.cancel()
+        self._lease.give_up()
+        await self._leases.delete(self.id)
+        await self._stored.remove(self.id)
+
+    # --- answering ------------------------------------------------------------------------------------
+
+    async def send(self, message: Message[R], /) -> R:
+        """Answer a message, see `DataNode`."""
+        return cast(R, await self._answer(message))
+
+    async def _answer(self, message: Message[Any]) -> Any:
+        match message:
+            case Routed():
+                return await self._routed(message)
+            case AdoptMembership():
+                return await self._adopt(message)
+            case CheckMember(epoch, node):
+                self._adopted.require(epoch)
+                return await self._adopted.answers(node)
+            case GetInfo():
+                return replace(cast(NodeInfo, await self._service.send(message)), id=self.id)
+        return await self._service.send(message)
+
+    async def _routed(self, routed: Routed[R]) -> R:
+        if routed.to != self.id:
+            raise Misdirected(f"This is the data node {self.id}, not {routed.to}.")
+        if routed.epoch > self.membership.epoch:
+            await self._adopted.adopt_newest()
+        self._adopted.require(routed.epoch)
+        if routed.instead_of:
+            return await self._stand_in(routed)
+        if routed.message.only_reads:
+            return await self._service.send(routed.message)
+        await self._adopted.wait_in_force(routed.epoch)
+        with self._adopted.running_change():
+            return await self.send(routed.message)
+
+    async def _stand_in(self, routed: Routed[R]) -> R:
+        """Answer instead of a member that did not answer the sender."""
+        other = routed.instead_of
+        if routed.message.only_reads:
+            self._adopted.start(self._adopted.answers(other))
+            return await self._service.send(routed.message)
+        if await self._adopted.answers(other):
+            return await self._peers.send(other, replace(routed, to=other, instead_of=""))
+        raise Misdirected(f"{other} is no member any more.")
+
+    async def _adopt(self, message: AdoptMembership) -> int:
+        if message.to != self.id or not self._lease.holds():
+            # What cannot reach the store in time is of no use as a member.
+            raise Unanswered(f"This is the data node {self.id}, or it has no lease.")
+        if message.epoch > self.membership.epoch:
+            await self._adopted.adopt_newest()
+        now = self.membership.epoch
+        return now if await self._adopted.finished(now) else 0

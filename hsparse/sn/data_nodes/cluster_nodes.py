@@ -1,0 +1,211 @@
+"""The members of a cluster as a service node sees them: found in the store, and asked past those that do not answer.
+
+A data node that is gone costs a message a hop: the next in rendezvous order reads for it at once, and it is taken over
+from when its lease has run out (`hsparse.dn.membership`). A message that may have been carried out already is sent
+again: changes of records say so (`Message.again`), appends have tokens, and other writes set what they set.
+
+Tests: tests/dn/membership/test_member_node.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from hsparse.clock import Clock
+from hsparse.cluster.membership import NO_MEMBERS, Membership
+from hsparse.cluster.membership_object import MembershipObject
+from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.staggered import staggered
+from hsparse.errors import Misdirected, StoreFailed, Unanswered
+from hsparse.sn.data_nodes.node_set import Resend
+from hsparse.sn.data_nodes.patience import Patience
+from hsparse.wire.membership_message import CheckMember, Routed
+from hsparse.wire.message import DataNode, Message
+
+T = TypeVar("T")
+
+DEADLINE = 30.0
+"""Seconds for which a message is sent again before its request fails."""
+PAUSE = 0.02
+"""Seconds before a message is sent again by the same membership; the double each time, up to `MAX_PAUSE`."""
+MAX_PAUSE = 0.5
+AVOIDED = 5.0
+"""Seconds for which a node that did not answer is asked after others."""
+UNREAD = (Unanswered, StoreFailed)
+"""The failures of a read that another node may not have."""
+
+
+class ClusterNodes:
+    """`NodeSet` of the members in the store, which `connect` reaches by their URLs."""
+
+    def __init__(self, stored: MembershipObject, clock: Clock, connect: Callable[[str], DataNode]) -> None:
+        self._stored = stored
+        self._clock = clock
+        self._connect = connect
+        self._nodes: dict[str, DataNode] = {}
+        self._avoided: dict[str, float] = {}
+        self._reading: asyncio.Task[None] | None = None
+        self._patience = Patience()
+        self.membership: Membership = NO_MEMBERS
+
+    # --- the membership -------------------------------------------------------------------------------
+
+    async def members(self, again: Resend | None) -> Membership:
+        if again is None and self.membership.nodes:
+            return self.membership
+        again = again or Resend(-1, self._clock.monotonic() + DEADLINE, doubtful=False, tries=0)
+        if self.membership.epoch <= again.epoch:
+            await self._read()
+            if self.membership.epoch <= again.epoch:
+                await self._pause(again.tries, again.until)
+        tries = again.tries
+        while not self.membership.nodes:
+            await self._read()
+            if not self.membership.nodes:
+                await self._pause(tries, again.until)
+                tries += 1
+        return self.membership
+
+    async def _read(self) -> None:
+        """Read the membership in the store, once for all who wait for it."""
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_once())
+        await asyncio.shield(self._reading)
+
+    async def _read_once(self) -> None:
+        try:
+            newest = await self._stored.read()
+            if (refused := self._stored.other_token(newest)) is not None:
+                raise refused
+            self.membership = newest
+            for node in self._nodes.keys() - set(self.membership.members):
+                await self._nodes.pop(node).close()
+        finally:
+            self._reading = None
+
+    async def _pause(self, tries: int, until: float) -> None:
+        if self._clock.monotonic() > until:
+            raise Unanswered(f"No data node has confirmed this within {DEADLINE:g} s; see `hsparse nodes`.")
+        await asyncio.sleep(min(PAUSE * 2**tries, MAX_PAUSE))
+
+    # --- sending --------------------------------------------------------------------------------------
+
+    async def send(
+        self, membership: Membership, node: str, message: Message[T], again: Resend | None
+    ) -> T | Resend:
+        doubtful = again is not None and again.doubtful
+        if doubtful:
+            message = message.again()
+        try:
+            if message.only_reads:
+                return await self._read_from(membership, node, message)
+            return await self._change_at(membership, node, message)
+        except Misdirected:
+            pass
+        except Unanswered:
+            self._avoided[node] = self._clock.monotonic() + AVOIDED
+            doubtful = True
+            try:
+                return await self._ask_instead(membership, node, message.again())
+            except (Misdirected, Unanswered):
+                pass
+        if again is None:
+            return Resend(membership.epoch, self._clock.monotonic() + DEADLINE, doubtful)
+        return Resend(membership.epoch, again.until, doubtful, again.tries + 1)
+
+    async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
+        """Return what the owner reads or, when that takes long or fails, another node."""
+        started = self._clock.monotonic()
+        attempts = [partial(self._send_to, membership, node, Routed(node, membership.epoch, message))]
+        for other in membership.stand_ins(node):
+            routed = Routed(other, membership.epoch, message, instead_of=node)
+            attempts.append(partial(self._send_to, membership, other, routed))
+        if self._is_avoided(node):
+            attempts = [*attempts[1:], attempts[0]]
+        reply = await staggered(attempts, self._patience.with_reads, UNREAD)
+        self._patience.note(self._clock.monotonic() - started)
+        return reply
+
+    async def _change_at(self, membership: Membership, node: str, message: Message[T]) -> T:
+        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
+        if self._is_avoided(node):
+            raise Unanswered(f"The data node {node} did not answer a moment ago.")
+        task = asyncio.create_task(self._send_to(membership, node, Routed(node, membership.epoch, message)))
+        try:
+            while not (await asyncio.wait({task}, timeout=self._patience.WITH_CHANGES))[0]:
+                if await self._is_gone(membership, node):
+                    raise Unanswered(f"The data node {node} is gone.")
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _is_gone(self, membership: Membership, node: str) -> bool:
+        """Have another node find out whether a node is a member and answers; False if no other node can tell."""
+        try:
+            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node))
+        except Misdirected:
+            return True
+        except Unanswered:
+            return False
+
+    async def _ask_instead(self, membership: Membership, node: str, message: Message[T]) -> T:
+        """Ask the others in rendezvous order about what `node` does not answer."""
+        for other in membership.stand_ins(node):
+            sent = message
+            if not isinstance(message, CheckMember):
+                sent = Routed(other, membership.epoch, message, instead_of=node)
+            try:
+                return await self._send_to(membership, other, sent)
+            except Unanswered:
+                continue
+        raise Unanswered(f"No other data node answers for {node}.")
+
+    async def _send_to(self, membership: Membership, node: str, message: Message[T]) -> T:
+        return await self._node(membership, node).send(message)
+
+    async def send_any(self, message: Message[T]) -> T:
+        again: Resend | None = None
+        while True:
+            membership = await self.members(again)
+            attempts = [
+                partial(self._send_to, membership, node, message)
+                for node in sorted(membership.nodes, key=self._is_avoided)
+            ]
+            delay = self._patience.with_reads if message.only_reads else DEADLINE
+            try:
+                return await staggered(attempts, delay, UNREAD if message.only_reads else (Unanswered,))
+            except Unanswered:
+                until = self._clock.monotonic() + DEADLINE if again is None else again.until
+                again = Resend(membership.epoch, until, doubtful=True, tries=again.tries + 1 if again else 1)
+
+    async def send_all(self, message: Message[T]) -> list[T]:
+        again: Resend | None = None
+        while True:
+            membership = await self.members(again)
+            replies = await gather_all(
+                [self.send(membership, node, message, again) for node in membership.nodes]
+            )
+            resends = [reply for reply in replies if isinstance(reply, Resend)]
+            if not resends and self.membership.epoch == membership.epoch:
+                return [reply for reply in replies if not isinstance(reply, Resend)]
+            for one in resends:
+                again = one if again is None else again.and_also(one)
+
+    # --- nodes ----------------------------------------------------------------------------------------
+
+    def _node(self, membership: Membership, id: str) -> DataNode:
+        node = self._nodes.get(id)
+        if node is None:
+            node = self._nodes[id] = self._connect(membership.urls[id])
+        return node
+
+    def _is_avoided(self, node: str) -> bool:
+        return self._avoided.get(node, 0.0) > self._clock.monotonic()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for node in self._nodes.values():
+            await node.close()

@@ -1,0 +1,90 @@
+"""The data nodes that a service node sends to: those of this process, or the members of a cluster, behind one protocol.
+
+Tests: tests/sn/data_nodes/test_owners.py, tests/dn/membership/test_member_node.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from hsparse.cluster.membership import Membership
+from hsparse.concurrency.gather import gather_all
+from hsparse.wire.message import DataNode, Message
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """The outcome of a message that its receiver may not have carried out: it is to be sent to the owner of a newer
+    membership than that of `epoch`, until the time `until` (monotonic, in seconds), for the time number `tries`.
+
+    `doubtful`: it may have been carried out.
+    """
+
+    epoch: int
+    until: float
+    doubtful: bool
+    tries: int = 1
+
+    def and_also(self, other: Resend) -> Resend:
+        """Return what holds for both messages."""
+        return Resend(
+            max(self.epoch, other.epoch),
+            min(self.until, other.until),
+            self.doubtful or other.doubtful,
+            max(self.tries, other.tries),
+        )
+
+
+class NodeSet(Protocol):
+    """Data nodes, by their ids in a membership."""
+
+    @property
+    def membership(self) -> Membership:
+        """The newest membership that is known."""
+        ...
+
+    async def members(self, again: Resend | None) -> Membership:
+        """Return a membership with at least one node, to send by; `again` is the outcome by an earlier one.
+
+        `Unanswered` when there is none in time.
+        """
+        ...
+
+    async def send(
+        self, membership: Membership, node: str, message: Message[T], again: Resend | None
+    ) -> T | Resend:
+        """Send a message to a node as the owner of what it is about; return the reply, or that it is to be resent."""
+        ...
+
+    async def send_any(self, message: Message[T]) -> T:
+        """Send a message to a node that answers."""
+        ...
+
+    async def send_all(self, message: Message[T]) -> list[T]:
+        """Send a message to all nodes; the replies are those of all members of one epoch."""
+        ...
+
+
+class FixedNodes:
+    """`NodeSet` of the data nodes of this process, by id; they are always there."""
+
+    def __init__(self, nodes: dict[str, DataNode]) -> None:
+        self._nodes = nodes
+        self.membership = Membership(0, tuple(nodes))
+
+    async def members(self, again: Resend | None) -> Membership:
+        return self.membership
+
+    async def send(
+        self, membership: Membership, node: str, message: Message[T], again: Resend | None
+    ) -> T | Resend:
+        return await self._nodes[node].send(message)
+
+    async def send_any(self, message: Message[T]) -> T:
+        return await next(iter(self._nodes.values())).send(message)
+
+    async def send_all(self, message: Message[T]) -> list[T]:
+        return await gather_all([node.send(message) for node in self._nodes.values()])

@@ -1,0 +1,128 @@
+"""Sending messages to the owner of each object: split by owner, sent at once, results in the order of the items.
+
+Tests: tests/sn/data_nodes/test_owners.py, tests/test_two_owners.py, tests/dn/test_service.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from hsparse.cluster.membership import Membership
+from hsparse.concurrency.gather import gather_all
+from hsparse.sn.data_nodes.node_set import NodeSet, Resend
+from hsparse.wire.message import InBucket, Message, Record
+from hsparse.wire.record_message import ChangeObjects, Outcome, ReadObjects, RecordChange
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Owners:
+    """The owners of the objects of one bucket: the first one that the data nodes serve, or `bucket`."""
+
+    def __init__(self, nodes: NodeSet, bucket: str = "") -> None:
+        self._nodes = nodes
+        self._bucket = bucket
+
+    @property
+    def node_ids(self) -> tuple[str, ...]:
+        """The ids of the data nodes."""
+        return self._nodes.membership.nodes
+
+    def of_bucket(self, bucket: str) -> Owners:
+        """Return the owners of the objects of another bucket, the same data nodes."""
+        return Owners(self._nodes, bucket)
+
+    async def read(self, *ids: str) -> list[Outcome]:
+        """Read records; one outcome for each id, in order."""
+        return await self.gather(ids, lambda id: id, lambda some: ReadObjects(tuple(some)))
+
+    async def record(self, id: str) -> Record:
+        """Read one record; `NotFound` or `Gone` when there is none."""
+        return (await self.read(id))[0].unwrap()
+
+    async def change(self, *changes: RecordChange) -> list[Outcome]:
+        """Apply changes, each atomically; one outcome for each change, in order. Failures are not raised."""
+        return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
+
+    async def apply(self, change: RecordChange) -> Outcome:
+        """Apply one change; raises its failure."""
+        outcome = (await self.change(change))[0]
+        outcome.unwrap()
+        return outcome
+
+    async def ask_any(self, message: Message[T]) -> T:
+        """Send a message that any data node can answer."""
+        return await self._nodes.send_any(self._in_bucket(message))
+
+    async def ask_owner(self, name: str, message: Message[T]) -> T:
+        """Send a message to the owner of `name`."""
+        return (await self.scatter((name,), lambda name: name, lambda _: message))[0][1]
+
+    async def ask_all(self, message: Message[T]) -> list[T]:
+        """Send a message to every data node; the replies are those of the members of one epoch."""
+        return await self._nodes.send_all(self._in_bucket(message))
+
+    async def gather(
+        self,
+        items: Sequence[U],
+        name: Callable[[U], str],
+        message: Callable[[list[U]], Message[Sequence[T]]],
+    ) -> list[T]:
+        """Send each owner one message about its items; return a reply for each. `name` is the key of an item."""
+        replies = await self.scatter(items, name, lambda some: message([items[place] for place in some]))
+        if len(replies) == 1:
+            return list(replies[0][1])
+        result: list[Any] = [None] * len(items)
+        for some, reply in replies:
+            for place, value in zip(some, reply, strict=True):
+                result[place] = value
+        return result
+
+    async def scatter(
+        self,
+        items: Sequence[U],
+        name: Callable[[U], str],
+        message: Callable[[Sequence[int]], Message[T]],
+    ) -> list[tuple[Sequence[int], T]]:
+        """Send each owner a message about its items, by their indices; return each share's indices and reply.
+
+        What an owner did not carry out because it is the owner no more, or may not have carried out because it is
+        gone, is sent to the next one.
+        """
+        done: list[tuple[Sequence[int], T]] = []
+        todo: Sequence[int] = range(len(items))
+        again: Resend | None = None
+        while todo:
+            membership = await self._nodes.members(again)
+            shares = _split(membership, items, todo, name)
+            replies = await gather_all(
+                [
+                    self._nodes.send(membership, owner, self._in_bucket(message(some)), again)
+                    for owner, some in shares
+                ]
+            )
+            todo = []
+            for (_, some), reply in zip(shares, replies, strict=True):
+                if isinstance(reply, Resend):
+                    again = reply if again is None else again.and_also(reply)
+                    todo = sorted([*todo, *some])
+                else:
+                    done.append((some, reply))
+        return done
+
+    def _in_bucket(self, message: Message[T]) -> Message[T]:
+        return InBucket(self._bucket, message) if self._bucket else message
+
+
+def _split(
+    membership: Membership, items: Sequence[U], places: Sequence[int], name: Callable[[U], str]
+) -> list[tuple[str, Sequence[int]]]:
+    """Return each owner of some of the items at `places`, with their places."""
+    if len(membership.nodes) == 1:
+        return [(membership.nodes[0], places)]
+    shares: dict[str, list[int]] = {}
+    for place in places:
+        shares.setdefault(membership.owner(name(items[place])), []).append(place)
+    return list(shares.items())

@@ -1,0 +1,48 @@
+"""Messages of the members of a cluster: an envelope that names the membership, and those by which one is adopted.
+
+Tests: tests/wire/test_codec.py, tests/dn/membership/test_member_node.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hsparse.wire.message import Message, R
+
+
+@dataclass(frozen=True, slots=True)
+class Routed(Message[R]):
+    """A message to the member `to`, the owner of what it is about in the membership of `epoch`.
+
+    `Misdirected` in a later epoch, or at another member: addresses are used again. With `instead_of` it is for that
+    member, which does not answer its sender. What only reads is answered from the store. Anything else is passed on if
+    the member answers the receiver; else the receiver evicts it, and answers `Misdirected`.
+    """
+
+    to: str
+    epoch: int
+    message: Message[R]
+    instead_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptMembership(Message[int]):
+    """Have the member `to` adopt the membership of `epoch`, or a later one, from the store; the reply is its epoch.
+
+    The reply is 0 while changes that the member accepted in earlier epochs are running. `Unanswered` at another member,
+    and without a lease.
+    """
+
+    to: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckMember(Message[bool]):
+    """Find out whether a member answers the receiver, which evicts it if not.
+
+    The reply is whether it answers; `Misdirected` when it is no member of `epoch` any more.
+    """
+
+    epoch: int
+    node: str

@@ -1,0 +1,74 @@
+"""`DataNode` over HTTP: a message is a POST to the data node's one path.
+
+Tests: tests/dn/test_server.py, tests/dn/test_service.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from typing import Any, TypeVar, cast
+
+import aiohttp
+
+from hsparse.concurrency.request_trace import Work, current_trace
+from hsparse.errors import HsparseError, Unanswered
+from hsparse.wire.codec import decode_frame, encode_frame
+from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, TOKEN_HEADER, VERSION, VERSION_HEADER
+from hsparse.wire.message import Failure, Message
+
+R = TypeVar("R")
+
+DEADLINE = 120.0
+"""Seconds that a message may take."""
+CONNECT = 1.0
+"""Seconds in which a data node that is there accepts a connection."""
+
+
+class RemoteNode:
+    """The data node at `url`, with pooled connections. `token` is the nodes' secret."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url.rstrip("/")
+        self._session = aiohttp.ClientSession(
+            headers={VERSION_HEADER: str(VERSION), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
+            timeout=aiohttp.ClientTimeout(total=DEADLINE, connect=CONNECT),
+            connector=aiohttp.TCPConnector(limit=256),
+            auto_decompress=False,
+        )
+
+    async def send(self, message: Message[R], /) -> R:
+        """Send the message, see `DataNode`; `Unanswered` when the node cannot be reached or fails to answer.
+
+        A message is never sent twice here: after a lost reply it is not known whether it was carried out.
+        """
+        pieces = encode_frame(message)
+        length = sum(len(piece) for piece in pieces)
+        try:
+            status, reply = await self._post(pieces, {"Content-Length": str(length)})
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise Unanswered(f"The data node at {self.url} did not answer: {reason}.") from error
+        if isinstance(reply, Failure):
+            raise reply.error()
+        if status != 200:
+            raise HsparseError(f"The data node at {self.url} answered {status}.")
+        return cast(R, reply if not isinstance(reply, list) else tuple(reply))
+
+    async def _post(self, pieces: list[bytes | memoryview], headers: dict[str, str]) -> tuple[int, Any]:
+        """Return the status and the reply to a message, which is counted in the current trace."""
+        trace = current_trace()
+        with nullcontext() if trace is None else trace.measured(Work.MESSAGES):
+            if trace is not None:
+                headers[REQUEST_HEADER] = trace.id
+            async with self._session.post(self.url + PATH, data=_each(pieces), headers=headers) as response:
+                return response.status, decode_frame(memoryview(await response.read()))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+
+async def _each(pieces: list[bytes | memoryview]) -> AsyncIterator[bytes | memoryview]:
+    for piece in pieces:
+        yield piece

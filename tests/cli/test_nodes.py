@@ -1,0 +1,52 @@
+"""`hsparse nodes`: what the store says of the members, and a damaged list rebuilt."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hsparse.cli.main import main
+from hsparse.cluster.lease_object import LeaseObjects
+from hsparse.cluster.membership_object import KEY, MembershipObject
+from hsparse.storage.posix import PosixStore
+
+
+async def fill(root: Path) -> None:
+    store = PosixStore(root, fsync=False, wal=False)
+    stored = MembershipObject(store, "secret")
+    for id in ("dn-a", "dn-b"):
+        await stored.join(id, f"http://{id}:1")
+    await stored.leave("dn-a")
+    await LeaseObjects(store).take("dn-b", 2.0)
+    await store.close()
+
+
+async def damage(root: Path) -> None:
+    store = PosixStore(root, fsync=False, wal=False)
+    await store.put(KEY, b"{")
+    await store.close()
+
+
+def test_members_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(fill(tmp_path))
+    assert run("nodes", "--root", str(tmp_path)) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch 3, 1 data nodes",
+        "dn-b  http://dn-b:1  owner  lease held",
+        "dn-a  http://dn-a:1  leaving  no lease",
+    ]
+
+
+def test_a_damaged_list_is_refused_and_rebuilt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(damage(tmp_path))
+    assert run("nodes", "--root", str(tmp_path)) == 2
+    assert "--rebuild" in capsys.readouterr().err
+    assert run("nodes", "--root", str(tmp_path), "--rebuild") == 0
+    assert "0 data nodes" in capsys.readouterr().out
+    assert run("nodes", "--root", str(tmp_path)) == 0
+
+
+def run(*arguments: str) -> int:
+    return main(list(arguments))

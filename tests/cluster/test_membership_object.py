@@ -1,0 +1,81 @@
+"""The membership in the store: joined, left and removed by conditional puts, and what a damaged one does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from hsparse.cluster.membership import Membership
+from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
+from hsparse.errors import Corrupt, Misconfigured
+from hsparse.storage.memory import MemoryStore
+
+
+async def test_each_change_of_owners_raises_the_epoch() -> None:
+    stored = MembershipObject(MemoryStore(), "secret")
+    assert await stored.read() == Membership(0, (), (), {}, (await stored.read()).secret)
+    steps = [
+        (stored.join("a", "http://a"), 1, ("a",), ()),
+        (stored.join("b", "http://b"), 2, ("a", "b"), ()),
+        (stored.leave("a"), 3, ("b",), ("a",)),
+        (stored.remove("a"), 3, ("b",), ()),
+        (stored.remove("a"), 3, ("b",), ()),
+        (stored.remove("b"), 4, (), ()),
+    ]
+    for change, epoch, nodes, leaving in steps:
+        view = await change
+        assert (view.epoch, view.nodes, view.leaving) == (epoch, nodes, leaving)
+        assert await stored.read() == view
+        assert set(view.urls) == {*nodes, *leaving}
+
+
+async def test_changes_at_once_are_all_made() -> None:
+    store = MemoryStore()
+    each = [MembershipObject(store, "secret") for _ in range(8)]
+    views = await asyncio.gather(*(one.join(f"dn-{n}", f"http://{n}") for n, one in enumerate(each)))
+    assert sorted(view.epoch for view in views) == list(range(1, 9))
+    assert len((await each[0].read()).nodes) == 8
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{}", b'{"epoch": "1", "version": 1, "secret": "", "members": {}}', b"\xff"]
+)
+async def test_a_damaged_object_is_named_and_rebuilt(data: bytes) -> None:
+    store = MemoryStore()
+    stored = MembershipObject(store, "secret")
+    await store.put(KEY, data)
+    for change in stored.read(), stored.join("a", "http://a"):
+        with pytest.raises(Corrupt, match="hsparse nodes --rebuild"):
+            await change
+    view = await stored.rebuild()
+    assert view.nodes == ()
+    assert (await stored.join("a", "http://a")).epoch == view.epoch + 1
+
+
+async def test_a_rebuilt_object_goes_on_from_its_epoch() -> None:
+    stored = MembershipObject(MemoryStore(), "secret")
+    assert (await stored.rebuild()).epoch == 0
+    before = await stored.join("a", "http://a")
+    assert (await stored.rebuild()).epoch > before.epoch
+
+
+async def test_an_object_of_a_newer_hsparse_is_refused() -> None:
+    store = MemoryStore()
+    await MembershipObject(store, "secret").join("a", "http://a")
+    form = json.loads((await store.get(KEY)).data)
+    await store.put(KEY, json.dumps({**form, "version": VERSION + 1}).encode())
+    with pytest.raises(Misconfigured, match="newer"):
+        await MembershipObject(store, "secret").read()
+
+
+async def test_nodes_with_another_token_are_told_apart() -> None:
+    store = MemoryStore()
+    ours, theirs = MembershipObject(store, "secret"), MembershipObject(store, "guess")
+    assert theirs.other_token(await theirs.read()) is None, "nobody is there"
+    view = await ours.join("a", "http://a")
+    assert ours.other_token(view) is None
+    assert isinstance(theirs.other_token(view), Misconfigured)
+    assert b'secret"' in (data := (await store.get(KEY)).data)
+    assert b'"guess"' not in data

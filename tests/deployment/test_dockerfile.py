@@ -1,0 +1,152 @@
+"""The Dockerfile: what its steps say, what they copy, and, where asked for, the steps themselves.
+
+No container engine is needed: the steps of `make image` run in a copy-on-write view of this machine's files, with this
+machine's Python in the place of the base image's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hsparse.cli.main import parse_arguments
+from hsparse.cli.serve import serve
+from hsparse.config import SETTINGS
+from tests.deployment.dockerfile import Step, copy_step, kept, make_context, stages
+from tests.deployment.manifests import PROJECT, container, pod, pods_of, rendered
+
+WORKLOADS = pods_of([one for objects in rendered().values() for one in objects])
+MOUNT = "mkdir -p upper work root && mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root"
+
+
+def last(instruction: str) -> str:
+    """Return what the image has for an instruction."""
+    return [step.rest for step in stages()[-1] if step.instruction == instruction][-1]
+
+
+def test_the_image_runs_the_command() -> None:
+    assert last("ENTRYPOINT") == '["hsparse"]'
+    args = parse_arguments(yaml.safe_load(last("CMD")))
+    assert args.serving is serve
+    assert int(last("EXPOSE")) == SETTINGS["port"].default
+    assert last("STOPSIGNAL") == "SIGTERM"
+    assert all("command" not in container(one) for one in WORKLOADS)  # the entrypoint is the image's
+
+
+def test_the_image_is_not_root() -> None:
+    user, group = last("USER").split(":")
+    for one in WORKLOADS:
+        context = pod(one)["securityContext"]
+        assert (str(context["runAsUser"]), str(context["runAsGroup"])) == (user, group)
+    added = " ".join(step.rest for step in stages()[-1] if step.instruction == "RUN")
+    assert f"--gid {group} " in added
+    assert f"--uid {user} " in added
+
+
+def test_what_is_copied_is_in_the_context() -> None:
+    copied = [step.rest.split()[:-1] for stage in stages() for step in stage if step.instruction == "COPY"]
+    names = [name for sources in copied if not sources[0].startswith("--from") for name in sources]
+    assert sorted(names) == sorted(kept())
+    assert all((PROJECT / name).exists() for name in names)
+
+
+def run_copies(context: Path, workdir: Path) -> None:
+    """Carry out the COPY steps of the first stage."""
+    make_context(context)
+    for step in stages()[0]:
+        if step.instruction == "COPY":
+            copy_step(step, context, workdir)
+
+
+def test_what_is_copied_makes_the_whole_package(tmp_path: Path) -> None:
+    context, workdir = tmp_path / "context", tmp_path / "source"
+    context.mkdir()
+    workdir.mkdir()
+    run_copies(context, workdir)
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(tmp_path / "dist"),
+    ]
+    done = subprocess.run(build, cwd=workdir, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = (tmp_path / "dist").iterdir()
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == {
+        str(path.relative_to(context)) for path in context.rglob("hsparse/**/*") if path.is_file()
+    }
+
+
+@pytest.mark.image
+def test_every_step_of_the_dockerfile_runs(tmp_path: Path) -> None:
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("needs root on Linux, to mount a view of the files")
+    context = tmp_path / "context"
+    context.mkdir()
+    make_context(context)
+    built = run_stage(tmp_path / "build", stages()[0], context, None)
+    image = run_stage(tmp_path / "image", stages()[1], context, built)
+    version = in_root(
+        image, "setpriv --reuid 10001 --regid 10001 --clear-groups /opt/hsparse/bin/hsparse --version"
+    )
+    assert version.returncode == 0, version.stderr
+    assert version.stdout.startswith("hsparse ")
+    written = in_root(image, "setpriv --reuid 10001 --regid 10001 --clear-groups touch /data/file")
+    assert written.returncode == 0, written.stderr
+    assert (
+        in_root(
+            image, "setpriv --reuid 10001 --regid 10001 --clear-groups touch /opt/hsparse/file"
+        ).returncode
+        != 0
+    )
+
+
+def run_stage(directory: Path, steps: list[Step], context: Path, built: Path | None) -> Path:
+    """Run a stage's steps over an empty upper layer; return the layer's directory, where its changes are."""
+    directory.mkdir()
+    workdir = Path("/")
+    for step in steps:
+        if step.instruction == "WORKDIR":
+            workdir = Path(step.rest)
+            assert in_root(directory, f"mkdir -p {workdir}").returncode == 0
+        elif step.instruction == "COPY" and step.rest.startswith("--from=build "):
+            assert built is not None
+            _, source, target = step.rest.split()
+            place = Path(f"{directory}/upper{target}").parent
+            place.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["cp", "-a", f"{built}/upper{source}", str(place)], check=True)
+        elif step.instruction == "COPY":
+            copy_step(step, context, Path(f"{directory}/upper{workdir}"))
+        elif step.instruction == "RUN":
+            done = in_root(directory, f"cd {workdir} && {step.rest}")
+            assert done.returncode == 0, f"{step.rest}\n{done.stdout}{done.stderr}"
+    return directory
+
+
+def in_root(directory: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell's command over this machine's files; what it changes stays in `directory`."""
+    mounted = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f'{MOUNT} && exec "$@"',
+        "sh",
+        "chroot",
+        "root",
+        "sh",
+        "-c",
+        command,
+    ]
+    return subprocess.run(mounted, cwd=directory, capture_output=True, text=True, check=False)

@@ -1,0 +1,266 @@
+"""Members of a cluster: they join, own, are evicted, come back and leave; nothing is lost, and no read is stale."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hsparse.clock import SystemClock
+from hsparse.cluster.lease_object import lease_key
+from hsparse.cluster.membership_object import KEY, MembershipObject
+from hsparse.errors import ErrorKind, Misconfigured, Misdirected, Unanswered
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.storage.memory import MemoryStore
+from hsparse.testing.faulty_store import FaultyStore
+from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
+from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, PutAttributes, ReadObjects
+from tests.support.cluster import LEASE, TOKEN, Cluster, cluster
+
+IDS = [f"g-{number:08x}-00000000-0000-0000-0000-000000000000" for number in range(24)]
+
+
+def value(number: int) -> dict[str, object]:
+    return {"type": "H5T_STD_I64LE", "shape": {"class": "H5S_SCALAR"}, "value": number}
+
+
+async def create(owners: Owners) -> None:
+    for outcome in await owners.change(*(CreateObject(id, {"id": id}) for id in IDS)):
+        outcome.unwrap()
+
+
+async def write(owners: Owners, number: int, *ids: str) -> None:
+    changes = [PutAttributes(id, {"a": value(number)}, replace=True) for id in ids or IDS]
+    for outcome in await owners.change(*changes):
+        outcome.unwrap()
+
+
+async def read(owners: Owners, *ids: str) -> set[int]:
+    return {one.unwrap()["attributes"]["a"]["value"] for one in await owners.read(*(ids or IDS))}
+
+
+async def test_members_find_each_other_in_the_store() -> None:
+    async with cluster(3) as (made, urls):
+        views = [made.members[url].membership for url in urls]
+        assert len({view.epoch for view in views}) == 1
+        assert set(views[0].urls.values()) == set(urls)
+        owners = made.owners()
+        await create(owners)
+        await write(owners, 1)
+        assert await read(owners) == {1}
+        assert {views[0].owner(id) for id in IDS} == set(views[0].nodes)
+
+
+async def test_a_member_that_is_killed_costs_no_request() -> None:
+    async with cluster(3) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        await write(owners, 1)
+        made.kill(urls[1])
+        assert await read(owners) == {1}, "another one reads for it at once"
+        await write(owners, 2)
+        assert await read(owners) == {2}
+        assert len(made.members[urls[0]].membership.nodes) == 2
+
+
+async def test_the_last_member_is_replaced_by_a_new_one() -> None:
+    async with cluster(1) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        made.kill(urls[0])
+        writing = asyncio.create_task(write(owners, 7))
+        await made.start()
+        await writing
+        assert await read(owners) == {7}
+
+
+async def test_a_service_node_waits_for_the_first_member() -> None:
+    made = Cluster()
+    owners = made.owners()
+    creating = asyncio.create_task(create(owners))
+    url = await made.start()
+    await creating
+    await made.members[url].close()
+
+
+async def test_no_read_is_stale_while_members_come_and_go() -> None:
+    """Service nodes learn of a new membership at different times; each sees what any of them wrote."""
+    async with cluster(2) as (made, urls):
+        nodes = [made.owners(f"sn-{number}") for number in range(3)]
+        await create(nodes[0])
+        for number, step in enumerate(["", "start", "", "kill", "", "leave", "start", ""]):
+            if step == "start":
+                urls.append(await made.start())
+            elif step == "kill":
+                made.kill(urls.pop(0))
+            elif step == "leave":
+                await made.leave(urls.pop(0))
+            await write(nodes[number % 3], number)
+            assert [await read(one) for one in nodes] == [{number}] * 3
+
+
+async def test_planned_change_fails_nothing() -> None:
+    async with cluster(2) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        numbers = iter(range(1000))
+        stop = asyncio.Event()
+
+        async def work() -> None:
+            while not stop.is_set():
+                await write(owners, next(numbers), *IDS[:6])
+                await read(owners, *IDS[:6])
+
+        working = asyncio.create_task(work())
+        third = await made.start()
+        for url in (urls[0], third):
+            await made.leave(url)
+        stop.set()
+        await working
+
+
+async def test_a_service_node_that_cannot_reach_the_owner_is_passed_on() -> None:
+    async with cluster(2) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        before = made.members[urls[0]].membership.epoch
+        made.cut = {("sn", urls[0])}
+        await write(owners, 3)
+        assert await read(owners) == {3}
+        assert made.members[urls[0]].membership.epoch == before, "nobody is evicted"
+
+
+async def test_a_member_that_only_the_store_reaches_is_evicted() -> None:
+    async with cluster(3) as (made, urls):
+        owners, other = made.owners(), made.owners("other")
+        await create(owners)
+        await write(owners, 1)
+        lonely = urls[2]
+        made.cut = {(sender, lonely) for sender in ("sn", *urls)} | {(lonely, url) for url in urls}
+        await write(owners, 2)
+        # The other service node still reaches it, and would be answered from its cache.
+        assert await read(other) == {2}
+        made.cut = set()
+        await made.in_force(*urls)
+        await write(other, 3)
+        assert await read(owners) == {3}
+
+
+async def test_an_evicted_member_that_has_slept_answers_nothing_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after SIGSTOP: its lease has run out meanwhile, and it finds that it was replaced."""
+    async with cluster(3) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        await write(owners, 1)
+        sleeper, url = made.members[urls[0]], urls[0]
+        epoch, id = sleeper.membership.epoch, sleeper.id
+        made.members.pop(url)
+        await write(owners, 2)
+        mine = next(id for id in IDS if sleeper.membership.owner(id) == sleeper.id)
+        made.members[url] = sleeper
+        for message in (
+            Routed(id, epoch, ReadObjects((mine,))),
+            Routed(id, epoch, ChangeObjects((PutAttributes(mine, {"a": value(0)}, replace=True),))),
+        ):
+            try:
+                reply = await sleeper.send(message)
+            except (Misdirected, Unanswered):
+                continue
+            assert reply[0].unwrap()["attributes"]["a"]["value"] == 2
+        await write(owners, 3)
+        assert await read(owners) == {3}
+
+
+async def test_a_lease_that_is_not_renewed_in_time_makes_reads_look_at_the_store() -> None:
+    store = FaultyStore(MemoryStore())
+    made = Cluster(store)
+    url = await made.start()
+    owners = made.owners()
+    await create(owners)
+    await write(owners, 1)
+    member = made.members[url]
+    renewal = store.hang("put_if_match", lease_key(member.id))
+    await renewal.entered.wait()
+    await asyncio.sleep(LEASE)  # that is what it is about: the lease runs out
+    assert not member.in_force
+    assert await read(owners) == {1}
+    writing = asyncio.create_task(write(owners, 2))
+    renewal.release()
+    await writing
+    assert await read(owners) == {2}
+    await member.close()
+
+
+async def test_messages_of_another_epoch_or_for_another_member_are_refused() -> None:
+    async with cluster(1) as (made, urls):
+        member = made.members[urls[0]]
+        epoch = member.membership.epoch
+        for message in (
+            Routed(member.id, epoch - 1, ReadObjects(())),
+            Routed(member.id, epoch + 1, ReadObjects(())),
+            Routed("dn-other", epoch, ReadObjects(())),
+            CheckMember(epoch, "dn-other"),
+        ):
+            with pytest.raises(Misdirected):
+                await member.send(message)
+        with pytest.raises(Unanswered):
+            await member.send(AdoptMembership("dn-other", epoch))
+
+
+async def test_a_node_with_another_token_never_joins() -> None:
+    async with cluster(1) as (made, _):
+        stranger = made.make("http://stranger", token="guess")
+        with pytest.raises(Misconfigured, match="HSPARSE_NODE_TOKEN"):
+            await stranger.join("http://stranger")
+        view = await MembershipObject(made.store, TOKEN).read()
+        assert "http://stranger" not in view.urls.values()
+        await stranger.close()
+
+
+async def test_what_was_carried_out_before_its_reply_was_lost_is_a_success_again() -> None:
+    async with cluster(1) as (made, urls):
+        member = made.members[urls[0]]
+        record = {"id": IDS[0]}
+        create, delete = CreateObject(IDS[0], record), DeleteObject(IDS[0])
+
+        async def send(message: ChangeObjects) -> ErrorKind | None:
+            [outcome] = await member.send(Routed(member.id, member.membership.epoch, message))
+            return outcome.failure and ErrorKind(outcome.failure.kind)
+
+        first = ChangeObjects((create,))
+        assert await send(first) is None
+        assert await send(first) is ErrorKind.CONFLICT
+        assert await send(first.again()) is None
+        assert await send(ChangeObjects((CreateObject(IDS[0], {"id": "x"}),)).again()) is ErrorKind.CONFLICT
+        assert await send(ChangeObjects((delete,))) is None
+        assert await send(ChangeObjects((delete,)).again()) is None
+        assert await send(ChangeObjects((delete,))) is ErrorKind.GONE
+
+
+async def test_an_adopted_membership_is_answered_when_earlier_changes_have_ended() -> None:
+    store = FaultyStore(MemoryStore())
+    made = Cluster(store)
+    url = await made.start()
+    member = made.members[url]
+    epoch = member.membership.epoch
+    hanging = store.hang("put_if_absent", applied=True)
+    message = Routed(member.id, epoch, ChangeObjects((CreateObject(IDS[0], {"id": IDS[0]}),)))
+    changing = asyncio.create_task(member.send(message))
+    await hanging.entered.wait()
+    joined = store.hang("put_if_match", KEY, applied=True)
+    second = asyncio.create_task(made.start())
+    await joined.entered.wait()
+    assert await member.send(AdoptMembership(member.id, epoch + 1)) == 0, "the change of before is running"
+    joined.release()
+    hanging.release()
+    [outcome] = await changing
+    assert outcome.failure is None, "no other node was in force meanwhile"
+    await made.in_force(await second)
+    for one in made.members.values():
+        await one.close()
+
+
+def test_ids_are_new_at_each_start() -> None:
+    made = Cluster()
+    assert made.make("http://a").id == "", "it has none before it joins"
+    assert SystemClock().token(4) != SystemClock().token(4)

@@ -1,0 +1,27 @@
+"""How long is waited for a read: the 95th percentile, within bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from hsparse.sn.data_nodes.patience import LEAST, MOST, RENEWED, WINDOW, Patience
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ([0.001] * RENEWED, LEAST),
+        ([0.001] * 28 + [0.5] * 4, 0.5),
+        ([60.0] * RENEWED, MOST),
+        ([60.0] * RENEWED + [0.3] * WINDOW, 0.3),
+    ],
+)
+def test_the_percentile_of_the_last_reads(times: list[float], expected: float) -> None:
+    patience = Patience()
+    for seconds in times:
+        patience.note(seconds)
+    assert patience.with_reads == expected
+
+
+def test_before_reads_are_known_it_is_in_between() -> None:
+    assert LEAST < Patience().with_reads < MOST

@@ -1,0 +1,119 @@
+"""A cluster in this process: members over one store, each behind a link that can be cut, and service nodes' owners."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from hsparse.clock import SystemClock
+from hsparse.cluster.membership_object import MembershipObject
+from hsparse.dn.membership.member_node import MemberNode
+from hsparse.dn.service import DataService
+from hsparse.errors import Unanswered
+from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.faulty_store import CrashingStore
+from hsparse.wire.message import Message
+
+R = TypeVar("R")
+
+TOKEN = "secret"
+LEASE = 0.2
+
+
+@dataclass(slots=True)
+class Link:
+    """`DataNode` of the member at a URL, as `sender` reaches it."""
+
+    cluster: Cluster
+    sender: str
+    url: str
+
+    async def send(self, message: Message[R], /) -> R:
+        member = self.cluster.members.get(self.url)
+        if member is None or (self.sender, self.url) in self.cluster.cut:
+            raise Unanswered(f"{self.url} does not answer.")
+        reply: R = await member.send(message)
+        if self.url not in self.cluster.members or (self.sender, self.url) in self.cluster.cut:
+            raise Unanswered(f"{self.url} does not answer any more.")
+        return reply
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """Members by their URLs; `cut` has pairs of a sender and the URL that it does not reach."""
+
+    store: ObjectStore = field(default_factory=MemoryStore)
+    members: dict[str, MemberNode] = field(default_factory=dict)
+    stores: dict[str, CrashingStore] = field(default_factory=dict)
+    cut: set[tuple[str, str]] = field(default_factory=set)
+    started: int = 0
+    dead: list[MemberNode] = field(default_factory=list)
+
+    def make(self, url: str, token: str = TOKEN) -> MemberNode:
+        """Return a data node that has not joined."""
+        store = self.stores[url] = CrashingStore(self.store)
+        clock = SystemClock()
+        return MemberNode(
+            lambda ownership: DataService(store, clock, ownership=ownership),
+            store,
+            clock,
+            token,
+            lambda other: Link(self, url, other),
+            LEASE,
+        )
+
+    async def start(self) -> str:
+        """Start a data node; return its URL once it owns something."""
+        self.started += 1
+        url = f"http://node-{self.started}"
+        member = self.members[url] = self.make(url)
+        await member.join(url)
+        await self.in_force(url)
+        return url
+
+    async def in_force(self, *urls: str) -> None:
+        """Wait until members own what the membership gives them."""
+        async with asyncio.timeout(20):
+            for url in urls:
+                await self.members[url].wait_in_force()
+
+    async def leave(self, url: str) -> None:
+        """Stop a data node as SIGTERM does."""
+        member = self.members[url]
+        await member.leave()
+        del self.members[url]
+        await member.close()
+
+    def kill(self, url: str) -> MemberNode:
+        """Let a data node vanish, with what it had not sent to the store."""
+        member = self.members.pop(url)
+        self.stores[url].died.set()
+        self.dead.append(member)
+        return member
+
+    def owners(self, sender: str = "sn") -> Owners:
+        """Return the owners as a service node has them."""
+        stored = MembershipObject(self.store, TOKEN)
+        return Owners(ClusterNodes(stored, SystemClock(), lambda url: Link(self, sender, url)))
+
+
+@asynccontextmanager
+async def cluster(count: int) -> AsyncIterator[tuple[Cluster, list[str]]]:
+    """Run a cluster of so many members while the context lasts; yield it and their URLs."""
+    made = Cluster()
+    urls = [await made.start() for _ in range(count)]
+    await made.in_force(*urls)
+    try:
+        yield made, urls
+    finally:
+        for member in list(made.members.values()):
+            await member.close()
