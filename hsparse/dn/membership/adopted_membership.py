@@ -161,6 +161,9 @@ class AdoptedMembership:
                 except HsparseError as error:
                     log.warning("%s could not be evicted: %s", other, error.message)
                 await asyncio.sleep(PATIENCE)
+            except HsparseError as error:  # it is alive, and could not read the membership itself
+                log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
+                await asyncio.sleep(PATIENCE)
 
     async def answers(self, other: str) -> bool:
         """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted."""
