@@ -124,6 +124,8 @@ class CachedObject(Generic[V]):
         self._doubts = 0
         """How often the state was doubted, or replaced by a put: what was asked of the store before is outdated."""
         self._putting: asyncio.Future[None] | None = None
+        self._unanswered = False
+        """Whether a put or delete that the store did not answer may still be carried out."""
         self._loading: asyncio.Task[_State[V]] | None = None
         self._waiting: list[_Waiting[V]] = []
         self._committing: asyncio.Task[None] | None = None
@@ -205,7 +207,7 @@ class CachedObject(Generic[V]):
 
     async def _loaded(self) -> _State[V]:
         """Return the state in the store, asked for once for all who wait."""
-        if not self._ownership.trusts(self.name):
+        if self._unanswered or not self._ownership.trusts(self.name):
             return await self._load()  # a load that began before this read may answer what is too old for it
         if self._loading is None:
             self._loading = asyncio.create_task(self._load_once())
@@ -221,7 +223,7 @@ class CachedObject(Generic[V]):
 
     async def _load(self) -> _State[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""
-        certain, doubts = self._ownership.trusts(self.name), self._doubts
+        certain, doubts = self._ownership.trusts(self.name) and not self._unanswered, self._doubts
         state = await self._stored_state()
         if self._doubts == doubts:
             state.certain = certain
@@ -327,6 +329,12 @@ class CachedObject(Generic[V]):
                 stored = await self._delete(state, base)
             else:
                 stored = await self._replace(state, group.value, group.data)
+            self._unanswered = False
+        except PreconditionFailed:
+            raise
+        except BaseException:
+            self._unanswered = True
+            raise
         finally:
             self._putting.set_result(None)
             self._putting = None
@@ -346,6 +354,9 @@ class CachedObject(Generic[V]):
     async def _delete(self, state: _State[V], base: Base) -> _State[V]:
         if state.etag is not None and base is Base.NEEDED:
             await self._confirm(state)  # stores have no portable conditional delete
+        if not self._ownership.may_acknowledge():
+            # The node may have been stopped since: it would delete what the next owner has created.
+            raise Unanswered(f"{self.key} was not deleted: another node may own it by now.")
         await self._store.delete(self.key)
         return _State(None, None)
 

@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
-from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed
+from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -290,3 +290,50 @@ async def test_in_a_group_the_last_change_decides_what_is_encoded(
         fault.release()
         await asyncio.gather(first, *rest)
         assert (await store.store.get(KEY)).data == expected
+
+
+class Lease:
+    """An ownership that the test takes away."""
+
+    shared = True
+    holds = True
+
+    def trusts(self, name: str) -> bool:
+        return self.holds
+
+    def may_acknowledge(self) -> bool:
+        return self.holds
+
+
+async def test_nothing_is_deleted_once_the_lease_has_run_out(
+    faulty: FaultyStore, store: CountingStore, workers: OffloadPool
+) -> None:
+    lease = Lease()
+    cached = CachedObject(KEY, store, TextCodec(), workers, lease)
+    await cached.apply(add("a"))
+    fault = faulty.hang("get_range")
+    deleting = asyncio.create_task(cached.apply(lambda value: (None, None)))
+    await fault.entered.wait()
+    lease.holds = False
+    fault.release()
+    with pytest.raises(Unanswered, match="another node may own it"):
+        await deleting
+    assert (await store.store.get(KEY)).data == b"a"
+
+
+async def test_after_a_put_without_an_answer_reads_ask_the_store_until_a_put_is_answered(
+    faulty: FaultyStore, store: CountingStore, workers: OffloadPool
+) -> None:
+    """The put may still be carried out, after any read: another node may see it before this one does."""
+    cached = CachedObject(KEY, store, TextCodec(), workers, Lease())
+    await cached.apply(add("a"))
+    faulty.fail_before("puts")
+    with pytest.raises(StoreFailed):
+        await cached.apply(add("late"))
+    assert await cached.read() == "a"
+    await store.store.put(KEY, b"a,late")
+    assert await cached.read() == "a,late"
+    await cached.apply(add("b"))
+    store.reset()
+    assert await cached.read() == "a,late,b"
+    assert store.calls == {}
