@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.simulation.member_cluster import CALM, Machine, MemberCluster
+from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
 from tests.simulation.simulated_network import FaultRates
 from tests.simulation.simulated_store import STORE
 
@@ -19,7 +19,7 @@ Fault = Callable[["Nemesis"], Coroutine[Any, Any, None]]
 class Nemesis:
     """Does faults to a cluster, and tells them in `told`."""
 
-    cluster: MemberCluster
+    cluster: SimulatedCluster
     generator: random.Random
     told: list[str] = field(default_factory=list)
     until: float = 0.0

@@ -12,7 +12,7 @@ from hsparse.clock import Clock
 from hsparse.errors import Moved
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
-from hsparse.sn.data_nodes import Owners
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout

@@ -1,4 +1,4 @@
-"""One run of a `MemberCluster`: clients work while faults happen; then what is wrong with it."""
+"""One run of a `SimulatedCluster`: clients work while faults happen; then what is wrong with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hsparse.storage.object_store import ObjectStore
 from tests.simulation.clients import ELEMENTS, Clients, Names, dataset_record
 from tests.simulation.history import History
 from tests.simulation.linearizability import wrong_appends, wrong_registers
-from tests.simulation.member_cluster import MemberCluster
+from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.nemesis import ALL, Fault, Nemesis
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Stuck, VirtualLoop
@@ -49,11 +49,12 @@ class Run:
         )
 
 
-def run_members(
+def run_seed(
     seed: int,
     faults: Sequence[Fault] = ALL,
     *,
     most: int = 4,
+    operations: int = OPERATIONS,
     errors_allowed: bool = True,
     wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
 ) -> Run:
@@ -61,7 +62,7 @@ def run_members(
     run, generator, loop = Run(seed), random.Random(seed), VirtualLoop()
     started = loop.time()
     run.history.clock = loop.time
-    cluster = MemberCluster(loop, generator, wrap=wrap)
+    cluster = SimulatedCluster(loop, generator, wrap=wrap)
 
     async def main() -> None:
         for _ in range(generator.choice((1, 2, 2, 3, 3))):
@@ -71,7 +72,7 @@ def run_members(
         await cluster.recover()
         clients = await begin(cluster, run.history, generator)
         nemesis = Nemesis(cluster, generator, run.faults)
-        work = asyncio.ensure_future(clients.run(CLIENTS, OPERATIONS, PAUSE))
+        work = asyncio.ensure_future(clients.run(CLIENTS, operations, PAUSE))
         await nemesis.run(generator.choices(faults, k=generator.randint(1, most)), 1.5)
         await work
         await nemesis.wait()
@@ -88,7 +89,7 @@ def run_members(
     return run
 
 
-async def begin(cluster: MemberCluster, history: History, generator: random.Random) -> Clients:
+async def begin(cluster: SimulatedCluster, history: History, generator: random.Random) -> Clients:
     """Create the datasets, and return clients for them."""
     clock = VirtualClock(cluster.loop, generator)
     root = new_root_id(clock)
@@ -101,7 +102,7 @@ async def begin(cluster: MemberCluster, history: History, generator: random.Rand
     return Clients(Names(ids[0], ids[1], groups), cluster.request, history, generator, sparse)
 
 
-async def finish(clients: Clients, cluster: MemberCluster, run: Run) -> None:
+async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     """Read everything, and note what is wrong."""
     run.errors += clients.errors
     clients.errors.clear()

@@ -44,7 +44,7 @@ class Machine:
     """Why it could not join, the last time."""
 
 
-class MemberCluster:
+class SimulatedCluster:
     """Data nodes and service nodes by name, over one store. `rates` holds between nodes, `store_rates` to the store."""
 
     def __init__(
@@ -166,7 +166,9 @@ class MemberCluster:
                 lines.append(f"{machine.process.name} has not begun")
             else:
                 force = "in force" if node.in_force else "not in force"
-                lines.append(f"{machine.process.name} is {node.id}, {force}, and knows {node.membership} {machine.error}")
+                lines.append(
+                    f"{machine.process.name} is {node.id}, {force}, and knows {node.membership} {machine.error}"
+                )
         return "\n".join(lines)
 
     def _settled(self) -> bool:
