@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation import nemesis
-
 
 @dataclass(frozen=True, slots=True)
 class Kept:

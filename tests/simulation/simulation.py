@@ -13,8 +13,8 @@ from hsparse.storage.object_store import ObjectStore
 from tests.simulation.clients import ELEMENTS, Clients, Names, dataset_record
 from tests.simulation.history import History
 from tests.simulation.linearizability import wrong_appends, wrong_registers
-from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.nemesis import ALL, Fault, Nemesis
+from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Stuck, VirtualLoop
 
