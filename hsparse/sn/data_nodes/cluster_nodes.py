@@ -107,7 +107,6 @@ class ClusterNodes:
         except Misdirected:
             pass
         except Unanswered:
-            self._avoided[node] = self._clock.monotonic() + AVOIDED
             doubtful = True
             try:
                 return await self._ask_instead(membership, node, message.again(), sent)
@@ -136,7 +135,7 @@ class ClusterNodes:
 
         `sent` are the tokens of the times that it was sent before, to which this one's is added.
         """
-        if self._is_avoided(node):
+        if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
         routed = self._change(membership, node, message, sent)
         task = asyncio.create_task(self._send_to(membership, node, routed))
@@ -145,6 +144,9 @@ class ClusterNodes:
                 if await self._is_gone(membership, node):
                     raise Unanswered(f"The data node {node} is gone.")
             return task.result()
+        except Unanswered:
+            self._avoided[node] = self._clock.monotonic() + AVOIDED
+            raise
         finally:
             task.cancel()
 

@@ -272,3 +272,16 @@ async def test_a_membership_is_settled_though_another_member_could_not_read_it_a
         made.stores[urls[0]].arm(failing)
         await made.in_force(await made.start(), *urls)
         assert made.stores[urls[0]]._crash_point is None, "it met the fault"
+
+
+async def test_the_only_member_is_asked_again_after_it_did_not_answer() -> None:
+    async with cluster(1) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        made.cut.add(("sn", urls[0]))
+        writing = asyncio.create_task(write(owners, 3))
+        await asyncio.wait({writing}, timeout=0.1)
+        assert not writing.done()
+        made.cut.clear()
+        await writing
+        assert await read(owners) == {3}
