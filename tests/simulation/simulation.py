@@ -59,21 +59,22 @@ def run_seed(
     wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
 ) -> Run:
     """Run a cluster of 1 to 3 data nodes and 2 service nodes, with up to `most` of the faults."""
-    run, generator, loop = Run(seed), random.Random(seed), VirtualLoop()
+    run, loop = Run(seed), VirtualLoop()
     started = loop.time()
     run.history.clock = loop.time
-    cluster = SimulatedCluster(loop, generator, wrap=wrap)
+    cluster = SimulatedCluster(loop, seed, wrap=wrap)
+    chosen = random.Random(f"faults {seed}")
 
     async def main() -> None:
-        for _ in range(generator.choice((1, 2, 2, 3, 3))):
+        for _ in range(chosen.choice((1, 2, 2, 3, 3))):
             cluster.start_data_node()
         for _ in range(2):
             cluster.start_service_node()
         await cluster.recover()
-        clients = await begin(cluster, run.history, generator)
-        nemesis = Nemesis(cluster, generator, run.faults)
+        clients = await begin(cluster, run.history, random.Random(f"clients {seed}"))
+        nemesis = Nemesis(cluster, chosen, run.faults)
         work = asyncio.ensure_future(clients.run(CLIENTS, operations, PAUSE))
-        await nemesis.run(generator.choices(faults, k=generator.randint(1, most)), 1.5)
+        await nemesis.run(chosen.choices(faults, k=chosen.randint(1, most)), 1.5)
         await work
         await nemesis.wait()
         await cluster.recover()
