@@ -68,7 +68,7 @@ class Clients:
         """Do an operation."""
         (step,) = self.generator.choices(
             [self.write, self.read, self.erase, self.group, self.attribute, self.append, self.extent],
-            [8, 10, 2 if self.sparse else 0, 3, 2, 2, 1],
+            [8, 10, 2 if self.sparse else 0, 4, 6, 2, 1],
         )
         await step(client)
 

@@ -93,15 +93,32 @@ async def partition(nemesis: Nemesis) -> None:
     machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
     names = [machine.process.name for machine in machines]
     group = generator.sample(names, generator.randint(1, len(names) - 1))
-    others = [name for name in names if name not in group]
+    _split(nemesis, group, [name for name in names if name not in group])
+
+
+async def isolate(nemesis: Nemesis) -> None:
+    """Leave one data node to one service node, which would go on reading there what others replace."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    chosen = [generator.choice(cluster.living(some)) for some in (cluster.data_nodes, cluster.service_nodes)]
+    group = [machine.process.name for machine in chosen]
+    machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
+    _split(
+        nemesis,
+        group,
+        [machine.process.name for machine in machines if machine.process.name not in group],
+    )
+
+
+def _split(nemesis: Nemesis, group: list[str], others: list[str]) -> None:
+    generator = nemesis.generator
     if generator.random() < 0.6:
-        others.append(STORE)
+        others = [*others, STORE]
     seconds = generator.choice((0.5, 3, 6, 10)) * generator.uniform(0.8, 1.2)
     nemesis.tell(f"cut {', '.join(group)} from {', '.join(others)} for {seconds:.3f} s")
     for one in group:
         for other in others:
-            cluster.network.cut(one, other)
-    nemesis.after(seconds, cluster.network.heal)
+            nemesis.cluster.network.cut(one, other)
+    nemesis.after(seconds, nemesis.cluster.network.heal)
 
 
 async def cut(nemesis: Nemesis) -> None:
@@ -178,7 +195,7 @@ PROCESSES: tuple[Fault, ...] = (kill, pause, join, leave, jump)
 ALL: tuple[Fault, ...] = (
     *PROCESSES,
     partition,
-    partition,
+    isolate,
     cut,
     restart_service_node,
     bad_network,
