@@ -13,7 +13,6 @@ import yaml
 
 from hsparse import __version__
 from hsparse.cli.data_node import serve_data_node
-from hsparse.cli.main import parse_arguments
 from hsparse.cli.node_process import DRAIN_SECONDS
 from hsparse.cli.serve import serve_service_node
 from hsparse.config import SETTINGS, Settings, load_settings

@@ -14,6 +14,7 @@ from hsparse import __version__
 from hsparse.cli.environment import CLIENT_SETTINGS
 from hsparse.cli.main import main
 from hsparse.config import SETTINGS
+from hsparse.dn.metrics import NODE_METRICS
 from hsparse.errors import ErrorKind
 from hsparse.format.filters.table import CODECS
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
@@ -164,8 +165,12 @@ def test_the_deploy_page_has_every_metric() -> None:
         (plain(row[0]), row[1], tuple(row[2].split(", ")) if row[2] else ())
         for row in rows("docs/deploy.md", "metric")
     ]
-    kinds = {metric.name: getattr(metric.kind, "__name__", "").lower() for metric in METRICS}
-    assert sorted(listed) == sorted((metric.name, kinds[metric.name], metric.labels) for metric in METRICS)
+    kinds = {
+        metric.name: getattr(metric.kind, "__name__", "").lower() for metric in (*METRICS, *NODE_METRICS)
+    }
+    assert sorted(listed) == sorted(
+        (metric.name, kinds[metric.name], metric.labels) for metric in (*METRICS, *NODE_METRICS)
+    )
 
 
 def test_the_format_page_has_every_filter() -> None:

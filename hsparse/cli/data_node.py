@@ -24,6 +24,7 @@ from hsparse.dn.cached_object import SOLE
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.errors import Misconfigured, Unanswered
@@ -66,7 +67,8 @@ async def serve_data_node(settings: Settings) -> None:
             cluster.lease,
         )
         token, slow = cluster.node_token, settings.server.slow_request
-        app = create_node_app(node, token, slow, lambda: node.in_force)
+        metrics = NodeMetrics(partial(_state, node))
+        app = create_node_app(node, token, slow, lambda: node.in_force, metrics)
         try:
             async with (
                 listening(app, settings) as url,
@@ -76,6 +78,10 @@ async def serve_data_node(settings: Settings) -> None:
                 await stop.wait()
         finally:
             await node.close()
+
+
+def _state(node: MemberNode) -> NodeState:
+    return NodeState(node.counters(), node.lease_age, len(node.membership.nodes))
 
 
 @asynccontextmanager

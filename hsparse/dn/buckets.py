@@ -50,6 +50,12 @@ class BucketRouter:
         for service in self._services.values():
             service.doubt(kept)
 
+    def counters(self) -> dict[str, int]:
+        """Return the counters of all buckets together; the bytes are those of the one cache."""
+        found = [service.counters() for service in self._services.values()]
+        objects = sum(one["cached_objects"] for one in found)
+        return {"cached_objects": objects, "cached_bytes": found[0]["cached_bytes"]}
+
     def forget_fences(self) -> None:
         """See `DataService`."""
         for service in self._services.values():

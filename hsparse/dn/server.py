@@ -12,7 +12,9 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.errors import BadRequest, HsparseError, Misconfigured, TooLarge, Unauthenticated
+from hsparse.dn.metrics import NodeMetrics
+from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
+from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER, VERSION, VERSION_HEADER
 from hsparse.wire.message import DataNode, Failure, GetInfo
@@ -28,11 +30,15 @@ NO_REQUEST = "-"
 
 
 def create_node_app(
-    node: DataNode, token: str, slow: float = 0.0, ready: Callable[[], bool] = lambda: True
+    node: DataNode,
+    token: str,
+    slow: float = 0.0,
+    ready: Callable[[], bool] = lambda: True,
+    metrics: NodeMetrics | None = None,
 ) -> web.Application:
-    """Make the application that answers for `node`; only requests with `token` are answered.
+    """Make the application that answers for `node`; only messages with `token` are answered.
 
-    `/readyz` answers 503 while the node is not `ready`: it owns nothing.
+    `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
     A message that takes `slow` seconds is logged with what was done for it; 0 is never.
     """
 
@@ -40,7 +46,7 @@ def create_node_app(
         try:
             _check(request, token)
             message = decode_frame(await _body(request))
-            with _tracing(request, message, slow):
+            with _tracing(request, message, slow, metrics):
                 reply = await node.send(message)
         except HsparseError as error:
             return await _respond(request, Failure.of(error), STATUS[error.kind])
@@ -61,7 +67,12 @@ def create_node_app(
             return web.json_response({"state": "READY"})
         return web.json_response({"state": "WAITING"}, status=503)
 
+    async def measured(request: web.Request) -> web.Response:
+        text = b"" if metrics is None else metrics.text()
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
     app = web.Application(client_max_size=MAX_FRAME)
+    app.router.add_get("/metrics", measured)
     app.router.add_get("/livez", alive)
     app.router.add_get("/readyz", readiness)
     app.router.add_post(PATH, answer)
@@ -70,22 +81,27 @@ def create_node_app(
 
 
 @contextmanager
-def _tracing(request: web.Request, message: Any, slow: float) -> Iterator[None]:
-    """Carry the message out in a trace with the id of the client's request; log it if it was slow."""
+def _tracing(request: web.Request, message: Any, slow: float, metrics: NodeMetrics | None) -> Iterator[None]:
+    """Carry the message out in a trace with the id of the client's request; count it, and log it if it was slow."""
     trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
     clock = asyncio.get_running_loop().time
     started = clock()
     token = begin_trace(trace)
+    outcome = "ok"
     try:
         yield
-    except HsparseError:
+    except HsparseError as error:
+        outcome = error.kind.value
         raise
     except Exception:
+        outcome = ErrorKind.INTERNAL.value
         # A defect; here, where the log has the id of the request.
         log.exception("%s failed", type(message).__name__)
         raise HsparseError("Internal error of a data node.") from None
     finally:
         seconds = clock() - started
+        if metrics is not None:
+            metrics.count(message, outcome, seconds, trace)
         if slow and seconds >= slow:
             log.warning("Slow message: %s took %.3f s: %s", type(message).__name__, seconds, trace.text)
         end_trace(token)

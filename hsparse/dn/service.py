@@ -191,8 +191,11 @@ class DataService:
         raise BadRequest(f"{type(message).__name__} is not a message of a data node.")
 
     def _info(self) -> NodeInfo:
-        counters = {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
-        return NodeInfo(self.id, "READY", self._start_time, self.bucket, counters, (self.bucket,))
+        return NodeInfo(self.id, "READY", self._start_time, self.bucket, self.counters(), (self.bucket,))
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters of `NodeInfo`."""
+        return {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
 
     def doubt(self, kept: Callable[[str], bool]) -> None:
         """Use nothing of the cache unconfirmed, but what this node owned all the time, by its name."""

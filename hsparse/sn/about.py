@@ -10,9 +10,9 @@ from aiohttp import hdrs, web
 
 from hsparse import __version__
 from hsparse.format.filters.table import ADVERTISED
+from hsparse.metric import CONTENT_TYPE
 from hsparse.sn.context import Context
 from hsparse.sn.http.response import respond
-from hsparse.sn.metrics import CONTENT_TYPE
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import GetInfo
 

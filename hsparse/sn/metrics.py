@@ -1,47 +1,23 @@
 """The metrics of a service node, in Prometheus's text format.
 
-A label has few values, whatever clients send: a route is its template, never the requested path;
-an unknown method or path is one value, `other`.
+A route is its template, never the requested path; an unknown method or path is one value, `other`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE
 
 from hsparse.clock import Clock
+from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
 
-Family = TypeVar("Family", Counter, Gauge, Histogram)
 Series: TypeAlias = tuple[Counter, Histogram, Counter, Counter]
 """Requests, latency, bytes in and bytes out of one set of labels."""
 
-__all__ = ["CONTENT_TYPE", "METRICS", "Metric", "Metrics"]
-
 OTHER = "other"
 ABORTED = "aborted"
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[Family]):
-    """A metric: its class, name, help text and labels, and the upper bounds of a histogram's buckets."""
-
-    kind: Callable[..., Family]
-    name: str
-    help: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
-    def make(self, registry: CollectorRegistry) -> Family:
-        options: dict[str, Any] = {"buckets": self.buckets} if self.buckets else {}
-        return self.kind(self.name, self.help, self.labels, registry=registry, **options)
-
 
 REQUESTS = Metric(
     Counter,
@@ -54,7 +30,7 @@ LATENCY = Metric(
     "hsparse_request_seconds",
     "Seconds from a request's headers until its answer is ready or, if streamed, sent.",
     ("route", "method"),
-    (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+    SECONDS,
 )
 BYTES_IN = Metric(
     Counter, "hsparse_request_bytes_total", "Bytes received in request bodies.", ("route", "method")
@@ -123,8 +99,8 @@ class Metrics:
         self._jobs.labels(kind, outcome).inc()
 
     def text(self) -> bytes:
-        """Return all metrics in Prometheus's text format; its content type is `CONTENT_TYPE`."""
-        return generate_latest(self._registry)
+        """Return all metrics in Prometheus's text format; its content type is `hsparse.metric.CONTENT_TYPE`."""
+        return metrics_text(self._registry)
 
     def _count(self, request: web.Request, status: str, size: int, seconds: float) -> None:
         labels = _route(request), request.method if request.method in hdrs.METH_ALL else OTHER

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from hsparse.dn.metrics import NODE_METRICS
 from hsparse.sn.metrics import METRICS
 
 TARGET_LABELS = {"namespace", "pod"}
@@ -15,12 +16,6 @@ SUFFIXES = {
     Gauge: {"": ("",)},
     Histogram: {"": ("_count", "_sum"), "le": ("_bucket",)},
 }
-COMING = {
-    "hsparse_node_queue_wait_seconds": Histogram,
-    "hsparse_node_lease_age_seconds": Gauge,
-    "hsparse_node_members": Gauge,
-}
-"""Metrics of data nodes, which have none yet: read them from the code, as METRICS, when it has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +27,8 @@ class Family:
 
 
 FAMILIES: dict[str, Family] = {
-    **{one.name: Family(one.kind, one.labels) for one in METRICS},  # type: ignore[arg-type]
-    **{name: Family(kind) for name, kind in COMING.items()},
+    one.name: Family(one.kind, one.labels)  # type: ignore[arg-type]
+    for one in (*METRICS, *NODE_METRICS)
 }
 
 

@@ -12,8 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hsparse.clock import ManualClock
 from hsparse.errors import NotFound
+from hsparse.metric import CONTENT_TYPE
 from hsparse.sn.http.response import respond_error
-from hsparse.sn.metrics import CONTENT_TYPE, METRICS, Metrics
+from hsparse.sn.metrics import METRICS, Metrics
 
 Client = TestClient[web.Request, web.Application]
 

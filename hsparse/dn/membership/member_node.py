@@ -47,6 +47,10 @@ class OwningService(DataNode, Protocol):
         """See `DataService`."""
         ...
 
+    def counters(self) -> dict[str, int]:
+        """See `DataService`."""
+        ...
+
 
 class MemberNode:
     """`DataNode` over a service that shares its store with the other members, which `connect` reaches by their URLs.
@@ -93,6 +97,15 @@ class MemberNode:
     def in_force(self) -> bool:
         """Whether this node owns what the membership gives it."""
         return self._ownership.in_force
+
+    @property
+    def lease_age(self) -> float:
+        """Seconds since the last renewal of its lease was sent."""
+        return self._lease.age
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters of `NodeInfo`."""
+        return self._service.counters()
 
     async def wait_in_force(self) -> None:
         """Return once this node owns what the membership gives it."""
