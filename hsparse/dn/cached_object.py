@@ -74,6 +74,7 @@ class _Waiting(Generic[V]):
     base: Base
     done: asyncio.Future[Any]
     trace: RequestTrace | None
+    term: int
 
 
 @dataclass(slots=True)
@@ -186,7 +187,9 @@ class CachedObject(Generic[V]):
         `weight` is about how many bytes it works on.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(change, weight, base, done, current_trace()))
+        self._waiting.append(
+            _Waiting(change, weight, base, done, current_trace(), self._ownership.accepted_in())
+        )
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit())
             return await done
@@ -263,17 +266,18 @@ class CachedObject(Generic[V]):
             self._committing = None
 
     async def _commit_group(self, group: list[_Waiting[V]]) -> list[Any]:
+        term = min(waiting.term for waiting in group)
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
             weight = self._codec.work(state.nbytes) + sum(waiting.weight for waiting in group)
             applied = await self._workers.run(weight, self._apply_group, group, state.value)
             try:
-                if not await self._put(state, applied, group[0].base):
+                if not await self._put(state, applied, group[0].base, term):
                     if remembered:
                         await self._confirm(state)
-                elif not self._ownership.may_acknowledge():
-                    raise Unanswered(f"{self.key} was stored, but another node may own it by now.")
+                else:
+                    self._check(term)
             except PreconditionFailed:
                 _count_conflict(group)
                 self._state = await self._seen_again(group)
@@ -318,15 +322,24 @@ class CachedObject(Generic[V]):
             data = self._codec.encode(value)
         return _Group(value, data, results)
 
-    async def _put(self, state: _State[V], group: _Group[V], base: Base) -> bool:
+    def _check(self, term: int) -> None:
+        """Raise `Unanswered` if another node may own the object by now: it has changed it, and may have been told so.
+
+        A put on the newest etag would then undo what came after the change there.
+        """
+        if not self._ownership.may_change(term):
+            raise Unanswered(f"Another node may own {self.key} by now.")
+
+    async def _put(self, state: _State[V], group: _Group[V], base: Base, term: int) -> bool:
         """Store what the group made; False when there was nothing to store."""
         if group.data is None and (group.value is not None or (state.value is None and state.decoded)):
             return False
+        self._check(term)
         certain, doubts = self._ownership.trusts(self.name), self._doubts
         self._putting = asyncio.get_running_loop().create_future()
         try:
             if group.data is None:
-                stored = await self._delete(state, base)
+                stored = await self._delete(state, base, term)
             else:
                 stored = await self._replace(state, group.value, group.data)
             self._unanswered = False
@@ -351,12 +364,10 @@ class CachedObject(Generic[V]):
         assert value is not None  # or there were no data
         return _State(value, etag, nbytes=self._codec.nbytes(value, len(data)))
 
-    async def _delete(self, state: _State[V], base: Base) -> _State[V]:
+    async def _delete(self, state: _State[V], base: Base, term: int) -> _State[V]:
         if state.etag is not None and base is Base.NEEDED:
             await self._confirm(state)  # stores have no portable conditional delete
-        if not self._ownership.may_acknowledge():
-            # The node may have been stopped since: it would delete what the next owner has created.
-            raise Unanswered(f"{self.key} was not deleted: another node may own it by now.")
+            self._check(term)
         await self._store.delete(self.key)
         return _State(None, None)
 

@@ -18,7 +18,7 @@ class Routed(Message[R]):
     member, which does not answer its sender. What only reads is answered from the store. Anything else is passed on if
     the member answers the receiver; else the receiver evicts it, and answers `Misdirected`.
 
-    `token` is the name of a change that may be sent again, `replaces` those of the times that it was sent before without
+    `token` names a change that may be sent again, `replaces` are those of the times that it was sent before without
     an answer. One of them that arrives later is `Misdirected`: its sender may have been answered.
     """
 

@@ -297,12 +297,16 @@ class Lease:
 
     shared = True
     holds = True
+    term = 0
 
     def trusts(self, name: str) -> bool:
         return self.holds
 
-    def may_acknowledge(self) -> bool:
-        return self.holds
+    def accepted_in(self) -> int:
+        return self.term
+
+    def may_change(self, term: int) -> bool:
+        return self.holds and term == self.term
 
 
 async def test_nothing_is_deleted_once_the_lease_has_run_out(
@@ -316,7 +320,7 @@ async def test_nothing_is_deleted_once_the_lease_has_run_out(
     await fault.entered.wait()
     lease.holds = False
     fault.release()
-    with pytest.raises(Unanswered, match="another node may own it"):
+    with pytest.raises(Unanswered, match="Another node may own"):
         await deleting
     assert (await store.store.get(KEY)).data == b"a"
 
@@ -337,3 +341,24 @@ async def test_after_a_put_without_an_answer_reads_ask_the_store_until_a_put_is_
     store.reset()
     assert await cached.read() == "a,late,b"
     assert store.calls == {}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["no lease", "another lease"])
+async def test_a_change_is_not_stored_once_another_node_may_have_carried_it_out(
+    faulty: FaultyStore, store: CountingStore, workers: OffloadPool, again: bool
+) -> None:
+    """It was sent again to the next owner, which has been told more since: the put would succeed, and undo that."""
+    lease = Lease()
+    cached = CachedObject(KEY, store, TextCodec(), workers, lease)
+    fault = faulty.hang("get")
+    changing = asyncio.create_task(cached.apply(add("old")))
+    await fault.entered.wait()
+    lease.holds, lease.term = again, 1
+    await store.store.put(KEY, b"old,new")
+    fault.release()
+    with pytest.raises(Unanswered, match="Another node may own"):
+        await changing
+    assert (await store.store.get(KEY)).data == b"old,new"
+    lease.holds = True
+    await cached.apply(add("b"))
+    assert (await store.store.get(KEY)).data == b"old,new,b"
