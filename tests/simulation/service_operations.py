@@ -27,7 +27,7 @@ class ServiceOperations:
     """A service node's operations on datasets of one dimension and on records, through its `owners`."""
 
     def __init__(self, owners: Owners, clock: Clock) -> None:
-        self._owners = owners
+        self.owners = owners
         self._clock = clock
 
     async def write(self, id: str, places: Sequence[int], value: int) -> None:
@@ -35,7 +35,7 @@ class ServiceOperations:
 
         async def write(dataset: Dataset) -> None:
             values = np.full(len(places), value, DTYPE)
-            await ChunkFanout(self._owners, dataset).write(_points(dataset, places), values)
+            await ChunkFanout(self.owners, dataset).write(points(dataset, places), values)
 
         await self._until_current(id, write)
 
@@ -43,7 +43,7 @@ class ServiceOperations:
         """Erase elements."""
 
         async def erase(dataset: Dataset) -> None:
-            await ChunkFanout(self._owners, dataset).erase(_points(dataset, places))
+            await ChunkFanout(self.owners, dataset).erase(points(dataset, places))
 
         await self._until_current(id, erase)
 
@@ -51,7 +51,7 @@ class ServiceOperations:
         """Return elements."""
 
         async def read(dataset: Dataset) -> list[int]:
-            return list(map(int, await ChunkFanout(self._owners, dataset).read(_points(dataset, places))))
+            return list(map(int, await ChunkFanout(self.owners, dataset).read(points(dataset, places))))
 
         return await self._until_current(id, read)
 
@@ -59,7 +59,7 @@ class ServiceOperations:
         """Return all elements of the extent."""
 
         async def read(dataset: Dataset) -> list[int]:
-            found = await ChunkFanout(self._owners, dataset).read(Orthogonal.all(dataset.extent))
+            found = await ChunkFanout(self.owners, dataset).read(Orthogonal.all(dataset.extent))
             return list(map(int, found))
 
         return await self._until_current(id, read)
@@ -68,44 +68,45 @@ class ServiceOperations:
         """Append `count` elements of this value, and return where they are."""
 
         async def load() -> Dataset:
-            return Dataset.of(await self._owners.record(id))
+            return Dataset.of(await self.owners.record(id))
 
         async def prepare(slab: Dataset) -> tuple[Selection, Values]:
             return Orthogonal.all(slab.extent), np.full(count, value, DTYPE)
 
         async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
-            await ChunkFanout(self._owners, dataset).write(selection, values)
+            await ChunkFanout(self.owners, dataset).write(selection, values)
 
-        select = await Append(count, 0).apply(self._owners, self._clock, load, prepare, write)
+        select = await Append(count, 0).apply(self.owners, self._clock, load, prepare, write)
         return int(select.strip("[]").split(":")[0])
 
     async def extent(self, id: str) -> int:
         """Return the extent."""
-        return Dataset.of(await self._owners.record(id)).extent[0]
+        return Dataset.of(await self.owners.record(id)).extent[0]
 
     async def create(self, id: str, record: Record) -> None:
         """Create a record; `Conflict` if it exists."""
-        await self._owners.apply(CreateObject(id, record))
+        await self.owners.apply(CreateObject(id, record))
 
     async def delete(self, id: str) -> None:
         """Delete a record; `NotFound` or `Gone` if it does not exist."""
-        await self._owners.apply(DeleteObject(id))
+        await self.owners.apply(DeleteObject(id))
 
     async def record(self, id: str) -> Record:
         """Return a record; `NotFound` or `Gone` if it does not exist."""
-        return await self._owners.record(id)
+        return await self.owners.record(id)
 
     async def put_attribute(self, id: str, name: str, value: int) -> None:
         """Set an attribute."""
         attribute = {"type": "H5T_STD_I64LE", "shape": {"class": "H5S_SCALAR"}, "value": value}
-        await self._owners.apply(PutAttributes(id, {name: attribute}, replace=True))
+        await self.owners.apply(PutAttributes(id, {name: attribute}, replace=True))
 
     async def _until_current(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
         for _ in range(ATTEMPTS):
             with suppress(Moved):
-                return await work(Dataset.of(await self._owners.record(id)))
-        return await work(Dataset.of(await self._owners.record(id)))
+                return await work(Dataset.of(await self.owners.record(id)))
+        return await work(Dataset.of(await self.owners.record(id)))
 
 
-def _points(dataset: Dataset, places: Sequence[int]) -> Points:
+def points(dataset: Dataset, places: Sequence[int]) -> Points:
+    """Return elements as a selection."""
     return Points(dataset.extent, np.array(places, np.uint64).reshape(-1, 1))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.nemesis import ALL, PROCESSES
-from tests.simulation.seeds import SEEDS, Kept
+from tests.simulation.seeds import SEEDS, KeptSeed
 from tests.simulation.simulation import Run, run_seed
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) 
 
 
 @pytest.mark.parametrize("kept", SEEDS, ids=str)
-def test_a_seed_that_once_failed(kept: Kept) -> None:
+def test_a_seed_that_once_failed(kept: KeptSeed) -> None:
     assert run_seed(kept.seed, kept.faults).wrong == []
 
 
