@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image clean
+.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -57,6 +57,9 @@ image: $(BIN)/.installed ## every step of the Dockerfile, in a copy of this mach
 
 chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600
+
+campaign: $(BIN)/.installed ## a cluster of processes under faults, 10 minutes for each kind and store
+	$(BIN)/pytest -s tests/campaign -m campaign --campaign 600 --timeout 1200
 
 fuzz: $(BIN)/.installed ## 50,000 requests made up from the OpenAPI document
 	$(BIN)/pytest tests/sn/test_openapi_fuzz.py --fuzz 350 --timeout 7200

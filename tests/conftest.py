@@ -62,6 +62,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what makes the long runs long."""
     parser.addoption("--examples", type=int, default=None, help="examples a state machine runs")
     parser.addoption("--frames", type=int, default=120, help="frames that 16 writers append in each medium")
+    parser.addoption(
+        "--campaign", type=float, default=60.0, help="seconds that a cluster has faults of a kind"
+    )
     parser.addoption("--fuzz", type=int, default=3, help="requests made up for each operation, three times")
     parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
     parser.addoption("--mutations", type=int, default=500, help="changed HDF5 files that are read")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import http.client
 import os
 import socket
 import sys
 import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,7 @@ class _Lease:
             lease = _LEASES.get(root)
             if lease is None:
                 lease = _LEASES[root] = cls(root, EMBEDDED_STORE.load().EmbeddedStore(root))
+                _close_at_exit()
             lease.pools += 1
             return lease
 
@@ -130,6 +133,20 @@ class _Lease:
 
 _LEASES: dict[Path, _Lease] = {}
 _OPENING = threading.Lock()
+
+
+@cache
+def _close_at_exit() -> None:
+    """Have open stores closed when the interpreter ends: it would end under a running thread otherwise, and crash."""
+    # Before the threads of concurrent.futures are joined, which a closing store still uses; atexit comes after.
+    register: Any = getattr(threading, "_register_atexit", atexit.register)
+    register(_close_all)
+
+
+def _close_all() -> None:
+    for lease in list(_LEASES.values()):
+        lease.store.close()
+    _LEASES.clear()
 
 
 def _forget_parents() -> None:

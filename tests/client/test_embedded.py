@@ -98,6 +98,22 @@ def test_another_process_is_refused_with_the_words_to_do_instead(tmp_path: Path)
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_process_that_does_not_close_its_store_ends_well(tmp_path: Path) -> None:
+    code = """if True:
+        import atexit, sys, threading
+        from hsparse.client.embedded import embedded_connection
+        connection = embedded_connection(sys.argv[1], "/a.h5")
+        connection.json("PUT", "/")
+        atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))
+        assert len(threading.enumerate()) > 1
+    """
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "['MainThread']\n"
+    assert not list((tmp_path / ".hsparse/servers").iterdir())
+
+
 def test_a_forked_process_is_refused(tmp_path: Path) -> None:
     write_one(tmp_path)
     with embedded_connection(tmp_path, DOMAIN) as connection:
