@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test quick demo docs manifests image bench campaign chaos fuzz interchange mutations programs roundtrips clean
+.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -63,6 +63,9 @@ campaign: $(BIN)/.installed ## a cluster of processes under faults, 10 minutes f
 
 fuzz: $(BIN)/.installed ## 50,000 requests made up from the OpenAPI document
 	$(BIN)/pytest tests/sn/test_openapi_fuzz.py --fuzz 350 --timeout 7200
+
+simulate: $(BIN)/.installed ## 10,000 seeds of simulated clusters with faults
+	$(BIN)/pytest -s tests/simulation/test_simulation.py --seeds 10000 --timeout 7200
 
 interchange: $(BIN)/.installed ## domains written by HSDS and read here, and back; minutes
 	$(BIN)/pytest tests/interchange -m interchange

@@ -79,6 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
     parser.addoption("--mutations", type=int, default=500, help="changed HDF5 files that are read")
     parser.addoption("--round-trips", type=int, default=12, help="random domains exported and imported again")
+    parser.addoption("--seeds", type=int, default=200, help="seeds of simulated clusters")
     parser.addoption("--programs", type=int, default=25, help="programs of h5py calls compared with h5pyd's")
     parser.addoption(
         "--shared-calls", type=int, default=4000, help="calls of threads and processes to one client"

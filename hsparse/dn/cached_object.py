@@ -74,6 +74,7 @@ class _Waiting(Generic[V]):
     base: Base
     done: asyncio.Future[Any]
     trace: RequestTrace | None
+    term: int
 
 
 @dataclass(slots=True)
@@ -124,6 +125,8 @@ class CachedObject(Generic[V]):
         self._doubts = 0
         """How often the state was doubted, or replaced by a put: what was asked of the store before is outdated."""
         self._putting: asyncio.Future[None] | None = None
+        self._unanswered = False
+        """Whether a put or delete that the store did not answer may still be carried out."""
         self._loading: asyncio.Task[_State[V]] | None = None
         self._waiting: list[_Waiting[V]] = []
         self._committing: asyncio.Task[None] | None = None
@@ -184,7 +187,9 @@ class CachedObject(Generic[V]):
         `weight` is about how many bytes it works on.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(change, weight, base, done, current_trace()))
+        self._waiting.append(
+            _Waiting(change, weight, base, done, current_trace(), self._ownership.accepted_in())
+        )
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit())
             return await done
@@ -205,7 +210,7 @@ class CachedObject(Generic[V]):
 
     async def _loaded(self) -> _State[V]:
         """Return the state in the store, asked for once for all who wait."""
-        if not self._ownership.trusts(self.name):
+        if self._unanswered or not self._ownership.trusts(self.name):
             return await self._load()  # a load that began before this read may answer what is too old for it
         if self._loading is None:
             self._loading = asyncio.create_task(self._load_once())
@@ -221,7 +226,7 @@ class CachedObject(Generic[V]):
 
     async def _load(self) -> _State[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""
-        certain, doubts = self._ownership.trusts(self.name), self._doubts
+        certain, doubts = self._ownership.trusts(self.name) and not self._unanswered, self._doubts
         state = await self._stored_state()
         if self._doubts == doubts:
             state.certain = certain
@@ -261,17 +266,18 @@ class CachedObject(Generic[V]):
             self._committing = None
 
     async def _commit_group(self, group: list[_Waiting[V]]) -> list[Any]:
+        term = min(waiting.term for waiting in group)
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
             weight = self._codec.work(state.nbytes) + sum(waiting.weight for waiting in group)
             applied = await self._workers.run(weight, self._apply_group, group, state.value)
             try:
-                if not await self._put(state, applied, group[0].base):
+                if not await self._put(state, applied, group[0].base, term):
                     if remembered:
                         await self._confirm(state)
-                elif not self._ownership.may_acknowledge():
-                    raise Unanswered(f"{self.key} was stored, but another node may own it by now.")
+                else:
+                    self._check(term)
             except PreconditionFailed:
                 _count_conflict(group)
                 self._state = await self._seen_again(group)
@@ -316,10 +322,19 @@ class CachedObject(Generic[V]):
             data = self._codec.encode(value)
         return _Group(value, data, results)
 
-    async def _put(self, state: _State[V], group: _Group[V], base: Base) -> bool:
+    def _check(self, term: int) -> None:
+        """Raise `Unanswered` if another node may own the object by now: it has changed it, and may have been told so.
+
+        A put on the newest etag would then undo what came after the change there.
+        """
+        if not self._ownership.may_change(term):
+            raise Unanswered(f"Another node may own {self.key} by now.")
+
+    async def _put(self, state: _State[V], group: _Group[V], base: Base, term: int) -> bool:
         """Store what the group made; False when there was nothing to store."""
         if group.data is None and (group.value is not None or (state.value is None and state.decoded)):
             return False
+        self._check(term)
         certain, doubts = self._ownership.trusts(self.name), self._doubts
         self._putting = asyncio.get_running_loop().create_future()
         try:
@@ -327,6 +342,12 @@ class CachedObject(Generic[V]):
                 stored = await self._delete(state, base)
             else:
                 stored = await self._replace(state, group.value, group.data)
+            self._unanswered = False
+        except PreconditionFailed:
+            raise
+        except BaseException:
+            self._unanswered = True
+            raise
         finally:
             self._putting.set_result(None)
             self._putting = None

@@ -17,12 +17,17 @@ class Routed(Message[R]):
     `Misdirected` in a later epoch, or at another member: addresses are used again. With `instead_of` it is for that
     member, which does not answer its sender. What only reads is answered from the store. Anything else is passed on if
     the member answers the receiver; else the receiver evicts it, and answers `Misdirected`.
+
+    `token` names a change that may be sent again, `replaces` are those of the times that it was sent before without
+    an answer. One of them that arrives later is `Misdirected`: its sender may have been answered.
     """
 
     to: str
     epoch: int
     message: Message[R]
     instead_of: str = ""
+    token: str = ""
+    replaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
-from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed
+from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -309,3 +309,75 @@ async def test_in_a_group_the_last_change_decides_what_is_encoded(
         fault.release()
         await asyncio.gather(first, *rest)
         assert (await store.store.get(KEY)).data == expected
+
+
+class Lease:
+    """An ownership that the test takes away."""
+
+    shared = True
+    holds = True
+    term = 0
+
+    def trusts(self, name: str) -> bool:
+        return self.holds
+
+    def accepted_in(self) -> int:
+        return self.term
+
+    def may_change(self, term: int) -> bool:
+        return self.holds and term == self.term
+
+
+async def test_nothing_is_deleted_once_the_lease_has_run_out(
+    faulty: FaultyStore, store: CountingStore, workers: OffloadPool
+) -> None:
+    lease = Lease()
+    cached = CachedObject(KEY, store, TextCodec(), workers, lease)
+    await cached.apply(add("a"))
+    fault = faulty.hang("get_range")
+    deleting = asyncio.create_task(cached.apply(lambda value: (None, None)))
+    await fault.entered.wait()
+    lease.holds = False
+    fault.release()
+    with pytest.raises(Unanswered, match="Another node may own"):
+        await deleting
+    assert (await store.store.get(KEY)).data == b"a"
+
+
+async def test_after_a_put_without_an_answer_reads_ask_the_store_until_a_put_is_answered(
+    faulty: FaultyStore, store: CountingStore, workers: OffloadPool
+) -> None:
+    """The put may still be carried out, after any read: another node may see it before this one does."""
+    cached = CachedObject(KEY, store, TextCodec(), workers, Lease())
+    await cached.apply(add("a"))
+    faulty.fail_before("puts")
+    with pytest.raises(StoreFailed):
+        await cached.apply(add("late"))
+    assert await cached.read() == "a"
+    await store.store.put(KEY, b"a,late")
+    assert await cached.read() == "a,late"
+    await cached.apply(add("b"))
+    store.reset()
+    assert await cached.read() == "a,late,b"
+    assert store.calls == {}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["no lease", "another lease"])
+async def test_a_change_is_not_stored_once_another_node_may_have_carried_it_out(
+    faulty: FaultyStore, store: CountingStore, workers: OffloadPool, again: bool
+) -> None:
+    """It was sent again to the next owner, which has been told more since: the put would succeed, and undo that."""
+    lease = Lease()
+    cached = CachedObject(KEY, store, TextCodec(), workers, lease)
+    fault = faulty.hang("get")
+    changing = asyncio.create_task(cached.apply(add("old")))
+    await fault.entered.wait()
+    lease.holds, lease.term = again, 1
+    await store.store.put(KEY, b"old,new")
+    fault.release()
+    with pytest.raises(Unanswered, match="Another node may own"):
+        await changing
+    assert (await store.store.get(KEY)).data == b"old,new"
+    lease.holds = True
+    await cached.apply(add("b"))
+    assert (await store.store.get(KEY)).data == b"old,new,b"

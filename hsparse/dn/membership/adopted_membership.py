@@ -93,7 +93,8 @@ class AdoptedMembership:
             raise Misdirected(f"This data node is in epoch {self.view.epoch}, the message in {epoch}.")
 
     def renounce(self) -> None:
-        """Own nothing any more until a membership is adopted again."""
+        """Own nothing any more until a membership is adopted again, and store no change that was accepted so far."""
+        self._ownership.term += 1
         self._ownership.settled = False
         self._doubt(lambda name: False)
 
@@ -116,7 +117,8 @@ class AdoptedMembership:
         epoch = self.view.epoch
         self._running[epoch] += 1
         try:
-            yield
+            with self._ownership.accepting():
+                yield
         finally:
             self._running[epoch] -= 1
             if not self._running[epoch]:
@@ -160,6 +162,9 @@ class AdoptedMembership:
                         return
                 except HsparseError as error:
                     log.warning("%s could not be evicted: %s", other, error.message)
+                await asyncio.sleep(PATIENCE)
+            except HsparseError as error:  # it is alive, and could not read the membership itself
+                log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
                 await asyncio.sleep(PATIENCE)
 
     async def answers(self, other: str) -> bool:

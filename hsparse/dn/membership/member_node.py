@@ -22,6 +22,7 @@ from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.ownership import MemberOwnership, Ownership
 from hsparse.dn.membership.peers import Peers
+from hsparse.dn.membership.replaced_messages import ReplacedMessages
 from hsparse.errors import HsparseError, Misdirected, Unanswered
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
@@ -78,6 +79,7 @@ class MemberNode:
         self._adopted = AdoptedMembership(
             self._ownership, self._stored, self._peers, self._eviction, self._service.doubt
         )
+        self._replaced = ReplacedMessages()
         self._staying: asyncio.Task[None] | None = None
         self._url = ""
 
@@ -223,8 +225,10 @@ class MemberNode:
         if routed.message.only_reads:
             return await self._service.send(routed.message)
         await self._adopted.wait_in_force(routed.epoch)
-        with self._adopted.running_change():
-            return await self.send(routed.message)
+        async with self._replaced.admit(routed.token, routed.replaces):
+            self._adopted.require(routed.epoch)
+            with self._adopted.running_change():
+                return await self.send(routed.message)
 
     async def _stand_in(self, routed: Routed[R]) -> R:
         """Answer instead of a member that did not answer the sender."""

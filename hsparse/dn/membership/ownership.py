@@ -5,10 +5,14 @@ Tests: tests/dn/test_cached_object.py, tests/dn/membership/test_member_node.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 from hsparse.cluster.membership import NO_MEMBERS, Membership
+
+_ACCEPTED_IN: ContextVar[int | None] = ContextVar("accepted_in", default=None)
 
 
 class Ownership(Protocol):
@@ -21,8 +25,15 @@ class Ownership(Protocol):
         """Say whether no other node changes the object `name`: what was read while this was true stands."""
         ...
 
-    def may_acknowledge(self) -> bool:
-        """Say whether what was accepted while this node owned it may be acknowledged: no other node owns it yet."""
+    def accepted_in(self) -> int:
+        """Return the term in which the change was accepted that this code carries out."""
+        ...
+
+    def may_change(self, term: int) -> bool:
+        """Say whether a change that was accepted in `term` may be stored, or acknowledged, now.
+
+        Otherwise another node may own the object, and have carried out the change, and others after it.
+        """
         ...
 
 
@@ -34,7 +45,10 @@ class SoleOwnership:
     def trusts(self, name: str) -> bool:
         return True
 
-    def may_acknowledge(self) -> bool:
+    def accepted_in(self) -> int:
+        return 0
+
+    def may_change(self, term: int) -> bool:
         return True
 
 
@@ -51,6 +65,8 @@ class MemberOwnership:
         self.membership: Membership = NO_MEMBERS
         self.settled = False
         self.node = ""
+        self.term = 0
+        """How often another node has taken the lease away."""
 
     @property
     def in_force(self) -> bool:
@@ -60,6 +76,19 @@ class MemberOwnership:
     def trusts(self, name: str) -> bool:
         return self.in_force and self.membership.owner(name) == self.node
 
-    def may_acknowledge(self) -> bool:
+    @contextmanager
+    def accepting(self) -> Iterator[None]:
+        """Let what is done in the context be of a change that is accepted now."""
+        token = _ACCEPTED_IN.set(self.term)
+        try:
+            yield
+        finally:
+            _ACCEPTED_IN.reset(token)
+
+    def accepted_in(self) -> int:
+        term = _ACCEPTED_IN.get()
+        return self.term if term is None else term
+
+    def may_change(self, term: int) -> bool:
         # Other members take over only after this one has finished what it accepted, or when its lease has run out.
-        return self._holds()
+        return term == self.term and self._holds()

@@ -97,24 +97,25 @@ class ClusterNodes:
         self, membership: Membership, node: str, message: Message[T], again: Resend | None
     ) -> T | Resend:
         doubtful = again is not None and again.doubtful
+        sent = [] if again is None else list(again.sent_in(membership.epoch))
         if doubtful:
             message = message.again()
         try:
             if message.only_reads:
                 return await self._read_from(membership, node, message)
-            return await self._change_at(membership, node, message)
+            return await self._change_at(membership, node, message, sent)
         except Misdirected:
             pass
         except Unanswered:
-            self._avoided[node] = self._clock.monotonic() + AVOIDED
             doubtful = True
             try:
-                return await self._ask_instead(membership, node, message.again())
+                return await self._ask_instead(membership, node, message.again(), sent)
             except (Misdirected, Unanswered):
                 pass
         if again is None:
-            return Resend(membership.epoch, self._clock.monotonic() + DEADLINE, doubtful)
-        return Resend(membership.epoch, again.until, doubtful, again.tries + 1)
+            until = self._clock.monotonic() + DEADLINE
+            return Resend(membership.epoch, until, doubtful, sent=tuple(sent))
+        return Resend(membership.epoch, again.until, doubtful, again.tries + 1, tuple(sent))
 
     async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
         """Return what the owner reads or, when that takes long or fails, another node."""
@@ -129,39 +130,56 @@ class ClusterNodes:
         self._patience.note(self._clock.monotonic() - started)
         return reply
 
-    async def _change_at(self, membership: Membership, node: str, message: Message[T]) -> T:
-        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
-        if self._is_avoided(node):
+    async def _change_at(self, membership: Membership, node: str, message: Message[T], sent: list[str]) -> T:
+        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile.
+
+        `sent` are the tokens of the times that it was sent before, to which this one's is added.
+        """
+        if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
-        task = asyncio.create_task(self._send_to(membership, node, Routed(node, membership.epoch, message)))
+        routed = self._change(membership, node, message, sent)
+        task = asyncio.create_task(self._send_to(membership, node, routed))
         try:
             while not (await asyncio.wait({task}, timeout=self._patience.WITH_CHANGES))[0]:
                 if await self._is_gone(membership, node):
                     raise Unanswered(f"The data node {node} is gone.")
             return task.result()
+        except Unanswered:
+            self._avoided[node] = self._clock.monotonic() + AVOIDED
+            raise
         finally:
             task.cancel()
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
         """Have another node find out whether a node is a member and answers; False if no other node can tell."""
         try:
-            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node))
+            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node), [])
         except Misdirected:
             return True
         except Unanswered:
             return False
 
-    async def _ask_instead(self, membership: Membership, node: str, message: Message[T]) -> T:
-        """Ask the others in rendezvous order about what `node` does not answer."""
+    async def _ask_instead(
+        self, membership: Membership, node: str, message: Message[T], sent: list[str]
+    ) -> T:
+        """Ask the others in rendezvous order about what `node` does not answer; `sent` as for `_change_at`."""
         for other in membership.stand_ins(node):
-            sent = message
+            envelope = message
             if not isinstance(message, CheckMember):
-                sent = Routed(other, membership.epoch, message, instead_of=node)
+                envelope = self._change(membership, other, message, sent, instead_of=node)
             try:
-                return await self._send_to(membership, other, sent)
+                return await self._send_to(membership, other, envelope)
             except Unanswered:
                 continue
         raise Unanswered(f"No other data node answers for {node}.")
+
+    def _change(
+        self, membership: Membership, to: str, message: Message[T], sent: list[str], *, instead_of: str = ""
+    ) -> Routed[T]:
+        token = self._clock.token(8).hex()
+        routed = Routed(to, membership.epoch, message, instead_of, token, tuple(sent))
+        sent.append(token)
+        return routed
 
     async def _send_to(self, membership: Membership, node: str, message: Message[T]) -> T:
         return await self._node(membership, node).send(message)

@@ -20,22 +20,29 @@ class Resend:
     """The outcome of a message that its receiver may not have carried out: it is to be sent to the owner of a newer
     membership than that of `epoch`, until the time `until` (monotonic, in seconds), for the time number `tries`.
 
-    `doubtful`: it may have been carried out.
+    `doubtful`: it may have been carried out. `sent` are the tokens of the times that it was sent in that epoch.
     """
 
     epoch: int
     until: float
     doubtful: bool
     tries: int = 1
+    sent: tuple[str, ...] = ()
 
     def and_also(self, other: Resend) -> Resend:
         """Return what holds for both messages."""
+        epoch = max(self.epoch, other.epoch)
         return Resend(
-            max(self.epoch, other.epoch),
+            epoch,
             min(self.until, other.until),
             self.doubtful or other.doubtful,
             max(self.tries, other.tries),
+            tuple(dict.fromkeys((*self.sent_in(epoch), *other.sent_in(epoch)))),
         )
+
+    def sent_in(self, epoch: int) -> tuple[str, ...]:
+        """Return the tokens of the times that it was sent in an epoch."""
+        return self.sent if self.epoch == epoch else ()
 
 
 class NodeSet(Protocol):

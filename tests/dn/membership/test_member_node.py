@@ -12,7 +12,7 @@ from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, Unanswered
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.faulty_store import CrashPoint, FaultyStore
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, PutAttributes, ReadObjects
 from tests.support.cluster import LEASE, TOKEN, Cluster, cluster
@@ -264,3 +264,24 @@ def test_ids_are_new_at_each_start() -> None:
     made = Cluster()
     assert made.make("http://a").id == "", "it has none before it joins"
     assert SystemClock().token(4) != SystemClock().token(4)
+
+
+async def test_a_membership_is_settled_though_another_member_could_not_read_it_at_first() -> None:
+    async with cluster(1) as (made, urls):
+        failing = CrashPoint(0, applied=False, fatal=False, methods=("get",))
+        made.stores[urls[0]].arm(failing)
+        await made.in_force(await made.start(), *urls)
+        assert made.stores[urls[0]]._crash_point is None, "it met the fault"
+
+
+async def test_the_only_member_is_asked_again_after_it_did_not_answer() -> None:
+    async with cluster(1) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        made.cut.add(("sn", urls[0]))
+        writing = asyncio.create_task(write(owners, 3))
+        await asyncio.wait({writing}, timeout=0.1)
+        assert not writing.done()
+        made.cut.clear()
+        await writing
+        assert await read(owners) == {3}

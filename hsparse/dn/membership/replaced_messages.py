@@ -1,0 +1,55 @@
+"""Changes that were sent again: a message that arrives after its replacement is not carried out.
+
+A sender that gets no answer sends a change again, and may then be answered, and send the next change. The first message
+may still be under way, in a network that loses packets or in the socket of a process that was stopped: carried out
+late, it would undo what came after it. In a later epoch it is refused anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from hsparse.errors import Misdirected
+
+MAX_TOKENS = 100_000
+"""The most replaced messages that are remembered, the last ones."""
+
+
+class ReplacedMessages:
+    """The tokens of messages that were replaced, see `Routed`."""
+
+    def __init__(self, limit: int = MAX_TOKENS) -> None:
+        self._limit = limit
+        self._replaced: OrderedDict[str, None] = OrderedDict()
+        self._running: dict[str, list[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def admit(self, token: str, replaces: Sequence[str]) -> AsyncIterator[None]:
+        """Let a change be carried out in the context, after the end of those that it `replaces`.
+
+        `Misdirected` when it was replaced itself.
+        """
+        if token in self._replaced:
+            raise Misdirected("This message was sent again since.")
+        self._note(replaces)
+        if running := [one for other in replaces for one in self._running.get(other, ())]:
+            await asyncio.wait(running)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._running.setdefault(token, []).append(ended)
+        try:
+            yield
+        finally:
+            ended.set_result(None)
+            self._running[token].remove(ended)
+            if not self._running[token]:
+                del self._running[token]
+
+    def _note(self, tokens: Sequence[str]) -> None:
+        for token in tokens:
+            self._replaced[token] = None
+            self._replaced.move_to_end(token)
+        while len(self._replaced) > self._limit:
+            self._replaced.popitem(last=False)

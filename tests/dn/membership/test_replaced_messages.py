@@ -1,0 +1,56 @@
+"""A change that was sent again is not carried out after its replacement."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hsparse.dn.membership.replaced_messages import ReplacedMessages
+from hsparse.errors import Misdirected
+
+
+async def carry_out(messages: ReplacedMessages, token: str, *replaces: str) -> None:
+    async with messages.admit(token, replaces):
+        pass
+
+
+async def test_what_arrives_after_its_replacement_is_refused() -> None:
+    messages = ReplacedMessages()
+    await carry_out(messages, "b", "a")
+    with pytest.raises(Misdirected):
+        await carry_out(messages, "a")
+    await carry_out(messages, "b")
+    await carry_out(messages, "c")
+
+
+async def test_a_replacement_waits_for_the_end_of_what_it_replaces() -> None:
+    messages, go_on, order = ReplacedMessages(), asyncio.Event(), []
+
+    async def first() -> None:
+        async with messages.admit("a", ()):
+            await go_on.wait()
+            order.append("a")
+            raise ValueError
+
+    async def second() -> None:
+        async with messages.admit("b", ("z", "a")):
+            order.append("b")
+
+    tasks = asyncio.create_task(first()), asyncio.create_task(second())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await carry_out(messages, "other")
+    assert order == []
+    go_on.set()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == ["a", "b"]
+    assert isinstance(results[0], ValueError)
+
+
+async def test_the_oldest_tokens_are_forgotten() -> None:
+    messages = ReplacedMessages(limit=2)
+    await carry_out(messages, "d", "a", "b", "c")
+    await carry_out(messages, "a")
+    with pytest.raises(Misdirected):
+        await carry_out(messages, "b")

@@ -1,0 +1,200 @@
+"""Clients of a simulated cluster: the seed says what they do, and what they are answered goes into a history."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from hsparse.errors import Conflict, Gone, HsparseError, NotFound
+from hsparse.wire.message import Record
+from tests.simulation.history import Action, AppendOperation, ExtentRead, History, Operation
+from tests.simulation.service_operations import ServiceOperations
+
+T = TypeVar("T")
+
+ELEMENTS = 4
+"""Elements of the dataset that is written; a chunk has two."""
+UNKNOWN = ("store_failed", "busy", "unanswered", "moved")
+"""Kinds of errors after which it is not known whether an operation took effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The objects that clients work on: two datasets that exist from the start, and groups that need not."""
+
+    written: str
+    appended: str
+    groups: tuple[str, ...]
+
+
+class Request(Protocol):
+    """Sends a request to a service node, and returns its answer or raises its error."""
+
+    async def __call__(self, work: Callable[[ServiceOperations], Awaitable[T]]) -> T:
+        """Return what `work` returns at a service node."""
+        ...
+
+
+@dataclass(slots=True)
+class Clients:
+    """Clients that share a history. No value is written twice."""
+
+    names: Names
+    request: Request
+    history: History
+    generator: random.Random
+    sparse: bool
+    values: Any = field(default_factory=lambda: iter(range(1, 1 << 30)))
+    errors: list[str] = field(default_factory=list)
+    """The errors of operations of which it is not known whether they took effect."""
+    defects: list[str] = field(default_factory=list)
+    """Errors that no client may get here."""
+
+    async def run(self, count: int, operations: int, pause: float) -> None:
+        """Let `count` clients do so many operations each, in bursts, and pause for about `pause` seconds after each."""
+
+        async def client(name: str) -> None:
+            for _ in range(operations):
+                await self.step(name)
+                mean = pause * self.generator.choice((0.02, 0.5, 2.5))
+                await asyncio.sleep(self.generator.expovariate(1 / mean))
+
+        await asyncio.gather(*(client(f"c{number}") for number in range(count)))
+
+    async def step(self, client: str) -> None:
+        """Do an operation."""
+        (step,) = self.generator.choices(
+            [self.write, self.read, self.erase, self.group, self.attribute, self.append, self.extent],
+            [8, 10, 2 if self.sparse else 0, 4, 6, 2, 1],
+        )
+        await step(client)
+
+    async def write(self, client: str) -> None:
+        value, places = next(self.values), self._places()
+        noted = [self.history.invoke(("element", i), Action.WRITE, value, client) for i in places]
+        await self._change(noted, lambda node: node.write(self.names.written, places, value))
+
+    async def erase(self, client: str) -> None:
+        places = self._places()
+        noted = [self.history.invoke(("element", i), Action.WRITE, None, client) for i in places]
+        await self._change(noted, lambda node: node.erase(self.names.written, places))
+
+    async def read(self, client: str, places: Sequence[int] | None = None) -> None:
+        chosen = places or self._places()
+        noted = [self.history.invoke(("element", i), Action.READ, client=client) for i in chosen]
+        found = await self._ask(lambda node: node.read(self.names.written, chosen))
+        for operation, value in zip(noted, found or (), strict=False):
+            self.history.respond(operation, value or None)
+
+    async def group(self, client: str) -> None:
+        id = self.generator.choice(self.names.groups)
+        action = self.generator.choice((Action.CREATE, Action.DELETE, Action.READ))
+        if action is Action.READ:
+            await self.read_group(client, id)
+            return
+        value = next(self.values) if action is Action.CREATE else None
+        noted = self.history.invoke(("group", id), action, value, client)
+        if action is Action.CREATE:
+            await self._change([noted], lambda node: node.create(id, group_record(id, value)))
+        else:
+            await self._change([noted], lambda node: node.delete(id))
+
+    async def read_group(self, client: str, id: str) -> None:
+        noted = self.history.invoke(("group", id), Action.READ, client=client)
+        try:
+            record = await self.request(lambda node: node.record(id))
+        except (NotFound, Gone):
+            self.history.respond(noted, None)
+        except HsparseError as error:
+            self._unknown(error)
+        else:
+            self.history.respond(noted, record["created"])
+
+    async def attribute(self, client: str) -> None:
+        if self.generator.random() < 0.5:
+            await self.read_attribute(client)
+            return
+        value = next(self.values)
+        noted = self.history.invoke("attribute", Action.WRITE, value, client)
+        await self._change([noted], lambda node: node.put_attribute(self.names.written, "a", value))
+
+    async def read_attribute(self, client: str) -> None:
+        noted = self.history.invoke("attribute", Action.READ, client=client)
+        record = await self._ask(lambda node: node.record(self.names.written))
+        if record is not None:
+            self.history.respond(noted, record["attributes"].get("a", {}).get("value"))
+
+    async def append(self, client: str) -> None:
+        value, count = next(self.values), self.generator.randint(1, 3)
+        noted = AppendOperation(value, count, next(self.history.ticks))
+        self.history.appends.append(noted)
+        noted.start = await self._ask(lambda node: node.append(self.names.appended, count, value))
+        if noted.start is not None:
+            noted.returned = next(self.history.ticks)
+
+    async def extent(self, client: str) -> None:
+        invoked = next(self.history.ticks)
+        length = await self._ask(lambda node: node.extent(self.names.appended))
+        if length is not None:
+            self.history.extents.append(ExtentRead(length, invoked, next(self.history.ticks)))
+
+    async def _change(self, noted: Sequence[Operation], work: Callable[[ServiceOperations], Any]) -> None:
+        try:
+            await self.request(work)
+        except (Conflict, NotFound, Gone) as error:
+            for operation in noted:
+                if operation.action is Action.WRITE:
+                    self.defects.append(f"{operation}: {error}")
+                self.history.respond(operation, refused=True)
+        except HsparseError as error:
+            self._unknown(error)
+        else:
+            for operation in noted:
+                self.history.respond(operation)
+
+    async def _ask(self, work: Callable[[ServiceOperations], Awaitable[T]]) -> T | None:
+        try:
+            return await self.request(work)
+        except HsparseError as error:
+            self._unknown(error)
+            return None
+
+    def _unknown(self, error: HsparseError) -> None:
+        text = f"{type(error).__name__}: {error}"
+        (self.errors if error.kind in UNKNOWN else self.defects).append(text)
+
+    def _places(self) -> list[int]:
+        return sorted(self.generator.sample(range(ELEMENTS), self.generator.choice((1, 1, 2, 3))))
+
+
+def group_record(id: str, value: Any) -> Record:
+    """Return the record of a group whose time of creation is `value`: it tells creations apart."""
+    return {
+        "id": id,
+        "root": id,
+        "links": {},
+        "attributes": {},
+        "created": value,
+        "lastModified": value,
+    }
+
+
+def dataset_record(id: str, root: str, extent: int, *, sparse: bool) -> Record:
+    """Return the record of a dataset of one dimension that can grow, with chunks of two elements."""
+    layout: Record = {"class": "H5D_CHUNKED", "dims": [2]}
+    if sparse:
+        layout = {"class": "H5D_STRUCT_CHUNK", "dims": [2], "flags": ["H5D_SPARSE_DATA"]}
+    return {
+        "id": id,
+        "root": root,
+        "type": {"class": "H5T_INTEGER", "base": "H5T_STD_I64LE"},
+        "shape": {"class": "H5S_SIMPLE", "dims": [extent], "maxdims": [0]},
+        "layout": layout,
+        "creationProperties": {"layout": layout, "filters": []},
+        "attributes": {},
+        "created": 1,
+        "lastModified": 1,
+    }

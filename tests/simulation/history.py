@@ -1,0 +1,99 @@
+"""What clients of a simulation asked for and were answered, in one order of events."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+Value = Hashable
+
+
+class Action(Enum):
+    """What an operation does to its register, whose value is None where there is nothing."""
+
+    READ = "read"
+    WRITE = "write"
+    CREATE = "create"
+    """Sets the value where there is none, else is refused."""
+    DELETE = "delete"
+    """Removes the value where there is one, else is refused."""
+
+
+@dataclass(slots=True, eq=False)
+class Operation:
+    """An operation on one register, from `invoked` to `returned`; without a return it is not known what became of it.
+
+    `value` is what it writes or, of a read, has read. `refused` says that it was answered that it does not apply.
+    """
+
+    register: Hashable
+    action: Action
+    value: Value
+    invoked: int
+    client: str = ""
+    returned: int | None = None
+    refused: bool = False
+    seconds: tuple[float, float] = (0.0, 0.0)
+    """The times of both, for people."""
+
+    def __str__(self) -> str:
+        end, until = ("...", "") if self.returned is None else (str(self.returned), f"{self.seconds[1]:.3f}")
+        refused = ", refused" if self.refused else ""
+        when = f"at {self.seconds[0]:.3f}-{until}"
+        return f"{self.invoked}-{end} {self.client}: {self.action.value} {self.value}{refused} {when}"
+
+
+@dataclass(slots=True, eq=False)
+class AppendOperation:
+    """An append of elements that all have `value`; `start` is where the answer says they are."""
+
+    value: int
+    count: int
+    invoked: int
+    returned: int | None = None
+    start: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ExtentRead:
+    """A read of the extent that was answered."""
+
+    length: int
+    invoked: int
+    returned: int
+
+
+@dataclass(slots=True)
+class History:
+    """All operations of a run."""
+
+    operations: list[Operation] = field(default_factory=list)
+    appends: list[AppendOperation] = field(default_factory=list)
+    extents: list[ExtentRead] = field(default_factory=list)
+    ticks: Any = field(default_factory=lambda: itertools.count(1))
+    clock: Callable[[], float] = lambda: 0.0
+
+    def invoke(self, register: Hashable, action: Action, value: Value = None, client: str = "") -> Operation:
+        """Note that an operation is about to be sent."""
+        operation = Operation(register, action, value, next(self.ticks), client)
+        operation.seconds = (self.clock(), 0.0)
+        self.operations.append(operation)
+        return operation
+
+    def respond(self, operation: Operation, value: Value = None, *, refused: bool = False) -> None:
+        """Note its answer; `value` is what a read has read."""
+        operation.returned = next(self.ticks)
+        operation.seconds = (operation.seconds[0], self.clock())
+        operation.refused = refused
+        if operation.action is Action.READ:
+            operation.value = value
+
+    def by_register(self) -> dict[Hashable, list[Operation]]:
+        """Return the operations of each register, in the order of invocation."""
+        found: dict[Hashable, list[Operation]] = {}
+        for operation in self.operations:
+            found.setdefault(operation.register, []).append(operation)
+        return found

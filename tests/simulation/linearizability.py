@@ -1,0 +1,156 @@
+"""Is a history linearizable? Just-in-time linearization after Lowe (2017), which goes back to Wing and Gong (1993).
+
+Linearizability is local: a history is linearizable if that of each register is. For one register the checker goes
+through the events in order and keeps all configurations in which it may be: its value, and which of the operations
+under way have taken effect. When an operation returns, only the configurations remain in which it has. Equal ones are
+one, and an operation without a return that nobody can have seen the effect of is left out, so they are few.
+
+With `repeats` a change may take effect more than once while it is not answered: a service node sends it again when a
+reply was lost, and the first one may have been applied, or may still be. That weakens what is checked: between the two
+another client's write may be visible and vanish again, as if the repeated change came later. A change that was
+answered never takes effect any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tests.simulation.history import Action, AppendOperation, ExtentRead, History, Operation, Value
+
+Configuration = tuple[Value, frozenset[Operation]]
+"""A register's value, and the operations under way that have taken effect."""
+
+
+def wrong_registers(history: History, *, repeats: bool = False) -> list[str]:
+    """Return a sentence, with the operations, for each register whose history is not linearizable."""
+    sentences = []
+    for register, operations in history.by_register().items():
+        refuted = refuted_by(operations, repeats=repeats)
+        if refuted is not None:
+            lines = "\n".join(f"  {operation}" for operation in operations)
+            sentences.append(f"{register} is not linearizable: {refuted}; its operations:\n{lines}")
+    return sentences
+
+
+def refuted_by(operations: Sequence[Operation], *, repeats: bool = False) -> Operation | None:
+    """Return the first operation whose answer no order explains, None if the history of a register is linearizable.
+
+    The register has no value at first. What a read without an answer would have read does not matter.
+    """
+    configurations: set[Configuration] = {(None, frozenset())}
+    under_way: list[Operation] = []
+    for _, is_return, operation in _events(operations):
+        if not is_return:
+            under_way.append(operation)
+            continue
+        reached = _closure(configurations, under_way, repeats)
+        configurations = {
+            (value, applied - {operation}) for value, applied in reached if operation in applied
+        }
+        under_way.remove(operation)
+        if not configurations:
+            return operation
+    return None
+
+
+def _events(operations: Sequence[Operation]) -> list[tuple[int, bool, Operation]]:
+    """Return invocations and returns in order, without operations that have no return and no visible effect."""
+    seen = {operation.value for operation in operations if operation.action is Action.READ}
+    deletions = (
+        any(
+            operation.refused or operation.action is Action.CREATE
+            for operation in operations
+            if operation.returned is not None
+        )
+        or None in seen
+    )
+    events = []
+    for operation in operations:
+        if operation.returned is None:
+            if operation.action is Action.READ:
+                continue
+            removes = operation.action is Action.DELETE or operation.value is None
+            if not (deletions if removes else operation.value in seen or deletions):
+                continue
+        events.append((operation.invoked, False, operation))
+        if operation.returned is not None:
+            events.append((operation.returned, True, operation))
+    return sorted(events, key=lambda event: event[0])
+
+
+def _closure(
+    configurations: Iterable[Configuration], under_way: Sequence[Operation], repeats: bool
+) -> set[Configuration]:
+    """Return all configurations that operations under way can lead to."""
+    reached = set(configurations)
+    todo = list(reached)
+    while todo:
+        value, applied = todo.pop()
+        for operation in under_way:
+            again = operation in applied
+            if again and not (repeats and operation.action is not Action.READ and not operation.refused):
+                continue
+            for after in _after(operation, value, repeats):
+                found = (after, applied if again else applied | {operation})
+                if found not in reached:
+                    reached.add(found)
+                    todo.append(found)
+    return reached
+
+
+def _after(operation: Operation, value: Value, repeats: bool) -> tuple[Value, ...]:
+    """Return the values after an operation on a register of this value, none if its answer would be another."""
+    match operation.action:
+        case Action.READ:
+            return (value,) if operation.value == value else ()
+        case Action.WRITE:
+            return (operation.value,)
+        case Action.CREATE:
+            applies, after = value is None, operation.value
+        case Action.DELETE:
+            # A deletion that was sent again finds nothing any more, and succeeds.
+            applies, after = value is not None or repeats, None
+    if operation.returned is None:
+        return (after if applies else value,)
+    if operation.refused:
+        blocked = value is not None if operation.action is Action.CREATE else value is None
+        return (value,) if blocked else ()
+    return (after,) if applies else ()
+
+
+def wrong_appends(
+    values: Sequence[Value], appends: Sequence[AppendOperation], extents: Sequence[ExtentRead], first: int = 0
+) -> list[str]:
+    """Return a sentence for each append that is not in the final `values` as it should be, and for each wrong extent.
+
+    An append that was answered is there once, whole, where its answer says; any other once or not at all. `first`
+    elements were there before. No read of the extent is behind an append or a read that was answered before it began.
+    """
+    sentences = [f"{text}" for append in appends if (text := _wrong_append(values, append))]
+    known = {append.value for append in appends}
+    sentences += [
+        f"element {place} is {value}, which nobody appended"
+        for place, value in enumerate(values)
+        if place >= first and value not in known
+    ]
+    for read in extents:
+        before = [
+            append.start + append.count
+            for append in appends
+            if append.start is not None and append.returned is not None and append.returned < read.invoked
+        ]
+        before += [other.length for other in extents if other.returned < read.invoked]
+        if read.length < max(before, default=0):
+            sentences.append(f"the extent read at {read.invoked} is {read.length}, not {max(before)} or more")
+    return sentences
+
+
+def _wrong_append(values: Sequence[Value], append: AppendOperation) -> str:
+    places = [place for place, value in enumerate(values) if value == append.value]
+    if append.returned is None and not places:
+        return ""
+    start = append.start if append.start is not None else places[0] if places else 0
+    if places == list(range(start, start + append.count)):
+        return ""
+    wanted = f"{append.count} at {append.start}" if append.returned is not None else f"{append.count} or none"
+    return f"the append of {append.value} is at {places}, not {wanted}"

@@ -1,0 +1,204 @@
+"""What goes wrong in a simulated cluster: faults drawn from the seed, each told with its time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
+from tests.simulation.simulated_network import FaultRates
+from tests.simulation.simulated_store import STORE
+
+Fault = Callable[["Nemesis"], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class Nemesis:
+    """Does faults to a cluster, and tells them in `told`."""
+
+    cluster: SimulatedCluster
+    generator: random.Random
+    told: list[str] = field(default_factory=list)
+    until: float = 0.0
+    """When the last fault so far ends."""
+
+    async def run(self, faults: list[Fault], pause: float) -> None:
+        """Do the faults one after another, with pauses of about so many seconds; some overlap."""
+        for fault in faults:
+            await asyncio.sleep(self.generator.expovariate(1 / pause))
+            await fault(self)
+
+    async def wait(self) -> None:
+        """Wait until all faults have ended."""
+        await asyncio.sleep(max(0.0, self.until - self.cluster.loop.time()))
+
+    def tell(self, text: str) -> None:
+        """Note a fault, now."""
+        self.told.append(f"{self.cluster.loop.time():.3f}: {text}")
+
+    def after(self, seconds: float, end: Callable[[], None]) -> None:
+        """End a fault later."""
+        when = self.cluster.loop.time() + seconds
+        self.until = max(self.until, when)
+        self.cluster.loop.outside_at(when, end)
+
+    def data_node(self) -> Machine | None:
+        """Return a data node that lives, None if it is the last one."""
+        living = self.cluster.living(self.cluster.data_nodes)
+        return self.generator.choice(living) if len(living) > 1 else None
+
+
+async def kill(nemesis: Nemesis) -> None:
+    """Kill a data node at any await; often another one starts after a while."""
+    machine = nemesis.data_node()
+    if machine is None:
+        return
+    nemesis.tell(f"kill {machine.process.name}")
+    machine.process.kill_after(nemesis.generator.randrange(60))
+    nemesis.after(0.5, machine.process.kill)
+    if nemesis.generator.random() < 0.7:
+        nemesis.after(nemesis.generator.uniform(0, 6), nemesis.cluster.start_data_node)
+
+
+async def pause(nemesis: Nemesis) -> None:
+    """Freeze a data node, often for longer than its lease."""
+    machine = nemesis.data_node()
+    if machine is None:
+        return
+    seconds = nemesis.generator.choice((0.3, 1.5, 2.5, 4, 8)) * nemesis.generator.uniform(0.8, 1.2)
+    nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
+    machine.process.freeze()
+    nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+
+
+async def join(nemesis: Nemesis) -> None:
+    """Start one data node more."""
+    nemesis.tell(f"start {nemesis.cluster.start_data_node().process.name}")
+
+
+async def leave(nemesis: Nemesis) -> None:
+    """Stop a data node by SIGTERM."""
+    machine = nemesis.data_node()
+    if machine is not None and machine.node is not None:
+        nemesis.tell(f"stop {machine.process.name}")
+        nemesis.cluster.stop_data_node(machine)
+
+
+async def partition(nemesis: Nemesis) -> None:
+    """Split the nodes into two groups that do not reach each other; one of them, or both, may reach the store."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
+    names = [machine.process.name for machine in machines]
+    group = generator.sample(names, generator.randint(1, len(names) - 1))
+    _split(nemesis, group, [name for name in names if name not in group])
+
+
+async def isolate(nemesis: Nemesis) -> None:
+    """Leave one data node to one service node, which would go on reading there what others replace."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    chosen = [generator.choice(cluster.living(some)) for some in (cluster.data_nodes, cluster.service_nodes)]
+    group = [machine.process.name for machine in chosen]
+    machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
+    _split(
+        nemesis,
+        group,
+        [machine.process.name for machine in machines if machine.process.name not in group],
+    )
+
+
+def _split(nemesis: Nemesis, group: list[str], others: list[str]) -> None:
+    generator = nemesis.generator
+    if generator.random() < 0.6:
+        others = [*others, STORE]
+    seconds = generator.choice((0.5, 3, 6, 10)) * generator.uniform(0.8, 1.2)
+    nemesis.tell(f"cut {', '.join(group)} from {', '.join(others)} for {seconds:.3f} s")
+    for one in group:
+        for other in others:
+            nemesis.cluster.network.cut(one, other)
+    nemesis.after(seconds, nemesis.cluster.network.heal)
+
+
+async def cut(nemesis: Nemesis) -> None:
+    """Cut one link: between two nodes, or between a node and the store."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
+    one, other = generator.sample([STORE, *(machine.process.name for machine in machines)], 2)
+    seconds = generator.choice((0.5, 3, 6, 10)) * generator.uniform(0.8, 1.2)
+    nemesis.tell(f"cut {one} from {other} for {seconds:.3f} s")
+    cluster.network.cut(one, other)
+    nemesis.after(seconds, cluster.network.heal)
+
+
+async def jump(nemesis: Nemesis) -> None:
+    """Set a node's time of day."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    machine = generator.choice([*cluster.data_nodes.values(), *cluster.service_nodes.values()])
+    seconds = generator.choice((-1, 1)) * generator.uniform(1, 5000)
+    nemesis.tell(f"set the clock of {machine.process.name} by {seconds:.0f} s")
+    machine.clock.jump(seconds)
+
+
+async def restart_service_node(nemesis: Nemesis) -> None:
+    """Kill a service node at any await, and start another one."""
+    cluster = nemesis.cluster
+    machine = nemesis.generator.choice(cluster.living(cluster.service_nodes))
+    nemesis.tell(f"kill {machine.process.name}")
+    cluster.start_service_node()
+    machine.process.kill_after(nemesis.generator.randrange(40))
+    nemesis.after(0.5, machine.process.kill)
+
+
+async def bad_network(nemesis: Nemesis) -> None:
+    """Lose some messages between nodes for a while."""
+    cluster, seconds = nemesis.cluster, nemesis.generator.uniform(0.5, 4)
+    nemesis.tell(f"lose messages for {seconds:.3f} s")
+    cluster.rates = replace(cluster.rates, lost_request=0.1, lost_reply=0.1, late=0.05, duplicated=0.05)
+
+    def end() -> None:
+        cluster.rates = CALM
+
+    nemesis.after(seconds, end)
+
+
+async def bad_store(nemesis: Nemesis) -> None:
+    """Let requests to the store fail for a while."""
+    cluster = nemesis.cluster
+    _for_a_while(
+        nemesis,
+        "fail requests to the store",
+        replace(cluster.store_rates, lost_request=0.05, lost_reply=0.05, late=0.05, refused=0.1),
+    )
+
+
+async def slow_store(nemesis: Nemesis) -> None:
+    """Let some requests to the store take seconds, and their replies too."""
+    cluster = nemesis.cluster
+    _for_a_while(nemesis, "slow the store down", replace(cluster.store_rates, latency=0.02, slow=0.3))
+
+
+def _for_a_while(nemesis: Nemesis, what: str, rates: FaultRates) -> None:
+    cluster, seconds = nemesis.cluster, nemesis.generator.uniform(0.5, 6)
+    nemesis.tell(f"{what} for {seconds:.3f} s")
+    cluster.store_rates = rates
+
+    def end() -> None:
+        cluster.store_rates = CALM
+
+    nemesis.after(seconds, end)
+
+
+PROCESSES: tuple[Fault, ...] = (kill, pause, join, leave, jump)
+"""Faults of data nodes alone: no client's request fails for them."""
+ALL: tuple[Fault, ...] = (
+    *PROCESSES,
+    partition,
+    isolate,
+    cut,
+    restart_service_node,
+    bad_network,
+    bad_store,
+    slow_store,
+)

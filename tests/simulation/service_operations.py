@@ -1,0 +1,112 @@
+"""What a simulated service node does for a client: the handlers' work. Values are integers; 0 is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import numpy as np
+
+from hsparse.clock import Clock
+from hsparse.errors import Moved
+from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.model.json_values import Values
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.dataset import ATTEMPTS, Dataset
+from hsparse.sn.values.append import Append
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject, DeleteObject, PutAttributes
+
+T = TypeVar("T")
+DTYPE = np.dtype("<i8")
+
+
+class ServiceOperations:
+    """A service node's operations on datasets of one dimension and on records, through its `owners`."""
+
+    def __init__(self, owners: Owners, clock: Clock) -> None:
+        self.owners = owners
+        self._clock = clock
+
+    async def write(self, id: str, places: Sequence[int], value: int) -> None:
+        """Write `value` to elements."""
+
+        async def write(dataset: Dataset) -> None:
+            values = np.full(len(places), value, DTYPE)
+            await ChunkFanout(self.owners, dataset).write(points(dataset, places), values)
+
+        await self._until_current(id, write)
+
+    async def erase(self, id: str, places: Sequence[int]) -> None:
+        """Erase elements."""
+
+        async def erase(dataset: Dataset) -> None:
+            await ChunkFanout(self.owners, dataset).erase(points(dataset, places))
+
+        await self._until_current(id, erase)
+
+    async def read(self, id: str, places: Sequence[int]) -> list[int]:
+        """Return elements."""
+
+        async def read(dataset: Dataset) -> list[int]:
+            return list(map(int, await ChunkFanout(self.owners, dataset).read(points(dataset, places))))
+
+        return await self._until_current(id, read)
+
+    async def read_all(self, id: str) -> list[int]:
+        """Return all elements of the extent."""
+
+        async def read(dataset: Dataset) -> list[int]:
+            found = await ChunkFanout(self.owners, dataset).read(Orthogonal.all(dataset.extent))
+            return list(map(int, found))
+
+        return await self._until_current(id, read)
+
+    async def append(self, id: str, count: int, value: int) -> int:
+        """Append `count` elements of this value, and return where they are."""
+
+        async def load() -> Dataset:
+            return Dataset.of(await self.owners.record(id))
+
+        async def prepare(slab: Dataset) -> tuple[Selection, Values]:
+            return Orthogonal.all(slab.extent), np.full(count, value, DTYPE)
+
+        async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
+            await ChunkFanout(self.owners, dataset).write(selection, values)
+
+        select = await Append(count, 0).apply(self.owners, self._clock, load, prepare, write)
+        return int(select.strip("[]").split(":")[0])
+
+    async def extent(self, id: str) -> int:
+        """Return the extent."""
+        return Dataset.of(await self.owners.record(id)).extent[0]
+
+    async def create(self, id: str, record: Record) -> None:
+        """Create a record; `Conflict` if it exists."""
+        await self.owners.apply(CreateObject(id, record))
+
+    async def delete(self, id: str) -> None:
+        """Delete a record; `NotFound` or `Gone` if it does not exist."""
+        await self.owners.apply(DeleteObject(id))
+
+    async def record(self, id: str) -> Record:
+        """Return a record; `NotFound` or `Gone` if it does not exist."""
+        return await self.owners.record(id)
+
+    async def put_attribute(self, id: str, name: str, value: int) -> None:
+        """Set an attribute."""
+        attribute = {"type": "H5T_STD_I64LE", "shape": {"class": "H5S_SCALAR"}, "value": value}
+        await self.owners.apply(PutAttributes(id, {name: attribute}, replace=True))
+
+    async def _until_current(self, id: str, work: Callable[[Dataset], Awaitable[T]]) -> T:
+        for _ in range(ATTEMPTS):
+            with suppress(Moved):
+                return await work(Dataset.of(await self.owners.record(id)))
+        return await work(Dataset.of(await self.owners.record(id)))
+
+
+def points(dataset: Dataset, places: Sequence[int]) -> Points:
+    """Return elements as a selection."""
+    return Points(dataset.extent, np.array(places, np.uint64).reshape(-1, 1))

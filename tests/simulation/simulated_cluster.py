@@ -1,0 +1,184 @@
+"""A simulated cluster: data nodes that join by the store, and service nodes that find them there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from hsparse.cluster.membership_object import MembershipObject
+from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.membership.member_node import MemberNode
+from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.service import DataService
+from hsparse.errors import HsparseError, Unanswered
+from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import ObjectStore
+from tests.simulation.service_operations import ServiceOperations
+from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
+from tests.simulation.simulated_store import SimulatedStore
+from tests.simulation.virtual_clock import VirtualClock
+from tests.simulation.virtual_loop import Process, VirtualLoop
+
+T = TypeVar("T")
+SETTINGS = DataSettings(cache_size=2**20, workers=1)
+TOKEN = "secret"
+RESTART = 1.0
+"""Seconds after which a node is started again that could not join."""
+CALM = FaultRates(slow=0.0, patience=5.0)
+CLIENT = FaultRates(slow=0.0, patience=300.0)
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """A process and the node in it: a `MemberNode`, or `ServiceOperations`."""
+
+    process: Process
+    clock: VirtualClock
+    node: Any = None
+    error: str = ""
+    """Why it could not join, the last time."""
+
+
+class SimulatedCluster:
+    """Data nodes and service nodes by name, over one store. `rates` holds between nodes, `store_rates` to the store.
+
+    What is drawn from the seed is drawn by separate generators, so that a change of the code that draws one token more
+    does not give every seed another meaning.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        seed: int,
+        *,
+        wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+    ) -> None:
+        self.loop = loop
+        self._seed = seed
+        self._generator = random.Random(f"requests {seed}")
+        self.rates = self.store_rates = CALM
+        self.network = SimulatedNetwork(loop, random.Random(f"network {seed}"), error=Unanswered)
+        self.store = MemoryStore(clock=VirtualClock(loop, random.Random(f"store {seed}")))
+        self.data_nodes: dict[str, Machine] = {}
+        self.service_nodes: dict[str, Machine] = {}
+        self._wrap = wrap
+        self._count = 0
+
+    # --- nodes ------------------------------------------------------------------------------------------
+
+    def start_data_node(self) -> Machine:
+        """Start a data node, which joins."""
+        machine = self._machine("dn")
+        self.data_nodes[machine.process.name] = machine
+        view, clock = self._view(machine.process), machine.clock
+
+        def make(ownership: Ownership) -> DataService:
+            return DataService(view, clock, SETTINGS, ownership=ownership)
+
+        async def start() -> None:
+            while True:
+                machine.node = MemberNode(make, view, clock, TOKEN, self._connect(machine.process))
+                try:
+                    return await machine.node.join(machine.process.name)
+                except HsparseError as error:
+                    machine.error = str(error)
+                    await asyncio.sleep(RESTART)
+
+        self.loop.spawn(machine.process, start())
+        return machine
+
+    def stop_data_node(self, machine: Machine) -> None:
+        """Let a data node leave, as SIGTERM does; it ends when it has left."""
+
+        async def stop() -> None:
+            try:
+                await machine.node.close()
+            finally:  # a process ends, also when the store fails while it leaves
+                machine.process.kill()
+
+        self.loop.spawn(machine.process, stop())
+
+    def start_service_node(self) -> Machine:
+        """Start a service node."""
+        machine = self._machine("sn")
+        self.service_nodes[machine.process.name] = machine
+        stored = MembershipObject(self._view(machine.process), TOKEN)
+        nodes = ClusterNodes(stored, machine.clock, self._connect(machine.process))
+        machine.node = ServiceOperations(Owners(nodes), machine.clock)
+        return machine
+
+    def living(self, machines: dict[str, Machine]) -> list[Machine]:
+        """Return those that are not dead."""
+        return [one for one in machines.values() if not one.process.dead]
+
+    def _machine(self, kind: str) -> Machine:
+        self._count += 1
+        process = Process(f"{kind}{self._count}")
+        generator = random.Random(f"{process.name} {self._seed}")
+        return Machine(process, VirtualClock(self.loop, generator))
+
+    def _view(self, process: Process) -> ObjectStore:
+        return self._wrap(SimulatedStore(self.store, self.network, process, lambda: self.store_rates))
+
+    def _connect(self, sender: Process) -> Callable[[str], SimulatedNode]:
+        def connect(url: str) -> SimulatedNode:
+            def receiver() -> tuple[Process, Any]:
+                machine = self.data_nodes[url]
+                return machine.process, machine.node
+
+            return SimulatedNode(self.network, sender, receiver, lambda: self.rates)
+
+        return connect
+
+    # --- clients ----------------------------------------------------------------------------------------
+
+    async def request(self, work: Callable[[ServiceOperations], Awaitable[T]]) -> T:
+        """Send a client's request to a service node; `Unanswered` if that dies."""
+        chosen = self._generator.choice(self.living(self.service_nodes))
+
+        async def answer() -> T:
+            return await work(chosen.node)
+
+        return await self.network.call(None, chosen.process, answer, CLIENT)
+
+    # --- the end of faults ------------------------------------------------------------------------------
+
+    async def recover(self) -> None:
+        """End all faults, and wait until every data node that lives owns its part.
+
+        One that was killed may still be a member: nobody has missed it.
+        """
+        self.network.heal()
+        self.rates = self.store_rates = CALM
+        for machine in [*self.data_nodes.values(), *self.service_nodes.values()]:
+            if machine.process.frozen:
+                machine.process.thaw(self.loop)
+        if not self.living(self.data_nodes):
+            self.start_data_node()
+        while not self._settled():  # noqa: ASYNC110 - a node in force tells nobody
+            await asyncio.sleep(1)
+
+    def describe(self) -> str:
+        """Return what the data nodes that live know of each other."""
+        lines = []
+        for machine in self.living(self.data_nodes):
+            node = machine.node
+            if node is None:
+                lines.append(f"{machine.process.name} has not begun")
+            else:
+                force = "in force" if node.in_force else "not in force"
+                lines.append(
+                    f"{machine.process.name} is {node.id}, {force}, and knows {node.membership} {machine.error}"
+                )
+        return "\n".join(lines)
+
+    def _settled(self) -> bool:
+        nodes = [machine.node for machine in self.living(self.data_nodes)]
+        if not all(node is not None and node.in_force for node in nodes):
+            return False
+        return len({node.membership.epoch for node in nodes}) == 1

@@ -1,0 +1,125 @@
+"""One run of a `SimulatedCluster`: clients work while faults happen; then what is wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from hsparse.errors import HsparseError
+from hsparse.model.ids import new_id, new_root_id
+from hsparse.storage.object_store import ObjectStore
+from tests.simulation.clients import ELEMENTS, Clients, Names, dataset_record
+from tests.simulation.history import History
+from tests.simulation.linearizability import wrong_appends, wrong_registers
+from tests.simulation.nemesis import ALL, Fault, Nemesis
+from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.virtual_clock import VirtualClock
+from tests.simulation.virtual_loop import Stuck, VirtualLoop
+
+CLIENTS, OPERATIONS, PAUSE = 3, 15, 0.6
+"""Clients, the operations of each, and seconds from one to the next."""
+
+
+@dataclass(slots=True)
+class Run:
+    """What came of a run: the faults that there were, the errors that clients got, and what is wrong."""
+
+    seed: int
+    wrong: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    history: History = field(default_factory=History)
+    seconds: float = 0.0
+    steps: int = 0
+
+    def report(self) -> str:
+        """Return what to print of a run that failed."""
+        return "\n".join(
+            [
+                f"seed {self.seed}",
+                "faults:",
+                *self.faults,
+                "errors of clients:",
+                *self.errors,
+                "wrong:",
+                *self.wrong,
+            ]
+        )
+
+
+def run_seed(
+    seed: int,
+    faults: Sequence[Fault] = ALL,
+    *,
+    most: int = 4,
+    operations: int = OPERATIONS,
+    errors_allowed: bool = True,
+    wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+) -> Run:
+    """Run a cluster of 1 to 3 data nodes and 2 service nodes, with up to `most` of the faults."""
+    run, loop = Run(seed), VirtualLoop()
+    started = loop.time()
+    run.history.clock = loop.time
+    cluster = SimulatedCluster(loop, seed, wrap=wrap)
+    chosen = random.Random(f"faults {seed}")
+
+    async def main() -> None:
+        for _ in range(chosen.choice((1, 2, 2, 3, 3))):
+            cluster.start_data_node()
+        for _ in range(2):
+            cluster.start_service_node()
+        await cluster.recover()
+        clients = await begin(cluster, run.history, random.Random(f"clients {seed}"))
+        nemesis = Nemesis(cluster, chosen, run.faults)
+        work = asyncio.ensure_future(clients.run(CLIENTS, operations, PAUSE))
+        await nemesis.run(chosen.choices(faults, k=chosen.randint(1, most)), 1.5)
+        await work
+        await nemesis.wait()
+        await cluster.recover()
+        await finish(clients, cluster, run)
+        if not errors_allowed:
+            run.wrong += [f"an error for a client: {text}" for text in run.errors]
+
+    try:
+        loop.run(main(), seconds=600)
+    except Stuck as stuck:
+        run.wrong += [str(stuck), cluster.describe()]
+    run.seconds, run.steps = loop.time() - started, loop.steps
+    return run
+
+
+async def begin(cluster: SimulatedCluster, history: History, generator: random.Random) -> Clients:
+    """Create the datasets, and return clients for them."""
+    clock = VirtualClock(cluster.loop, generator)
+    root = new_root_id(clock)
+    ids = [new_id("datasets", root, clock) for _ in range(2)]
+    groups = tuple(new_id("groups", root, clock) for _ in range(2))
+    sparse = generator.random() < 0.5
+    for id, extent in zip(ids, (ELEMENTS, 0), strict=True):
+        record = dataset_record(id, root, extent, sparse=sparse)
+        await cluster.request(lambda node, id=id, record=record: node.create(id, record))
+    return Clients(Names(ids[0], ids[1], groups), cluster.request, history, generator, sparse)
+
+
+async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
+    """Read everything, and note what is wrong."""
+    run.errors += clients.errors
+    clients.errors.clear()
+    await clients.read("end", range(ELEMENTS))
+    for id in clients.names.groups:
+        await clients.read_group("end", id)
+    await clients.read_attribute("end")
+    await clients.extent("end")
+    try:
+        values = await cluster.request(lambda node: node.read_all(clients.names.appended))
+    except HsparseError as error:
+        run.wrong.append(f"after all faults: {error!r}")
+        return
+    run.wrong += [f"no client may get: {text}" for text in clients.defects]
+    run.wrong += [f"after all faults: {text}" for text in clients.errors]
+    run.wrong += [f"a defect: {error!r}" for error in cluster.network.defects]
+    run.wrong += wrong_registers(run.history, repeats=True)
+    found = [value or None for value in values]
+    run.wrong += wrong_appends(found, run.history.appends, run.history.extents)

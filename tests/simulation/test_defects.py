@@ -1,0 +1,87 @@
+"""Deliberate defects: each is found within some seeds, so that a simulation that finds nothing says something."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.membership.adopted_membership import AdoptedMembership
+from hsparse.dn.membership.lease_keeper import LeaseKeeper
+from hsparse.dn.membership.ownership import MemberOwnership
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.storage.object_store import Buffer
+from hsparse.testing.store_wrapper import StoreWrapper
+from hsparse.wire.record_message import SetExtent
+from tests.simulation.nemesis import ALL, bad_network, isolate, join, leave, partition, pause
+from tests.simulation.service_operations import DTYPE, ServiceOperations, points
+from tests.simulation.simulation import run_seed
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def found(seeds: range, faults: Any, **options: Any) -> str:
+    """Return what is wrong with the first seed that has something wrong."""
+    for seed in seeds:
+        if wrong := run_seed(seed, faults, **options).wrong:
+            return wrong[0]
+    raise AssertionError("not found")
+
+
+class BlindStore(StoreWrapper):
+    """A store whose conditions the data nodes leave out, but for the membership's own objects."""
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        conditional = "/.cluster/" in key
+        return await (super().put_if_match(key, data, etag) if conditional else super().put(key, data))
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        conditional = "/.cluster/" in key
+        return await (super().put_if_absent(key, data) if conditional else super().put(key, data))
+
+
+def test_puts_without_a_condition() -> None:
+    assert "not linearizable" in found(range(40), (join, leave, pause, partition), wrap=BlindStore)
+
+
+def test_a_cache_that_is_trusted_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaseKeeper, "holds", lambda keeper: True)
+    assert "not linearizable" in found(range(55, 200), (isolate,), operations=30, most=3)
+
+
+def test_a_put_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemberOwnership, "may_change", lambda ownership, term: True)
+    assert "not linearizable" in found(range(21512, 21700), ALL)
+
+
+def test_a_cache_that_is_not_doubted_when_the_membership_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CachedObject, "doubt", lambda cached, kept: None)
+    found(range(100), (join, leave), most=3)
+
+
+def test_messages_of_older_epochs_that_are_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AdoptedMembership, "require", lambda adopted, epoch: None)
+    found(range(100), ALL)
+
+
+def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def append(node: ServiceOperations, id: str, count: int, value: int) -> int:
+        """Grow first, then write there: what no handler does."""
+        dataset = Dataset.of((await node.owners.apply(SetExtent(id, (count,), extend_dim=0))).unwrap())
+        start = dataset.extent[0] - count
+        places = points(dataset, range(start, start + count))
+        await ChunkFanout(node.owners, dataset).write(places, np.full(count, value, DTYPE))
+        return start
+
+    monkeypatch.setattr(ServiceOperations, "append", append)
+    assert "nobody appended" in found(range(30, 200), (bad_network,), operations=40, most=6)

@@ -1,0 +1,78 @@
+"""Whole clusters in one process, on virtual time and a seed: what clients were answered is linearizable."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.nemesis import ALL, PROCESSES
+from tests.simulation.seeds import SEEDS, KeptSeed
+from tests.simulation.simulation import Run, run_seed
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Nodes log each of thousands of faults."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def failed(run: Callable[[int], Run], seeds: range) -> list[int]:
+    """Return the seeds whose runs failed, and print what happened there."""
+    found = [run(seed) for seed in seeds]
+    for one in found:
+        if one.wrong:
+            print(one.report())
+    return [one.seed for one in found if one.wrong]
+
+
+def test_faults_of_any_kind(pytestconfig: pytest.Config) -> None:
+    """What was answered is linearizable, and once the faults have ended everything is answered."""
+    assert failed(run_seed, range(pytestconfig.getoption("seeds") // 2)) == []
+
+
+def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) -> None:
+    """Kills, pauses, joins and leaves of data nodes are seen by no client."""
+    seeds = range(pytestconfig.getoption("seeds") // 2)
+    assert failed(lambda seed: run_seed(seed, PROCESSES, errors_allowed=False), seeds) == []
+
+
+@pytest.mark.parametrize("kept", SEEDS, ids=str)
+def test_a_seed_that_once_failed(kept: KeptSeed) -> None:
+    assert run_seed(kept.seed, kept.faults).wrong == []
+
+
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
+    program = (
+        "from tests.simulation.simulation import run_seed\n"
+        "for seed in range(3):\n"
+        "    run = run_seed(seed)\n"
+        "    print(run.seconds, run.steps, run.faults, *run.history.operations, sep='\\n')\n"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": number, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for number in ("1", "2")
+    }
+    assert len(outputs) == 1
+    assert "write" in outputs.pop()
+
+
+def test_every_fault_happens() -> None:
+    told = "\n".join(line for seed in range(30) for line in run_seed(seed, ALL, operations=1).faults)
+    for word in ("kill dn", "kill sn", "freeze", "start", "stop", "cut", "clock", "lose", "fail", "slow"):
+        assert word in told
