@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hsparse.client.errors import Unreachable
 from hsparse.clock import Clock, SystemClock
-from hsparse.errors import Busy, HsparseError, RateLimited
+from hsparse.errors import Busy, HsparseError, RateLimited, Unanswered
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
@@ -18,7 +18,7 @@ LONGEST_PAUSE = 30.0
 READING = ("GET", "HEAD")
 IDEMPOTENT = (*READING, "PUT", "DELETE")
 """RFC 9110, 9.2.2."""
-REPEATED = (Busy, RateLimited, Unreachable)
+REPEATED = (Busy, RateLimited, Unreachable, Unanswered)
 T = TypeVar("T")
 
 
@@ -52,7 +52,7 @@ class Retry:
 class Repeatable:
     """What a request may be repeated after, besides a 429, with which nothing was done.
 
-    `busy` is a 503, also of a proxy that may have passed the request on; `lost` is an answer that never came.
+    `busy` is a 503, also of a proxy that may have passed the request on; `lost` is an answer that never came, from the server or from the data nodes behind it.
     """
 
     busy: bool = True

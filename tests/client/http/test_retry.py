@@ -11,7 +11,7 @@ from hsparse.client.errors import Unreachable
 from hsparse.client.http.retry import Retry
 from hsparse.client.sources.selection_request import read_values
 from hsparse.clock import ManualClock
-from hsparse.errors import Busy, HsparseError, RateLimited
+from hsparse.errors import Busy, HsparseError, RateLimited, Unanswered
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.selection import Orthogonal
 from tests.client.scripted_server import HANG_UP, answer, scripted_server
@@ -125,6 +125,19 @@ def test_a_change_is_not(ask: Ask) -> None:
     ):
         ask(connection)
     assert pauses == []
+
+
+@pytest.mark.parametrize(("ask", "tries"), [(read, 3), (write, 1), (create, 1)])
+def test_what_no_data_node_has_confirmed_is_a_lost_answer(ask: Ask, tries: int) -> None:
+    pauses = Pauses()
+    body = b'{"error": {"kind": "unanswered", "message": "No data node has confirmed this."}}'
+    with (
+        scripted_server([answer(body, "503 No\r\nRetry-After: 1")] * 3) as server,
+        Connection(server.url, retry=pauses.retry()) as connection,
+        pytest.raises(Unanswered),
+    ):
+        ask(connection)
+    assert len(pauses) == tries - 1
 
 
 def test_tries_end() -> None:
