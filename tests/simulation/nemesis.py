@@ -46,8 +46,8 @@ class Nemesis:
         self.cluster.loop.outside_at(when, end)
 
     def data_node(self) -> Machine | None:
-        """Return a data node that lives, None if it is the last one."""
-        living = self.cluster.living(self.cluster.data_nodes)
+        """Return a data node that lives on, None if it is the last one."""
+        living = [one for one in self.cluster.living(self.cluster.data_nodes) if not one.ending]
         return self.generator.choice(living) if len(living) > 1 else None
 
 
@@ -57,6 +57,7 @@ async def kill(nemesis: Nemesis) -> None:
     if machine is None:
         return
     nemesis.tell(f"kill {machine.process.name}")
+    machine.ending = True
     machine.process.kill_after(nemesis.generator.randrange(60))
     nemesis.after(0.5, machine.process.kill)
     if nemesis.generator.random() < 0.7:
@@ -84,6 +85,7 @@ async def leave(nemesis: Nemesis) -> None:
     machine = nemesis.data_node()
     if machine is not None and machine.node is not None:
         nemesis.tell(f"stop {machine.process.name}")
+        machine.ending = True
         nemesis.cluster.stop_data_node(machine)
 
 

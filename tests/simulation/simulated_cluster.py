@@ -42,6 +42,8 @@ class Machine:
     node: Any = None
     error: str = ""
     """Why it could not join, the last time."""
+    ending: bool = False
+    """Whether it is about to be killed, or leaves."""
 
 
 class SimulatedCluster:

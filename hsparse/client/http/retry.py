@@ -52,7 +52,8 @@ class Retry:
 class Repeatable:
     """What a request may be repeated after, besides a 429, with which nothing was done.
 
-    `busy` is a 503, also of a proxy that may have passed the request on; `lost` is an answer that never came, from the server or from the data nodes behind it.
+    `busy` is a 503, also of a proxy that may have passed the request on; `lost` is an answer that never came,
+    of the server or of the data nodes behind it.
     """
 
     busy: bool = True

@@ -74,7 +74,12 @@ class Eviction:
         return True
 
     async def _reaches_most(self, other: str, own: str, view: Membership) -> bool:
-        """Say whether this node reaches more than half of the members, or half of them with the first by id."""
+        """Say whether this node reaches more than half of the members, or half of them with the first by id.
+
+        True where all members are leaving: nobody owns anything.
+        """
+        if not view.nodes:
+            return True
         asked = [id for id in view.nodes if id not in (other, own)]
         reached = await self._peers.answering(asked, view.epoch) | ({own} & set(view.nodes))
         if 2 * len(reached) == len(view.nodes):

@@ -285,3 +285,12 @@ async def test_the_only_member_is_asked_again_after_it_did_not_answer() -> None:
         made.cut.clear()
         await writing
         assert await read(owners) == {3}
+
+
+async def test_a_member_that_died_while_it_left_alone_is_evicted() -> None:
+    async with cluster(1) as (made, urls):
+        await MembershipObject(made.store, TOKEN).leave(made.members[urls[0]].id)
+        made.kill(urls[0])
+        url = await made.start()
+        view = await MembershipObject(made.store, TOKEN).read()
+        assert view.members == (made.members[url].id,)
