@@ -28,4 +28,5 @@ SEEDS = (
     KeptSeed(2234, ALL, "a membership was never settled as another member could not read it once"),
     KeptSeed(3682, ALL, "a put without a lease undid what the next owner had acknowledged"),
     KeptSeed(21512, ALL, "the same, after the store was out of reach for half a second"),
+    KeptSeed(22783, ALL, "a node did not join again, as it met a member that died while it left alone"),
 )
