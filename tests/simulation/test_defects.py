@@ -1,4 +1,7 @@
-"""Deliberate defects: each is found within some seeds, so that a simulation that finds nothing says something."""
+"""Deliberate defects: each is found within some seeds, so that a simulation that finds nothing says something.
+
+A put without a lease is found by one seed in thousands; tests/dn/test_cached_object.py finds it at once.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ import pytest
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
-from hsparse.dn.membership.ownership import MemberOwnership
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.object_store import Buffer
@@ -57,11 +59,6 @@ def test_puts_without_a_condition() -> None:
 def test_a_cache_that_is_trusted_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseKeeper, "holds", lambda keeper: True)
     assert "not linearizable" in found(range(55, 200), (isolate,), operations=30, most=3)
-
-
-def test_a_put_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemberOwnership, "may_change", lambda ownership, term: True)
-    assert "not linearizable" in found(range(21512, 21700), ALL)
 
 
 def test_a_cache_that_is_not_doubted_when_the_membership_changes(monkeypatch: pytest.MonkeyPatch) -> None:
