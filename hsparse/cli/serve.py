@@ -11,7 +11,7 @@ from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import open_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import cluster_owners, local_owners, make_service, running_jobs
-from hsparse.cli.stores import root_of, serving_store
+from hsparse.cli.stores import is_read_only, root_of, serving_store
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
@@ -56,7 +56,8 @@ async def serve_service_node(settings: Settings) -> None:
 @asynccontextmanager
 async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
     """Yield the data nodes of the server, and the names of the buckets that they serve."""
-    if not settings.cluster.dn:
+    # Members of a cluster write to the store. An unusable store fails here once, instead of in every child.
+    if not settings.cluster.dn or await is_read_only(settings.store):
         node = await open_data_node(settings)
         try:
             yield local_owners(node), node.buckets
@@ -64,7 +65,6 @@ async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, 
             await node.close()
         return
     token = SystemClock().token(32).hex()
-    # An unusable store fails here once, instead of in every child.
     async with cluster_owners(settings, token) as found, child_nodes(settings, token):
         yield found
 

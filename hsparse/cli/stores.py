@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from hsparse.cli.store_schema import with_schema
@@ -19,6 +20,7 @@ from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
+from hsparse.storage.read_only import ReadOnlyStore
 from hsparse.storage.store_settings import StoreSettings
 
 DEFAULT_ROOT = Path("hsparse-data")
@@ -59,6 +61,14 @@ async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
             await store.close()
         raise
     return stores
+
+
+async def is_read_only(settings: StoreSettings) -> bool:
+    """Say whether one of the configured stores can only be read here; raises as `open_stores` does."""
+    stores = await open_stores(replace(settings, put_log=False))
+    for store in stores:
+        await store.close()
+    return any(isinstance(store, ReadOnlyStore) for store in stores)
 
 
 def _places(settings: StoreSettings) -> list[Path | str]:

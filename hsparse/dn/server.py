@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.dn.metrics import NodeMetrics
+from hsparse.dn.metrics import NodeMetrics, message_name
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
@@ -96,14 +96,14 @@ def _tracing(request: web.Request, message: Any, slow: float, metrics: NodeMetri
     except Exception:
         outcome = ErrorKind.INTERNAL.value
         # A defect; here, where the log has the id of the request.
-        log.exception("%s failed", type(message).__name__)
+        log.exception("%s failed", message_name(message))
         raise HsparseError("Internal error of a data node.") from None
     finally:
         seconds = clock() - started
         if metrics is not None:
             metrics.count(message, outcome, seconds, trace)
         if slow and seconds >= slow:
-            log.warning("Slow message: %s took %.3f s: %s", type(message).__name__, seconds, trace.text)
+            log.warning("Slow message: %s took %.3f s: %s", message_name(message), seconds, trace.text)
         end_trace(token)
 
 

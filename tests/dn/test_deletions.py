@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 
 import pytest
 
@@ -249,7 +250,8 @@ async def test_one_deletion_that_fails_does_not_keep_the_others(caplog: pytest.L
     store.fail_before("delete_if_match")
     world.pass_days()
     other = world.node(store)
-    await other.resume()
+    with caplog.at_level(logging.WARNING, "hsparse.dn.deletions"):
+        await other.resume()
     assert "cannot be resumed" in caplog.text
     assert [await world.is_gone(root) for root in roots].count(True) == 1
     await other.resume()
@@ -312,9 +314,10 @@ async def test_a_data_node_resumes_until_it_is_closed(caplog: pytest.LogCaptureF
             swept.set()
             await asyncio.get_running_loop().create_future()
 
-    resuming = asyncio.create_task(node.data.deletions.keep_resuming(10.0, sleep))
-    await swept.wait()
-    resuming.cancel()
+    with caplog.at_level(logging.WARNING, "hsparse.dn.deletions"):
+        resuming = asyncio.create_task(node.data.deletions.keep_resuming(10.0, sleep))
+        await swept.wait()
+        resuming.cancel()
     assert len(pauses) == 3
     assert all(10.0 <= pause <= 15.0 for pause in pauses)
     assert "The store is away." in caplog.text
