@@ -27,7 +27,7 @@ from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
-from hsparse.errors import Misconfigured, Unanswered
+from hsparse.errors import HsparseError, Misconfigured, Unanswered
 from hsparse.sections import ClusterSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.store_settings import StoreSettings
@@ -50,34 +50,49 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 async def serve_data_node(settings: Settings) -> None:
     """Serve the nodes of a cluster."""
     settings.check_node_exposure()
-    cluster = settings.cluster
     if settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: use `hsparse serve`.")
     stop = stop_signal()
-    if cluster.with_parent:
+    if settings.cluster.with_parent:
         _stop_with_parent(stop)
     with _serving(settings):
-        stores, clock = await open_stores(settings.store), SystemClock()
-        node = MemberNode(
-            partial(_make_node, stores, clock, settings.data),
-            stores[0],
-            clock,
-            cluster.node_token,
-            lambda url: RemoteNode(url, cluster.node_token),
-            cluster.lease,
-        )
-        token, slow = cluster.node_token, settings.server.slow_request
-        metrics = NodeMetrics(partial(_state, node))
-        app = create_node_app(node, token, slow, lambda: node.in_force, metrics)
+        node = await _open_member(settings)
         try:
-            async with (
-                listening(app, settings) as url,
-                _joined(node, _advertised(settings, url), stop),
-            ):
-                print(f"hsparse data node {node.id} on {url}", flush=True)
-                await stop.wait()
+            await _serve_until(stop, node, settings)
         finally:
             await node.close()
+    if node.defect.is_set():
+        raise HsparseError("The data node has stopped because of a defect; its log has the details.")
+
+
+async def _open_member(settings: Settings) -> MemberNode:
+    """Open a data node over the configured stores, which is to join their cluster."""
+    stores, clock, token = await open_stores(settings.store), SystemClock(), settings.cluster.node_token
+    make = partial(_make_node, stores, clock, settings.data)
+    return MemberNode(
+        make, stores[0], clock, token, lambda url: RemoteNode(url, token), settings.cluster.lease
+    )
+
+
+async def _serve_until(stop: asyncio.Event, node: MemberNode, settings: Settings) -> None:
+    """Be a member until `stop` is set, or the node has a defect."""
+    metrics = NodeMetrics(partial(_state, node))
+    token, slow = settings.cluster.node_token, settings.server.slow_request
+    app = create_node_app(node, token, slow, lambda: node.in_force, metrics)
+    async with (
+        listening(app, settings) as url,
+        _joined(node, _advertised(settings, url), stop),
+    ):
+        print(f"hsparse data node {node.id} on {url}", flush=True)
+        await _first(stop, node.defect)
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Wait until one of some events is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
 
 
 def _state(node: MemberNode) -> NodeState:

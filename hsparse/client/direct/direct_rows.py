@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.sparse.compressed_rows import CompressedRows, Piece, RowBands, index_type
+from hsparse.client.sparse.compressed_rows import CompressedRows, Piece, RowBands
 from hsparse.format.kinds.chunk_columns import ChunkColumns
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections import axis as ax
@@ -49,7 +49,6 @@ class DirectRows:
             first = _first(members[0][0], 0)
             rows.append((first, first + members[0][0].selection.shape[0]))
             most.append(sum(count for _, count in members))
-        self._index = index_type(*selection.shape)
         self._bands = RowBands((selection.shape[0], selection.shape[1]), rows, most, dtype)
 
     def add(self, one: PlannedChunk, chunk: ChunkColumns) -> None:
@@ -77,9 +76,7 @@ class DirectRows:
         rows, columns = (
             _positions(axis, column) for axis, column in zip(one.selection.axes, some.columns, strict=True)
         )
-        columns = columns.astype(self._index)
-        columns += columns.dtype.type(_first(one, 1))
-        return Piece(rows, columns, some.values)
+        return Piece(rows, columns, some.values, _first(one, 1))
 
 
 def _positions(axis: Axis, column: NDArray[Any]) -> NDArray[Any]:

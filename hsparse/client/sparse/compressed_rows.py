@@ -7,7 +7,7 @@ releases the interpreter for it, so bands are converted side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -49,18 +49,24 @@ class CompressedRows:
 
     def to_scipy(self) -> Any:
         """Return a `csr_array` of these arrays."""
-        found = SCIPY.load().csr_array(self.arrays, shape=self.shape)
+        found = SCIPY.load().csr_array(self.shape, dtype=self.values.dtype)
+        # Given to the constructor the indices would be looked through once more.
+        found.data, found.indices, found.indptr = self.arrays
         found.has_sorted_indices = found.has_canonical_format = True
         return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Elements of a band that come of one chunk, in row-major order: (n,) rows in the band, columns, values."""
+    """Elements of a band that come of one chunk, in row-major order: (n,) rows in the band, columns, values.
+
+    Columns, of any integer type, are counted from `first_column`.
+    """
 
     rows: NDArray[Any]
     columns: NDArray[Any]
     values: NDArray[Any]
+    first_column: int = 0
 
 
 class RowBands:
@@ -94,8 +100,10 @@ class RowBands:
             size = sum(len(piece.values) for piece in some)
             room = slice(at, at + size)
             if len(some) == 1:
-                counts = np.bincount(some[0].rows, minlength=high - low)
-                self._indices[room], self._values[room] = some[0].columns, some[0].values
+                begins = np.searchsorted(some[0].rows, np.arange(high - low, dtype=some[0].rows.dtype))
+                counts = np.diff(begins, append=size)
+                self._place(some[0], self._indices[room])
+                self._values[room] = some[0].values
             else:
                 found = self._compressed(some, high - low)
                 counts = np.diff(found.indptr)
@@ -118,12 +126,19 @@ class RowBands:
 
     def _compressed(self, pieces: Sequence[Piece], height: int) -> Any:
         """Return a band as scipy's CSR. The conversion is stable, so that columns still ascend in each row."""
-        columns = np.concatenate([piece.columns for piece in pieces], dtype=self._indices.dtype)
+        ends = np.cumsum([len(piece.columns) for piece in pieces]).tolist()
+        columns = np.empty(ends[-1], self._indices.dtype)
+        for piece, end in zip(pieces, ends, strict=True):
+            self._place(piece, columns[end - len(piece.columns) : end])
         rows = np.concatenate([piece.rows for piece in pieces], dtype=self._indices.dtype)
         values = np.concatenate([piece.values for piece in pieces], dtype=self._values.dtype)
         found = SCIPY.load().coo_array((values, (rows, columns)), shape=(height, self._shape[1]))
         found.has_canonical_format = True  # else duplicates would be looked for
         return found.tocsr()
+
+    def _place(self, piece: Piece, room: NDArray[Any]) -> None:
+        """Set `room` to a piece's columns in the matrix."""
+        np.add(piece.columns, piece.first_column, out=room, dtype=room.dtype, casting="unsafe")
 
 
 def _lower_bands(pieces: Sequence[Piece], height: int) -> Iterator[tuple[int, int, Sequence[Piece]]]:
@@ -138,7 +153,12 @@ def _lower_bands(pieces: Sequence[Piece], height: int) -> Iterator[tuple[int, in
     cuts = [np.searchsorted(piece.rows, edges).tolist() for piece in pieces]
     for number, (low, high) in enumerate(pairwise(edges)):
         some = [
-            Piece(piece.rows[a:b] - piece.rows.dtype.type(low), piece.columns[a:b], piece.values[a:b])
+            replace(
+                piece,
+                rows=piece.rows[a:b] - piece.rows.dtype.type(low),
+                columns=piece.columns[a:b],
+                values=piece.values[a:b],
+            )
             for piece, (a, b) in zip(pieces, (cut[number : number + 2] for cut in cuts), strict=True)
             if a < b
         ]

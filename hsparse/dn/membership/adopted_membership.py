@@ -56,6 +56,8 @@ class AdoptedMembership:
         """Notified when a membership is adopted or settled, when a lease holds again, and when changes have ended."""
         self._once: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.defect = asyncio.Event()
+        """Set when a task has failed by a defect: without it this node might own nothing for ever."""
         self._settling: asyncio.Task[None] | None = None
 
     @property
@@ -219,6 +221,7 @@ class AdoptedMembership:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, HsparseError):
             log.error("a task of the data node %s failed", self._ownership.node, exc_info=error)
+            self.defect.set()
 
     async def close(self) -> None:
         """End the tasks."""

@@ -99,6 +99,11 @@ class MemberNode:
         return self._ownership.in_force
 
     @property
+    def defect(self) -> asyncio.Event:
+        """Set when a task of this member has failed by a defect: it is of no use any more, and should end."""
+        return self._adopted.defect
+
+    @property
     def lease_age(self) -> float:
         """Seconds since the last renewal of its lease was sent."""
         return self._lease.age

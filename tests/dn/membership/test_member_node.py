@@ -9,6 +9,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import lease_key
 from hsparse.cluster.membership_object import KEY, MembershipObject
+from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, Unanswered
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
@@ -258,6 +259,18 @@ async def test_an_adopted_membership_is_answered_when_earlier_changes_have_ended
     await made.in_force(await second)
     for one in made.members.values():
         await one.close()
+
+
+async def test_a_defect_ends_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose lease nobody keeps any more would own nothing for ever."""
+
+    async def keep(self: LeaseKeeper, regained: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(LeaseKeeper, "keep", keep)
+    async with cluster(1) as (made, urls):
+        async with asyncio.timeout(10):
+            await made.members[urls[0]].defect.wait()
 
 
 def test_ids_are_new_at_each_start() -> None:
