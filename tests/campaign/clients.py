@@ -20,7 +20,6 @@ DATASET = {
     "creationProperties": {
         "layout": {"class": "H5D_STRUCT_CHUNK", "dims": [CHUNK, CHUNK], "flags": ["H5D_SPARSE_DATA"]}
     },
-    "link": {"name": "data"},
 }
 
 
