@@ -18,7 +18,7 @@ from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import RequestTrace, current_trace, measured_wait
 from hsparse.dn.membership.ownership import Ownership, SoleOwnership
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed, Unanswered
-from hsparse.storage.object_store import Buffer, ObjectStore
+from hsparse.storage.object_store import Buffer, ObjectStore, current_etag
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -236,7 +236,7 @@ class CachedObject(Generic[V]):
     async def _stored_state(self) -> _State[V]:
         """Return the state of the object in the store; it is read again only if it has changed."""
         known = self._state
-        if known is not None and known.decoded and await self._current_etag() == known.etag:
+        if known is not None and known.decoded and await current_etag(self._store, self.key) == known.etag:
             return known
         try:
             stored = await self._store.get(self.key)
@@ -299,7 +299,7 @@ class CachedObject(Generic[V]):
         if group[0].base is not Base.IGNORED:
             group[0].base = Base.NEEDED
             return None
-        etag = await self._current_etag()
+        etag = await current_etag(self._store, self.key)
         return _State(None, etag, decoded=etag is None)
 
     def _apply_group(self, group: list[_Waiting[V]], value: V | None) -> _Group[V]:
@@ -377,15 +377,8 @@ class CachedObject(Generic[V]):
         That a remembered value needs no change, or refuses one, says nothing once another node has
         replaced it; no put would find out.
         """
-        if await self._current_etag() != state.etag:
+        if await current_etag(self._store, self.key) != state.etag:
             raise PreconditionFailed(f"{self.key} was changed by another node.")
-
-    async def _current_etag(self) -> str | None:
-        """Return the etag of the stored object, None when there is none."""
-        try:
-            return (await self._store.get_range(self.key, 0, 1)).etag
-        except NotFound:
-            return None
 
 
 def _count_conflict(group: list[_Waiting[Any]]) -> None:

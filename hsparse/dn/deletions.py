@@ -17,9 +17,9 @@ from hsparse.concurrency.gather import gather_each
 from hsparse.dn.cache import Cache
 from hsparse.dn.deletion_notes import DeletionNote, DeletionNotes, DeletionState, born_of
 from hsparse.dn.records import RecordCodec
-from hsparse.errors import BadRequest, Busy, HsparseError, NotFound, PreconditionFailed
+from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
 from hsparse.model.ids import is_root, storage_key, tree_prefix
-from hsparse.storage.object_store import Entry, ObjectStore
+from hsparse.storage.object_store import Entry, ObjectStore, current_etag
 
 DELETES_AT_ONCE = 32
 PASSES = 16
@@ -125,13 +125,7 @@ class Deletions:
 
     async def exists(self, id: str) -> bool:
         """Say whether the store has the record of an object."""
-        try:
-            await self._store.get_range(storage_key(id), 0, 1)
-        except NotFound:
-            return False
-        except BadRequest:  # it is empty
-            return True
-        return True
+        return await current_etag(self._store, storage_key(id)) is not None
 
     async def delete_entry(self, entry: Entry) -> bool:
         """Delete an object in the state in which it was listed; False if it has changed."""

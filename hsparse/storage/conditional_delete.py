@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from hsparse.clock import Clock, SystemClock
-from hsparse.errors import BadRequest, NotFound, PreconditionFailed, Unsupported
-from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored
+from hsparse.errors import NotFound, PreconditionFailed, Unsupported
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored, current_etag
 
 STALE_ETAG = "0123456789abcdef0123456789abcdef"
 
@@ -62,16 +62,6 @@ async def look_and_delete(store: ObjectStore, key: str, etag: str) -> None:
     if found != etag:
         raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
     await store.delete(key)
-
-
-async def current_etag(store: ObjectStore, key: str) -> str | None:
-    """Return the etag of a stored object, None when there is none."""
-    try:
-        return (await store.get_range(key, 0, 1)).etag
-    except NotFound:
-        return None
-    except BadRequest:  # an empty object has no first byte
-        return (await store.get(key)).etag
 
 
 class LookBeforeDelete:

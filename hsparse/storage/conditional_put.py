@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Misconfigured, PreconditionFailed, Unsupported
-from hsparse.storage.conditional_delete import current_etag, look_and_delete
-from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored
+from hsparse.storage.conditional_delete import look_and_delete
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored, current_etag
 
 REMEDY = (
     "updates would be lost: use another store, or declare with --single-writer that only this process writes "

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
-from hsparse.errors import BadRequest, Unsupported
+from hsparse.errors import BadRequest, NotFound, Unsupported
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -114,6 +114,16 @@ class ObjectStore(Protocol):
     async def close(self) -> None:
         """Release what the store holds open; no method may be called afterwards."""
         ...
+
+
+async def current_etag(store: ObjectStore, key: str) -> str | None:
+    """Return the etag of a stored object, None when there is none."""
+    try:
+        return (await store.get_range(key, 0, 1)).etag
+    except NotFound:
+        return None
+    except BadRequest:  # an empty object has no first byte
+        return (await store.get(key)).etag
 
 
 def no_urls(name: str) -> Unsupported:

@@ -125,7 +125,8 @@ class AdoptedMembership:
             self._running[epoch] -= 1
             if not self._running[epoch]:
                 del self._running[epoch]
-                self.start(self.notify())
+                if epoch != self.view.epoch:  # only the end of earlier changes is waited for
+                    self.start(self.notify())
 
     async def finished(self, epoch: int) -> bool:
         """Wait a moment until no change runs that was accepted before `epoch`, and say whether that is so."""
