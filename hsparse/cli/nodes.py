@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import replace
 
 from hsparse.cli.node_process import add_setting_flags, settings_of
-from hsparse.cli.stores import open_stores
+from hsparse.cli.stores import opened_stores
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
@@ -44,15 +43,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _list(settings: Settings, rebuild: bool) -> None:
-    stores = await open_stores(replace(settings.store, put_log=False))
-    try:
+    async with opened_stores(settings.store) as stores:
         stored = MembershipObject(stores[0], settings.cluster.node_token)
         view = await (stored.rebuild() if rebuild else stored.read())
         for line in await _lines(stores[0], view):
             print(line)
-    finally:
-        for store in stores:
-            await store.close()
 
 
 async def _lines(store: ObjectStore, view: Membership) -> list[str]:

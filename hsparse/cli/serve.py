@@ -11,7 +11,7 @@ from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import open_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import cluster_owners, local_owners, make_service, running_jobs
-from hsparse.cli.stores import is_read_only, root_of, serving_store
+from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
@@ -49,24 +49,29 @@ async def serve_service_node(settings: Settings) -> None:
     """Serve clients over data nodes that run elsewhere."""
     settings.check_exposure()
     stop = stop_signal()
-    async with cluster_owners(settings, settings.cluster.node_token) as (owners, buckets):
-        await _serve_clients(settings, owners, buckets, stop)
+    async with (
+        opened_stores(settings.store) as stores,
+        cluster_owners(stores, settings.cluster.node_token) as owners,
+    ):
+        await _serve_clients(settings, owners, tuple(store.name for store in stores), stop)
 
 
 @asynccontextmanager
 async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
     """Yield the data nodes of the server, and the names of the buckets that they serve."""
-    # Members of a cluster write to the store. An unusable store fails here once, instead of in every child.
-    if not settings.cluster.dn or await is_read_only(settings.store):
-        node = await open_data_node(settings)
-        try:
-            yield local_owners(node), node.buckets
-        finally:
-            await node.close()
-        return
-    token = SystemClock().token(32).hex()
-    async with cluster_owners(settings, token) as found, child_nodes(settings, token):
-        yield found
+    if settings.cluster.dn:
+        # An unusable store fails here once, instead of in every child.
+        async with opened_stores(settings.store) as stores:
+            if are_writable(stores):  # members of a cluster write to the store
+                token = SystemClock().token(32).hex()
+                async with cluster_owners(stores, token) as owners, child_nodes(settings, token):
+                    yield owners, tuple(store.name for store in stores)
+                return
+    node = await open_data_node(settings)
+    try:
+        yield local_owners(node), node.buckets
+    finally:
+        await node.close()
 
 
 async def _serve_clients(

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
 from hsparse.cli.sign_in import make_authenticator
-from hsparse.cli.stores import open_stores, root_of
+from hsparse.cli.stores import root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.config import Settings, job_environment
@@ -24,22 +24,20 @@ from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
+from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.remote_node import RemoteNode
 
 
 @asynccontextmanager
-async def cluster_owners(settings: Settings, token: str) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
-    """Yield the members of the cluster over the configured stores, and the names of the buckets."""
-    stores = await open_stores(replace(settings.store, put_log=False))  # only the membership is read here
+async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator[Owners]:
+    """Yield the members of the cluster over some stores, the first of which has the membership."""
     nodes = ClusterNodes(
         MembershipObject(stores[0], token), SystemClock(), lambda url: RemoteNode(url, token)
     )
     try:
-        yield Owners(nodes), tuple(store.name for store in stores)
+        yield Owners(nodes)
     finally:
         await nodes.close()
-        for store in stores:
-            await store.close()
 
 
 def local_owners(node: DataService | BucketRouter) -> Owners:

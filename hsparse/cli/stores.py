@@ -5,8 +5,8 @@ Tests: tests/cli/test_serve.py, tests/cli/test_store_schema.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,12 +63,22 @@ async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
     return stores
 
 
-async def is_read_only(settings: StoreSettings) -> bool:
-    """Say whether one of the configured stores can only be read here; raises as `open_stores` does."""
-    stores = await open_stores(replace(settings, put_log=False))
-    for store in stores:
-        await store.close()
-    return any(isinstance(store, ReadOnlyStore) for store in stores)
+@asynccontextmanager
+async def opened_stores(
+    settings: StoreSettings, *, put_log: bool = False
+) -> AsyncIterator[list[ObjectStore]]:
+    """Hold the configured stores open while the context lasts, for few puts; entering raises as `open_stores` does."""
+    stores = await open_stores(settings if put_log else replace(settings, put_log=False))
+    try:
+        yield stores
+    finally:
+        for store in stores:
+            await store.close()
+
+
+def are_writable(stores: Iterable[ObjectStore]) -> bool:
+    """Say whether opened stores can be written here."""
+    return not any(isinstance(store, ReadOnlyStore) for store in stores)
 
 
 def _places(settings: StoreSettings) -> list[Path | str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.progress import add_progress_flag, print_message, reports_failure, show_progress
-from hsparse.cli.stores import open_stores, root_of
+from hsparse.cli.stores import opened_stores, root_of
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.sweep import MIN_AGE, Finding, Sweep
@@ -60,17 +60,13 @@ async def _sweep(
         raise NotFound(
             f"There is no directory {str(root_of(settings.store))!r}; name a store by --root or --bucket."
         )
-    stores = await open_stores(settings.store)
     found: list[tuple[str, Finding]] = []
-    try:
+    async with opened_stores(settings.store, put_log=settings.store.put_log) as stores:
         for store in stores:
             sweep = Sweep(
                 store, SystemClock(), min_age=args.min_age * HOUR, dry_run=args.dry_run, advance=advance
             )
             found += [(store.name, finding) for finding in await sweep.run()]
-    finally:
-        for store in stores:
-            await store.close()
     return found
 
 
