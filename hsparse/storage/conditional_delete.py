@@ -6,11 +6,10 @@ depend on them as on conditional puts, so such a store is served: an object is l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed, Unsupported
-from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored, current_etag
+from hsparse.storage.delegating_store import DelegatingStore
+from hsparse.storage.object_store import PROBE_PREFIX, ObjectStore, current_etag
 
 STALE_ETAG = "0123456789abcdef0123456789abcdef"
 
@@ -64,42 +63,11 @@ async def look_and_delete(store: ObjectStore, key: str, etag: str) -> None:
     await store.delete(key)
 
 
-class LookBeforeDelete:
+class LookBeforeDelete(DelegatingStore):
     """An `ObjectStore` over one that ignores the condition of a delete: it looks at the etag, then deletes.
 
     Who changes the object between the look and the delete loses that change.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
-        self.name = store.name
-        self._store = store
-
-    async def get(self, key: str) -> Stored:
-        return await self._store.get(key)
-
-    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
-        return await self._store.get_range(key, start, length)
-
-    async def put(self, key: str, data: Buffer) -> str:
-        return await self._store.put(key, data)
-
-    async def put_if_absent(self, key: str, data: Buffer) -> str:
-        return await self._store.put_if_absent(key, data)
-
-    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        return await self._store.put_if_match(key, data, etag)
-
-    async def delete(self, key: str) -> None:
-        await self._store.delete(key)
-
     async def delete_if_match(self, key: str, etag: str) -> None:
         await look_and_delete(self._store, key, etag)
-
-    def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
-        return self._store.list(prefix, delimiter=delimiter, start_after=start_after)
-
-    async def presigned(self, key: str, seconds: int) -> str:
-        return await self._store.presigned(key, seconds)
-
-    async def close(self) -> None:
-        await self._store.close()

@@ -7,13 +7,14 @@ declares that this process is its only writer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Misconfigured, PreconditionFailed, Unsupported
 from hsparse.storage.conditional_delete import look_and_delete
-from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, Page, Stored, current_etag
+from hsparse.storage.delegating_store import DelegatingStore
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, current_etag
 
 REMEDY = (
     "updates would be lost: use another store, or declare with --single-writer that only this process writes "
@@ -71,24 +72,17 @@ async def _refused(store: ObjectStore, key: str, case: str, etag: str | None = N
 R = TypeVar("R")
 
 
-class SingleWriter:
+class SingleWriter(DelegatingStore):
     """An `ObjectStore` over one that ignores conditions: it checks them itself, under one lock a key.
 
     The operator declares that nothing else writes to the store; a second writer would lose updates.
     """
 
     def __init__(self, store: ObjectStore) -> None:
-        self.name = store.name
-        self._store = store
+        super().__init__(store)
         self._locks: dict[str, asyncio.Lock] = {}
         self._waiting: dict[str, int] = {}
         self._writes: set[asyncio.Task[Any]] = set()
-
-    async def get(self, key: str) -> Stored:
-        return await self._store.get(key)
-
-    async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
-        return await self._store.get_range(key, start, length)
 
     async def put(self, key: str, data: Buffer) -> str:
         return await self._alone(key, lambda: self._store.put(key, data))
@@ -115,16 +109,10 @@ class SingleWriter:
     async def delete_if_match(self, key: str, etag: str) -> None:
         await self._alone(key, lambda: look_and_delete(self._store, key, etag))
 
-    def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
-        return self._store.list(prefix, delimiter=delimiter, start_after=start_after)
-
-    async def presigned(self, key: str, seconds: int) -> str:
-        return await self._store.presigned(key, seconds)
-
     async def close(self) -> None:
         """Wait for the writes under way, then close the store."""
         await asyncio.gather(*self._writes, return_exceptions=True)
-        await self._store.close()
+        await super().close()
 
     async def _alone(self, key: str, write: Callable[[], Awaitable[R]]) -> R:
         """Await `write` while no other write of `key` runs.
