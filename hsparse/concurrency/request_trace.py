@@ -33,13 +33,17 @@ class RequestTrace:
     """A request: its id, its user and domain once they are known, and what was done for it.
 
     `work` has how often something was done and the seconds that it took; both add up if concurrent. `conflicts` counts
-    changes that were applied again, because another writer had put first.
+    changes that were applied again, because another writer had put first. Queues take turns by whom it is
+    `counted_for`: the user, or the address of one who is anonymous. `deadline` is a time of the event loop after which
+    nobody waits for an answer that has not begun.
     """
 
     id: str
     user: str | None = None
     domain: str | None = None
     conflicts: int = 0
+    counted_for: str = ""
+    deadline: float | None = None
     work: dict[Work, tuple[int, float]] = field(default_factory=dict)
 
     @contextmanager
@@ -68,6 +72,14 @@ _CURRENT: ContextVar[RequestTrace | None] = ContextVar("request_trace", default=
 def current_trace() -> RequestTrace | None:
     """Return the trace of the request that this code runs for, None without one."""
     return _CURRENT.get()
+
+
+def seconds_left() -> float | None:
+    """Return how long the current request may still take, None for any time; at least 0."""
+    trace = _CURRENT.get()
+    if trace is None or trace.deadline is None:
+        return None
+    return max(0.0, trace.deadline - asyncio.get_running_loop().time())
 
 
 def begin_trace(trace: RequestTrace) -> Token[RequestTrace | None]:
