@@ -75,6 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--campaign", type=float, default=60.0, help="seconds that a cluster has faults of a kind"
     )
+    parser.addoption("--overload", type=float, default=60.0, help="seconds that a load is offered")
     parser.addoption("--fuzz", type=int, default=3, help="requests made up for each operation, three times")
     parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
     parser.addoption("--mutations", type=int, default=500, help="changed HDF5 files that are read")

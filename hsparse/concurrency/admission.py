@@ -143,9 +143,7 @@ class Admission:
 
     # --- waiting --------------------------------------------------------------------------------------
 
-    async def _turn(
-        self, user: str, deadline: float, patient: bool, is_gone: Callable[[], bool]
-    ) -> None:
+    async def _turn(self, user: str, deadline: float, patient: bool, is_gone: Callable[[], bool]) -> None:
         """Wait for a place, which is taken on return."""
         loop, began = asyncio.get_running_loop(), self._now()
         left = deadline - loop.time()

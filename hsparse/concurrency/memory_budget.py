@@ -33,14 +33,18 @@ class MemoryBudget:
         self._waiting: FairQueue[_Waiter] = FairQueue()
         self.used = 0
 
+    def has_room(self, nbytes: int) -> bool:
+        """Return whether `hold` would not wait."""
+        return not self._waiting and self.used + min(nbytes, self._limit) <= self._limit
+
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
         """Hold `nbytes` (at most the whole budget); `Busy` without room in `patience` seconds, or by the deadline."""
         nbytes = min(nbytes, self._limit)
-        if self._waiting or self.used + nbytes > self._limit:
-            await self._wait(nbytes)
-        else:
+        if self.has_room(nbytes):
             self.used += nbytes
+        else:
+            await self._wait(nbytes)
         try:
             yield
         finally:

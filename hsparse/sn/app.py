@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from hsparse.errors import BadRequest, Unauthenticated
+from hsparse.errors import BadRequest, Busy, Unauthenticated
 from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
@@ -18,6 +18,7 @@ from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer
 from hsparse.sn.http.page_guard import PageGuard
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
+from hsparse.sn.http.turn import give_up_place, return_to_work, set_deadline, take_turn
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.records.access import find_domain, request_place, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
@@ -87,12 +88,26 @@ def _middlewares(service: Service) -> list[Middleware]:
 
 
 def bind_route(service: Service, route: Route) -> AioHandler:
-    """Return the function that aiohttp calls: authenticate, find the domain, check the right, call the handler."""
+    """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name
+        if not route.queued:
+            return await answer(request, principal)
+        set_deadline(request, trace, service.settings.request_timeout)
+        place = await take_turn(service.admission, request)
+        try:
+            return await answer(request, principal)
+        except Busy:
+            service.admission.congested()
+            raise
+        finally:
+            place.leave()
+
+    async def answer(request: web.Request, principal: Principal) -> web.StreamResponse:
+        trace = request[TRACE_KEY]
         node, path = request_place(service, request)
         trace.domain = path
         domain = None
@@ -110,7 +125,11 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         context.check_length()
         if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
             raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
-        async with service.bodies.hold(request.content_length or context.limit):
+        nbytes = request.content_length or context.limit
+        if not service.bodies.has_room(nbytes):
+            give_up_place(request)
+        async with service.bodies.hold(nbytes):
+            await return_to_work(request)
             return await route.handler(context)
 
     return handle
@@ -118,13 +137,16 @@ def bind_route(service: Service, route: Route) -> AioHandler:
 
 async def _principal(service: Service, request: web.Request) -> Principal:
     """Return the principal and count the request; without a valid credential it counts for the remote address."""
-    stranger = f"{ANONYMOUS_NAME} {request.remote}"
+    trace = request[TRACE_KEY]
+    stranger = trace.counted_for = f"{ANONYMOUS_NAME} {request.remote}"
     try:
         principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
     except Unauthenticated:
         service.rates.take(stranger)
         raise
-    service.rates.take(stranger if principal.anonymous else principal.name)
+    if not principal.anonymous:
+        trace.counted_for = principal.name
+    service.rates.take(trace.counted_for)
     return principal
 
 

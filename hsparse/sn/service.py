@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from hsparse.clock import Clock
+from hsparse.concurrency.adaptive_limit import AdaptiveLimit
+from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
@@ -18,6 +20,9 @@ from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
+
+LEAST_PLACES, FIRST_PLACES = 8, 32
+"""Requests that are always worked on at a time, and those of a new node."""
 
 
 class Component(Protocol):
@@ -36,9 +41,10 @@ C = TypeVar("C", bound=Component)
 
 
 class Service:
-    """The components that handlers use; `bodies` and `answers` are memory budgets.
+    """The components that handlers use; `bodies` and `answers` are memory budgets, `admission` has the places.
 
-    A handler reserves memory for its body before that for its answer, never after, to avoid a deadlock.
+    A handler reserves memory for its body before that for its answer, never after, to avoid a deadlock. Nothing that
+    has a place waits for memory for its body.
     """
 
     def __init__(
@@ -60,6 +66,13 @@ class Service:
         self.log = log or RequestLog(clock)
         self.bodies = MemoryBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
+        self.admission = Admission(
+            AdaptiveLimit(LEAST_PLACES, settings.requests_at_once, FIRST_PLACES),
+            settings.queue_wait,
+            clock.monotonic,
+            metrics.watcher,
+        )
+        metrics.show(self.admission)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
         self.named_bucket: str | None = None
         """The bucket if requests must name it, None for the first one."""

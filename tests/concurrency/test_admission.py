@@ -27,9 +27,7 @@ def on_virtual_time(main: Coroutine[Any, Any, Any]) -> None:
 
 
 def make(places: int = PLACES, queue_wait: float = 0.1, watcher: Watcher | None = None) -> Admission:
-    return Admission(
-        AdaptiveLimit(places, places), queue_wait, asyncio.get_running_loop().time, watcher
-    )
+    return Admission(AdaptiveLimit(places, places), queue_wait, asyncio.get_running_loop().time, watcher)
 
 
 class Load:
