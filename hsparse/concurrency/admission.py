@@ -137,9 +137,21 @@ class Admission:
         """Admit fewer at a time: what they need is taken."""
         self._limit.shrink(self._now())
 
-    def seconds_until_turn(self, user: str) -> float:
-        """Return an estimate of how long a new one of `user` waits."""
-        return (self._queue.ahead(user) + 1) * self._mean / self._limit.value
+    def refuses(self, user: str, left: float, coming: int = 0) -> Busy | None:
+        """Return the refusal of one of `user` that would come now and has so many seconds left, None for a turn.
+
+        So many are `coming` already that will have their turns before.
+        """
+        try:
+            if self._queue:
+                self._check_turn(user, self._now(), left, patient=False, coming=coming)
+        except Busy as error:
+            return error
+        return None
+
+    def seconds_until_turn(self, user: str, coming: int = 0) -> float:
+        """Return an estimate of how long a new one of `user` waits, behind so many that are not here yet."""
+        return (self._queue.ahead(user) + coming + 1) * self._mean / self._limit.value
 
     # --- waiting --------------------------------------------------------------------------------------
 
@@ -166,14 +178,14 @@ class Admission:
                 timer.cancel()
             self._watcher.waited(self._now() - began)
 
-    def _check_turn(self, user: str, now: float, left: float, patient: bool) -> None:
+    def _check_turn(self, user: str, now: float, left: float, patient: bool, coming: int = 0) -> None:
         """Raise `Busy` if the turn of a new one would come too late."""
         if left <= 0:
             raise self._refusal(Refusal.DEADLINE, "its time is over")
         allowed = left
         if not patient and self._queue and now - self._waiting_since > BURST:
             allowed = min(left, max(self._queue_wait, PLACE_TIMES * self._mean))
-        seconds = self.seconds_until_turn(user)
+        seconds = self.seconds_until_turn(user, coming)
         if seconds > allowed or (self.waiting >= MOST_WAITING and not patient):
             raise self._refusal(Refusal.OVERLOAD, f"its turn would come in {seconds:.2f} s")
 

@@ -14,6 +14,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.cors import Cors
+from hsparse.sn.http.early_refusal import EARLY_KEY, EarlyRefusal
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
 from hsparse.sn.http.request_log import TRACE_KEY
@@ -49,6 +50,8 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         service.log.add_id(request, response)
         cors.add(request, response)
 
+    unqueued = frozenset(route.path.encode() for route in routes if not route.queued)
+    early = app[EARLY_KEY] = EarlyRefusal(service.admission, service.metrics, service.log, cors, unqueued)
     app.on_response_prepare.append(add_headers)
 
     async def stop(app: web.Application) -> None:
@@ -59,7 +62,9 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     handlers: dict[str, dict[str, AioHandler]] = {}
     for route in routes:
         for path in spelled_out(route.path):
-            handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(service, route)
+            handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(
+                service, route, early
+            )
     for path, by_method in handlers.items():
         if hdrs.METH_GET in by_method:
             by_method.setdefault(
@@ -87,12 +92,14 @@ def _middlewares(service: Service) -> list[Middleware]:
     ]
 
 
-def bind_route(service: Service, route: Route) -> AioHandler:
+def bind_route(service: Service, route: Route, early: EarlyRefusal) -> AioHandler:
     """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
+        if not principal.anonymous:
+            early.remember(request.headers.get(hdrs.AUTHORIZATION, ""), principal.name)
         trace.user = principal.name
         if not route.queued:
             return await answer(request, principal)

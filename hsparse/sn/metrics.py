@@ -1,6 +1,7 @@
 """The metrics of a service node, in Prometheus's text format.
 
-A route is its template, never the requested path; an unknown method or path is one value, `other`.
+A route is its template, never the requested path; an unknown method or path is one value, `other`, as is one that is
+refused before it is looked for.
 """
 
 from __future__ import annotations
@@ -127,6 +128,10 @@ class Metrics:
         """Show how many wait for a place, and how many places there are."""
         self._waiting.set_function(lambda: admission.waiting)
         self._places.set_function(lambda: admission.limit)
+
+    def count_refused(self, method: str) -> None:
+        """Count a request that was refused before its route was found."""
+        self._series(OTHER, method, "503")[0].inc()
 
     def count_job(self, kind: str, outcome: str) -> None:
         """Count a job that has ended."""

@@ -19,6 +19,8 @@ LOST = 0
 """The status of a request whose connection ended before the answer did."""
 HEAD_END = b"\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
+CONNECTIONS = 256
+"""A request without a free one waits here, and its time counts. Opening one costs more than an answer."""
 
 
 @dataclass(slots=True)
@@ -110,24 +112,26 @@ class _Connection(asyncio.Protocol):
 
 
 class Load:
-    """Requests to the server at `url`."""
+    """Requests to the server at `url`, over `CONNECTIONS` at most, as through a proxy."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname, parts.port
         self._idle: list[_Connection] = []
+        self._free = asyncio.Semaphore(CONNECTIONS)
 
     async def request(self, request: bytes, outcomes: Outcomes) -> None:
         """Send a request, and note what became of it; the time counts from the call."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        connection = await self._connected()
-        status, retry_after = await connection.send(request)
-        outcomes.note(status, loop.time() - began, retry_after)
-        if connection.open:
-            self._idle.append(connection)
-        else:
-            connection.close()
+        async with self._free:
+            connection = await self._connected()
+            status, retry_after = await connection.send(request)
+            outcomes.note(status, loop.time() - began, retry_after)
+            if connection.open:
+                self._idle.append(connection)
+            else:
+                connection.close()
 
     async def closed(self, clients: int, requests: Sequence[bytes], seconds: float) -> Outcomes:
         """Send requests chosen at random from so many clients for so long."""

@@ -105,7 +105,7 @@ async def peak_of(load: Load, requests: list[bytes], seconds: float) -> Outcomes
 async def greedy_and_modest(
     load: Load, dataset: str, greedy: float, modest: float, seconds: float
 ) -> tuple[Outcomes, Outcomes]:
-    """Return what becomes of the requests of a greedy user, and of ten modest ones, by the requests a second of each."""
+    """Return what becomes of the requests of a greedy user, and of those of ten modest ones, at these rates."""
     loads = [
         load.open(modest, requests_of(user, dataset), seconds, place) for place, user in enumerate(MODEST)
     ]
