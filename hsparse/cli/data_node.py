@@ -18,6 +18,8 @@ from functools import partial
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.stores import open_stores, serving_store
 from hsparse.clock import Clock, SystemClock
+from hsparse.concurrency.adaptive_limit import AdaptiveLimit
+from hsparse.concurrency.admission import Admission
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.cached_object import SOLE
@@ -36,6 +38,8 @@ from hsparse.wire.remote_node import RemoteNode
 log = logging.getLogger(__name__)
 
 STANDARD_INPUT = 0
+LEAST_PLACES, FIRST_PLACES = 8, 32
+"""Messages that are always worked on at a time, and those of a new node."""
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be told apart from an address that others can use
 JOIN_AGAIN = 1.0
 """Seconds after which a node tries again to join a cluster of which it does not reach all members."""
@@ -56,29 +60,34 @@ async def serve_data_node(settings: Settings) -> None:
     if settings.cluster.with_parent:
         _stop_with_parent(stop)
     with _serving(settings):
-        node = await _open_member(settings)
+        limit = AdaptiveLimit(LEAST_PLACES, settings.data.messages_at_once, FIRST_PLACES)
+        admission = Admission(limit, settings.server.queue_wait, SystemClock().monotonic)
+        node = await _open_member(settings, admission)
         try:
-            await _serve_until(stop, node, settings)
+            await _serve_until(stop, node, settings, admission)
         finally:
             await node.close()
     if node.defect.is_set():
         raise HsparseError("The data node has stopped because of a defect; its log has the details.")
 
 
-async def _open_member(settings: Settings) -> MemberNode:
+async def _open_member(settings: Settings, admission: Admission) -> MemberNode:
     """Open a data node over the configured stores, which is to join their cluster."""
     stores, clock, token = await open_stores(settings.store), SystemClock(), settings.cluster.node_token
-    make = partial(_make_node, stores, clock, settings.data)
+    make = partial(_make_node, stores, clock, settings.data, admission)
     return MemberNode(
         make, stores[0], clock, token, lambda url: RemoteNode(url, token), settings.cluster.lease
     )
 
 
-async def _serve_until(stop: asyncio.Event, node: MemberNode, settings: Settings) -> None:
+async def _serve_until(
+    stop: asyncio.Event, node: MemberNode, settings: Settings, admission: Admission
+) -> None:
     """Be a member until `stop` is set, or the node has a defect."""
     metrics = NodeMetrics(partial(_state, node))
+    metrics.show(admission)
     token, slow = settings.cluster.node_token, settings.server.slow_request
-    app = create_node_app(node, token, slow, lambda: node.in_force, metrics)
+    app = create_node_app(node, token, slow, lambda: node.in_force, metrics, admission)
     async with (
         listening(app, settings) as url,
         _joined(node, _advertised(settings, url), stop),
@@ -153,16 +162,21 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
 
 async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService | BucketRouter:
     """Open a data node over the configured stores, which is alone with them."""
-    return _make_node(await open_stores(settings.store), clock or SystemClock(), settings.data, SOLE)
+    return _make_node(await open_stores(settings.store), clock or SystemClock(), settings.data, None, SOLE)
 
 
 def _make_node(
-    stores: list[ObjectStore], clock: Clock, settings: DataSettings, ownership: Ownership
+    stores: list[ObjectStore],
+    clock: Clock,
+    settings: DataSettings,
+    admission: Admission | None,
+    ownership: Ownership,
 ) -> DataService | BucketRouter:
     if len(stores) == 1:
-        services = [DataService(stores[0], clock, settings, ownership=ownership)]
+        resources = NodeResources.of(settings, admission=admission)
+        services = [DataService(stores[0], clock, resources=resources, ownership=ownership)]
     else:
-        shared = NodeResources.of(settings, *stores)
+        shared = NodeResources.of(settings, *stores, admission=admission)
         services = [
             DataService(store, clock, resources=shared.of_bucket(store.name), ownership=ownership)
             for store in stores

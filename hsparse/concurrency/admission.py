@@ -28,7 +28,7 @@ LONGEST_RETRY = 30.0
 NO_DEADLINE = math.inf
 
 
-class Refusal(StrEnum):
+class Rejection(StrEnum):
     """Why something was not admitted."""
 
     OVERLOAD = "overload"
@@ -44,7 +44,7 @@ class Watcher:
     """What is told of the queue, for metrics: seconds that something waited for its turn, and refusals."""
 
     waited: Callable[[float], None] = lambda seconds: None
-    refused: Callable[[Refusal], None] = lambda reason: None
+    refused: Callable[[Rejection], None] = lambda reason: None
 
 
 class Place:
@@ -91,7 +91,7 @@ class Admission:
         self._limit = limit
         self._queue_wait = queue_wait
         self._now = now
-        self._watcher = watcher or Watcher()
+        self.watcher = watcher or Watcher()
         self._queue: FairQueue[_Waiter] = FairQueue()
         self._waiting_since = 0.0
         self._mean = 0.0
@@ -137,19 +137,19 @@ class Admission:
         """Admit fewer at a time: what they need is taken."""
         self._limit.shrink(self._now())
 
-    def refuses(self, user: str, left: float, coming: int = 0) -> Busy | None:
+    def refuses(self, user: str, left: float, coming: int = 0, *, patient: bool = False) -> Busy | None:
         """Return the refusal of one of `user` that would come now and has so many seconds left, None for a turn.
 
         So many are `coming` already that will have their turns before.
         """
         try:
-            if self._queue:
-                self._check_turn(user, self._now(), left, patient=False, coming=coming)
+            if self._queue or left <= 0:
+                self._check_turn(user, self._now(), left, patient, coming)
         except Busy as error:
             return error
         return None
 
-    def seconds_until_turn(self, user: str, coming: int = 0) -> float:
+    def expected_wait(self, user: str, coming: int = 0) -> float:
         """Return an estimate of how long a new one of `user` waits, behind so many that are not here yet."""
         return (self._queue.ahead(user) + coming + 1) * self._mean / self._limit.value
 
@@ -176,20 +176,20 @@ class Admission:
         finally:
             if timer is not None:
                 timer.cancel()
-            self._watcher.waited(self._now() - began)
+            self.watcher.waited(self._now() - began)
 
     def _check_turn(self, user: str, now: float, left: float, patient: bool, coming: int = 0) -> None:
         """Raise `Busy` if the turn of a new one would come too late."""
         if left <= 0:
-            raise self._refusal(Refusal.DEADLINE, "its time is over")
+            raise self._refusal(Rejection.DEADLINE, "its time is over")
         allowed = left
         if not patient and self._queue and now - self._waiting_since > BURST:
             allowed = min(left, max(self._queue_wait, PLACE_TIMES * self._mean))
-        seconds = self.seconds_until_turn(user, coming)
+        seconds = self.expected_wait(user, coming)
         if seconds > allowed or (self.waiting >= MOST_WAITING and not patient):
-            raise self._refusal(Refusal.OVERLOAD, f"its turn would come in {seconds:.2f} s")
+            raise self._refusal(Rejection.OVERLOAD, f"its turn would come in {seconds:.2f} s")
 
-    def _refusal(self, reason: Refusal, text: str) -> Busy:
+    def _refusal(self, reason: Rejection, text: str) -> Busy:
         """Count a refusal, and return the error.
 
         It says to come back when there is time for those who wait, and for those who were refused a moment ago.
@@ -197,7 +197,7 @@ class Admission:
         now = self._now()
         self._refused = self._refused * 0.5 ** min(now - self._refused_at, 60.0) + 1
         self._refused_at = now
-        self._watcher.refused(reason)
+        self.watcher.refused(reason)
         seconds = (self.waiting + self._refused) * self._mean / self._limit.value
         again = min(max(1.0, math.ceil(seconds)), LONGEST_RETRY)
         return Busy(
@@ -208,7 +208,7 @@ class Admission:
 
     def _expire(self, waiter: _Waiter) -> None:
         if not waiter.admitted.done():
-            waiter.admitted.set_exception(self._refusal(Refusal.DEADLINE, "its time is over"))
+            waiter.admitted.set_exception(self._refusal(Rejection.DEADLINE, "its time is over"))
 
     def _free(self) -> None:
         self.running -= 1
@@ -221,7 +221,7 @@ class Admission:
             if waiter.admitted.done():
                 continue
             if waiter.is_gone():
-                waiter.admitted.set_exception(self._refusal(Refusal.DISCONNECTED, "nobody waits for it"))
+                waiter.admitted.set_exception(self._refusal(Rejection.DISCONNECTED, "nobody waits for it"))
                 continue
             self.running += 1
             waiter.admitted.set_result(None)

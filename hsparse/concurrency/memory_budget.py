@@ -57,7 +57,7 @@ class MemoryBudget:
         left = seconds_left()
         patience = self._patience if left is None else min(self._patience, left)
         waiter = _Waiter(nbytes, loop.create_future())
-        entry = self._waiting.push("" if trace is None else trace.counted_for, waiter, nbytes)
+        entry = self._waiting.push("" if trace is None else trace.queue_user, waiter, nbytes)
         try:
             async with asyncio.timeout(patience):
                 with measured_wait():

@@ -34,7 +34,7 @@ class RequestTrace:
 
     `work` has how often something was done and the seconds that it took; both add up if concurrent. `conflicts` counts
     changes that were applied again, because another writer had put first. Queues take turns by whom it is
-    `counted_for`: the user, or the address of one who is anonymous. `deadline` is a time of the event loop after which
+    `queue_user`: the user, or the address of one who is anonymous. `deadline` is a time of the event loop after which
     nobody waits for an answer that has not begun.
     """
 
@@ -42,7 +42,7 @@ class RequestTrace:
     user: str | None = None
     domain: str | None = None
     conflicts: int = 0
-    counted_for: str = ""
+    queue_user: str = ""
     deadline: float | None = None
     work: dict[Work, tuple[int, float]] = field(default_factory=dict)
 

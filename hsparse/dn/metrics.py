@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hsparse.concurrency.admission import Admission, Watcher
 from hsparse.concurrency.request_trace import RequestTrace, Work
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
 from hsparse.wire.membership_message import Routed
@@ -23,9 +24,19 @@ LATENCY = Metric(
 QUEUE_WAIT = Metric(
     Histogram,
     "hsparse_node_queue_wait_seconds",
-    "Seconds that a message waited for memory, or for a load or commit begun by another one.",
+    "Seconds that a message waited for its turn, for memory, or for a load or commit begun by another one.",
     (),
     SECONDS,
+)
+WAITING = Metric(Gauge, "hsparse_node_messages_waiting", "Messages that wait for their turn now.")
+PLACES = Metric(
+    Gauge, "hsparse_node_places", "Messages that are worked on at a time at most, as the CPU keeps up now."
+)
+REFUSED = Metric(
+    Counter,
+    "hsparse_node_messages_refused_total",
+    "Messages refused before they were worked on: overload, deadline.",
+    ("reason",),
 )
 STORE_REQUESTS = Metric(
     Counter, "hsparse_node_store_requests_total", "Requests to the store: reads and writes.", ("kind",)
@@ -44,6 +55,9 @@ NODE_METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = 
     MESSAGES,
     LATENCY,
     QUEUE_WAIT,
+    WAITING,
+    PLACES,
+    REFUSED,
     STORE_REQUESTS,
     CONFLICTS,
     CACHED_OBJECTS,
@@ -72,12 +86,21 @@ class NodeMetrics:
         self._messages = MESSAGES.make(registry)
         self._latency = LATENCY.make(registry)
         self._queue_wait = QUEUE_WAIT.make(registry)
+        self._waiting = WAITING.make(registry)
+        self._places = PLACES.make(registry)
+        self._refused = REFUSED.make(registry)
         self._store_requests = STORE_REQUESTS.make(registry)
         self._conflicts = CONFLICTS.make(registry)
         CACHED_OBJECTS.make(registry).set_function(lambda: state().cached["cached_objects"])
         CACHED_BYTES.make(registry).set_function(lambda: state().cached["cached_bytes"])
         LEASE_AGE.make(registry).set_function(lambda: state().lease_age)
         MEMBERS.make(registry).set_function(lambda: state().members)
+
+    def show(self, admission: Admission) -> None:
+        """Show who waits for a place, how many there are, and count those who are refused."""
+        self._waiting.set_function(lambda: admission.waiting)
+        self._places.set_function(lambda: admission.limit)
+        admission.watcher = Watcher(refused=lambda reason: self._refused.labels(reason.value).inc())
 
     def count(self, message: Any, outcome: str, seconds: float, trace: RequestTrace) -> None:
         """Count a message that was answered, and what its trace says was done for it."""

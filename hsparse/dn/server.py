@@ -8,15 +8,27 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import web
 
+from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
 from hsparse.dn.metrics import NodeMetrics, message_name
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER, VERSION, VERSION_HEADER
+from hsparse.wire.http import (
+    FRAME_TYPE,
+    PATH,
+    REQUEST_HEADER,
+    STATUS,
+    TIMEOUT_HEADER,
+    TOKEN_HEADER,
+    USER_HEADER,
+    VERSION,
+    VERSION_HEADER,
+)
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
 log = logging.getLogger(__name__)
@@ -35,16 +47,19 @@ def create_node_app(
     slow: float = 0.0,
     ready: Callable[[], bool] = lambda: True,
     metrics: NodeMetrics | None = None,
+    admission: Admission | None = None,
 ) -> web.Application:
     """Make the application that answers for `node`; only messages with `token` are answered.
 
     `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
-    A message that takes `slow` seconds is logged with what was done for it; 0 is never.
+    What the queue of its `admission` makes too late is refused before it is received. A message that takes `slow`
+    seconds is logged with what was done for it; 0 is never.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             _check(request, token)
+            _check_turn(request, admission)
             message = decode_frame(await _body(request))
             with _tracing(request, message, slow, metrics):
                 reply = await node.send(message)
@@ -84,8 +99,11 @@ def create_node_app(
 def _tracing(request: web.Request, message: Any, slow: float, metrics: NodeMetrics | None) -> Iterator[None]:
     """Carry the message out in a trace with the id of the client's request; count it, and log it if it was slow."""
     trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
+    trace.queue_user = unquote(request.headers.get(USER_HEADER, ""))
     clock = asyncio.get_running_loop().time
     started = clock()
+    if TIMEOUT_HEADER in request.headers:
+        trace.deadline = started + _seconds_left(request)
     token = begin_trace(trace)
     outcome = "ok"
     try:
@@ -118,6 +136,22 @@ def _check(request: web.Request, token: str) -> None:
             f"This data node speaks version {VERSION} of the messages, the sender {version or 'none'}: "
             "upgrade the data nodes first."
         )
+
+
+def _check_turn(request: web.Request, admission: Admission | None) -> None:
+    """Raise `Busy` before the message is received, if its time will be over before its turn."""
+    if admission is not None and TIMEOUT_HEADER in request.headers:
+        user = unquote(request.headers.get(USER_HEADER, ""))
+        error = admission.refuses(user, _seconds_left(request), patient=True)
+        if error is not None:
+            raise error
+
+
+def _seconds_left(request: web.Request) -> float:
+    try:
+        return max(0.0, float(request.headers[TIMEOUT_HEADER]))
+    except ValueError:
+        raise BadRequest(f"{TIMEOUT_HEADER} must be a number of seconds.") from None
 
 
 async def _body(request: web.Request) -> memoryview:

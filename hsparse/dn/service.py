@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
+from hsparse.concurrency.adaptive_limit import AdaptiveLimit
+from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.concurrency.request_trace import current_trace, seconds_left
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.cached_object import SOLE
@@ -26,7 +30,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.records import Records
 from hsparse.dn.traced_store import TracedStore
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Busy
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import (
@@ -64,6 +68,10 @@ from hsparse.wire.record_message import (
 
 R = TypeVar("R")
 
+QUEUE_PATIENCE = 30.0
+"""Seconds that a message without a deadline waits for its turn."""
+LEAST_STORE_REQUESTS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
@@ -76,15 +84,22 @@ class NodeResources:
     workers: OffloadPool
     pending: MemoryBudget
     stores: dict[str, ObjectStore] = field(default_factory=dict)
+    admission: Admission | None = None
+    """The places of messages; None where a service node in the same process has admitted their requests."""
+    store_requests: int = 64
 
     @classmethod
-    def of(cls, settings: DataSettings, *stores: ObjectStore) -> NodeResources:
+    def of(
+        cls, settings: DataSettings, *stores: ObjectStore, admission: Admission | None = None
+    ) -> NodeResources:
         """Make those that the settings allow, for these stores if they are several."""
         return cls(
             Cache(settings.cache_size),
             OffloadPool(settings.workers),
             MemoryBudget(settings.pending_size),
             {store.name: store for store in stores},
+            admission,
+            settings.store_requests,
         )
 
     def of_bucket(self, bucket: str) -> NodeResources:
@@ -109,8 +124,11 @@ class DataService:
         self.id = id
         self.bucket = store.name
         self._versions = ChunkVersions(clock)
-        chunk_store = VersionedStore(store, self._versions)
-        store = self._store = TracedStore(store)
+        self._admission = resources.admission
+        limit = AdaptiveLimit(LEAST_STORE_REQUESTS, resources.store_requests)
+        places = Admission(limit, math.inf, clock.monotonic)
+        chunk_store = VersionedStore(store, self._versions, places)
+        store = self._store = TracedStore(store, places)
         self._cache = resources.cache
         self._workers = resources.workers
         summaries = HsdsSummaries(store)
@@ -134,8 +152,31 @@ class DataService:
         return (self.bucket,)
 
     async def send(self, message: Message[R]) -> R:
-        """Answer a message, see `DataNode`."""
-        return cast(R, await self._answer(message))
+        """Answer a message, see `DataNode`; `Busy` for one that cannot be answered before its deadline."""
+        if self._admission is None or isinstance(message, GetInfo):
+            return cast(R, await self._in_time(message))
+        trace, now = current_trace(), asyncio.get_running_loop().time()
+        deadline = now + QUEUE_PATIENCE if trace is None or trace.deadline is None else trace.deadline
+        user = "" if trace is None else trace.queue_user
+        # What changes something may be a part of a request that has changed more: it waits.
+        place = await self._admission.enter(user, deadline, patient=not message.only_reads)
+        try:
+            return cast(R, await self._in_time(message))
+        finally:
+            place.leave()
+
+    async def _in_time(self, message: Message[Any]) -> Any:
+        """Answer a message; a read is given up at its deadline, and a load that others wait for goes on."""
+        left = seconds_left()
+        if left is None or not message.only_reads:
+            return await self._answer(message)
+        try:
+            async with asyncio.timeout(left) as timeout:
+                return await self._answer(message)
+        except TimeoutError:
+            if timeout.expired():
+                raise Busy("The answer was not found within the time that its request has.") from None
+            raise
 
     async def _answer(self, message: Message[Any]) -> Any:  # noqa: C901
         match message:

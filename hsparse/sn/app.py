@@ -14,12 +14,12 @@ from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.cors import Cors
-from hsparse.sn.http.early_refusal import EARLY_KEY, EarlyRefusal
+from hsparse.sn.http.early_rejection import EARLY_KEY, EarlyRejection
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
+from hsparse.sn.http.request_admission import give_up_place, return_to_work, set_deadline, wait_for_place
 from hsparse.sn.http.request_log import TRACE_KEY
-from hsparse.sn.http.response import SERVER_NAME
-from hsparse.sn.http.turn import give_up_place, return_to_work, set_deadline, take_turn
+from hsparse.sn.http.response import FIXED_HEADERS
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.records.access import find_domain, request_place, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
@@ -32,7 +32,6 @@ UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
 """Components made at the start, so that a wrong setting prevents it."""
-FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
@@ -51,7 +50,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         cors.add(request, response)
 
     unqueued = frozenset(route.path.encode() for route in routes if not route.queued)
-    early = app[EARLY_KEY] = EarlyRefusal(service.admission, service.metrics, service.log, cors, unqueued)
+    early = app[EARLY_KEY] = EarlyRejection(service.admission, service.metrics, service.log, cors, unqueued)
     app.on_response_prepare.append(add_headers)
 
     async def stop(app: web.Application) -> None:
@@ -92,7 +91,7 @@ def _middlewares(service: Service) -> list[Middleware]:
     ]
 
 
-def bind_route(service: Service, route: Route, early: EarlyRefusal) -> AioHandler:
+def bind_route(service: Service, route: Route, early: EarlyRejection) -> AioHandler:
     """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -104,7 +103,7 @@ def bind_route(service: Service, route: Route, early: EarlyRefusal) -> AioHandle
         if not route.queued:
             return await answer(request, principal)
         set_deadline(request, trace, service.settings.request_timeout)
-        place = await take_turn(service.admission, request)
+        place = await wait_for_place(service.admission, request)
         try:
             return await answer(request, principal)
         except Busy:
@@ -145,15 +144,15 @@ def bind_route(service: Service, route: Route, early: EarlyRefusal) -> AioHandle
 async def _principal(service: Service, request: web.Request) -> Principal:
     """Return the principal and count the request; without a valid credential it counts for the remote address."""
     trace = request[TRACE_KEY]
-    stranger = trace.counted_for = f"{ANONYMOUS_NAME} {request.remote}"
+    stranger = trace.queue_user = f"{ANONYMOUS_NAME} {request.remote}"
     try:
         principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
     except Unauthenticated:
         service.rates.take(stranger)
         raise
     if not principal.anonymous:
-        trace.counted_for = principal.name
-    service.rates.take(trace.counted_for)
+        trace.queue_user = principal.name
+    service.rates.take(trace.queue_user)
     return principal
 
 

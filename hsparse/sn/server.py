@@ -10,7 +10,7 @@ from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.http.early_refusal import EARLY_KEY, EarlyRefusal, RequestHead, parse_head
+from hsparse.sn.http.early_rejection import EARLY_KEY, EarlyRejection, RequestHead, parse_head
 from hsparse.sn.http.request_log import ID_HEADER
 from hsparse.sn.http.response import SERVER_NAME, respond_error
 
@@ -27,7 +27,7 @@ class HttpConnection(web.RequestHandler):
 
     __slots__ = ("_coming", "_early", "_left")
 
-    def __init__(self, server: web.Server, early: EarlyRefusal | None, **kwargs: Any) -> None:
+    def __init__(self, server: web.Server, early: EarlyRejection | None, **kwargs: Any) -> None:
         super().__init__(server, **kwargs)
         self._early = early
         self._coming: str | None = None
@@ -40,7 +40,7 @@ class HttpConnection(web.RequestHandler):
         if self._early is None or self._left is None or not self._is_refused(self._early, data):
             super().data_received(data)
 
-    def _is_refused(self, early: EarlyRefusal, data: bytes) -> bool:
+    def _is_refused(self, early: EarlyRejection, data: bytes) -> bool:
         """Refuse the request if these bytes are one, no other is being answered, and its turn would come too late."""
         if self._left:
             left = self._left - len(data)
@@ -53,7 +53,7 @@ class HttpConnection(web.RequestHandler):
         self._left = None if left < 0 else left
         return False
 
-    def _refuse(self, early: EarlyRefusal, head: RequestHead) -> bool:
+    def _refuse(self, early: EarlyRejection, head: RequestHead) -> bool:
         """Answer a request whose turn would come too late, and return whether it would."""
         user = early.user_of(head)
         if user is None:
@@ -113,7 +113,7 @@ class HttpConnection(web.RequestHandler):
 
 
 class _Server(web.Server):
-    early: EarlyRefusal | None
+    early: EarlyRejection | None
 
     def __call__(self) -> HttpConnection:
         return HttpConnection(self, self.early, loop=self._loop, **self._kwargs)

@@ -8,13 +8,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 import aiohttp
 
-from hsparse.concurrency.request_trace import Work, current_trace
+from hsparse.concurrency.request_trace import Work, current_trace, seconds_left
 from hsparse.errors import HsparseError, Unanswered
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, TOKEN_HEADER, VERSION, VERSION_HEADER
+from hsparse.wire.http import (
+    FRAME_TYPE,
+    PATH,
+    REQUEST_HEADER,
+    TIMEOUT_HEADER,
+    TOKEN_HEADER,
+    USER_HEADER,
+    VERSION,
+    VERSION_HEADER,
+)
 from hsparse.wire.message import Failure, Message
 
 R = TypeVar("R")
@@ -32,7 +42,6 @@ class RemoteNode:
         self.url = url.rstrip("/")
         self._session = aiohttp.ClientSession(
             headers={VERSION_HEADER: str(VERSION), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
-            timeout=aiohttp.ClientTimeout(total=DEADLINE, connect=CONNECT),
             connector=aiohttp.TCPConnector(limit=256),
             auto_decompress=False,
         )
@@ -59,9 +68,17 @@ class RemoteNode:
         """Return the status and the reply to a message, which is counted in the current trace."""
         trace = current_trace()
         with nullcontext() if trace is None else trace.measured(Work.MESSAGES):
+            seconds = DEADLINE
             if trace is not None:
                 headers[REQUEST_HEADER] = trace.id
-            async with self._session.post(self.url + PATH, data=_each(pieces), headers=headers) as response:
+                headers[USER_HEADER] = quote(trace.queue_user)
+                if (left := seconds_left()) is not None:
+                    headers[TIMEOUT_HEADER] = f"{left:.3f}"
+                    seconds = min(seconds, left)
+            timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
+            async with self._session.post(
+                self.url + PATH, data=_each(pieces), headers=headers, timeout=timeout
+            ) as response:
                 return response.status, decode_frame(memoryview(await response.read()))
 
     async def close(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.concurrency.adaptive_limit import AdaptiveLimit
-from hsparse.concurrency.admission import BURST, Admission, Refusal, Watcher
+from hsparse.concurrency.admission import BURST, Admission, Rejection, Watcher
 from hsparse.errors import Busy
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -154,7 +154,7 @@ def test_a_turn_that_comes_after_the_deadline_is_refused_at_once() -> None:
 
 def test_who_waits_is_refused_at_the_deadline() -> None:
     async def main() -> None:
-        reasons: list[Refusal] = []
+        reasons: list[Rejection] = []
         waits: list[float] = []
         loop, admission = (
             asyncio.get_running_loop(),
@@ -165,7 +165,7 @@ def test_who_waits_is_refused_at_the_deadline() -> None:
         with pytest.raises(Busy):
             await admission.enter("a", began + 3)
         assert loop.time() == began + 3
-        assert reasons == [Refusal.DEADLINE]
+        assert reasons == [Rejection.DEADLINE]
         assert waits == [3.0]
         place.leave()
         place.leave()

@@ -18,6 +18,7 @@ from hsparse.clock import Clock
 from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.request_trace import seconds_left
 from hsparse.concurrency.staggered import staggered
 from hsparse.errors import Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.node_set import Resend
@@ -28,7 +29,7 @@ from hsparse.wire.message import DataNode, Message
 T = TypeVar("T")
 
 DEADLINE = 30.0
-"""Seconds for which a message is sent again before its request fails."""
+"""Seconds for which a message is sent again before its request fails, unless its deadline is earlier."""
 PAUSE = 0.02
 """Seconds before a message is sent again by the same membership; the double each time, up to `MAX_PAUSE`."""
 MAX_PAUSE = 0.5
@@ -36,6 +37,12 @@ AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
 UNREAD = (Unanswered, StoreFailed)
 """The failures of a read that another node may not have."""
+
+
+def _patience() -> float:
+    """Return the seconds for which a message of the current request may be sent again."""
+    left = seconds_left()
+    return DEADLINE if left is None else min(DEADLINE, left)
 
 
 class ClusterNodes:
@@ -56,7 +63,7 @@ class ClusterNodes:
     async def members(self, again: Resend | None) -> Membership:
         if again is None and self.membership.nodes:
             return self.membership
-        again = again or Resend(-1, self._clock.monotonic() + DEADLINE, doubtful=False, tries=0)
+        again = again or Resend(-1, self._clock.monotonic() + _patience(), doubtful=False, tries=0)
         if self.membership.epoch <= again.epoch:
             await self._read()
             if self.membership.epoch <= again.epoch:
@@ -88,7 +95,7 @@ class ClusterNodes:
 
     async def _pause(self, tries: int, until: float) -> None:
         if self._clock.monotonic() > until:
-            raise Unanswered(f"No data node has confirmed this within {DEADLINE:g} s; see `hsparse nodes`.")
+            raise Unanswered("No data node has confirmed this in time; see `hsparse nodes`.")
         await asyncio.sleep(min(PAUSE * 2**tries, MAX_PAUSE))
 
     # --- sending --------------------------------------------------------------------------------------
@@ -113,7 +120,7 @@ class ClusterNodes:
             except (Misdirected, Unanswered):
                 pass
         if again is None:
-            until = self._clock.monotonic() + DEADLINE
+            until = self._clock.monotonic() + _patience()
             return Resend(membership.epoch, until, doubtful, sent=tuple(sent))
         return Resend(membership.epoch, again.until, doubtful, again.tries + 1, tuple(sent))
 
@@ -196,7 +203,7 @@ class ClusterNodes:
             try:
                 return await staggered(attempts, delay, UNREAD if message.only_reads else (Unanswered,))
             except Unanswered:
-                until = self._clock.monotonic() + DEADLINE if again is None else again.until
+                until = self._clock.monotonic() + _patience() if again is None else again.until
                 again = Resend(membership.epoch, until, doubtful=True, tries=again.tries + 1 if again else 1)
 
     async def send_all(self, message: Message[T]) -> list[T]:

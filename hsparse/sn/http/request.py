@@ -13,7 +13,7 @@ from aiohttp import web
 
 from hsparse.concurrency.collector import paused_collector
 from hsparse.errors import BadRequest, TooLarge, Unsupported
-from hsparse.sn.http.turn import give_up_place, return_to_work
+from hsparse.sn.http.request_admission import give_up_place, return_to_work
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"

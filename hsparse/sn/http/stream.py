@@ -11,8 +11,8 @@ from aiohttp import hdrs, web
 
 from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
 from hsparse.sn.http.request import JSON_TYPE
+from hsparse.sn.http.request_admission import begin_answer
 from hsparse.sn.http.response import JSON_HEADER
-from hsparse.sn.http.turn import begin_answer
 
 BodyPart = Any
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})

@@ -334,7 +334,7 @@ async def test_what_is_not_supported_and_what_is_no_text(client: RestClient) -> 
     assert (await client("GET", f"{path}/value", sparse=1)).status == 400
 
 
-async def test_the_stored_chunk_is_the_counted_form() -> None:
+async def test_the_stored_chunk_is_the_queue_userm() -> None:
     store = MemoryStore()
     async with value_client(store) as client:
         path = await create(

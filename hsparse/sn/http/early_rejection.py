@@ -1,7 +1,7 @@
-"""Refusals before a request is parsed: under overload a refusal must cost a small part of what an answer costs.
+"""Rejections before a request is parsed: under overload one must cost a small part of what an answer costs.
 
-A connection follows how many bytes the requests on it have (`follow`), so that it is known where one begins; where that
-is not certain, nothing is refused here but later, in the request's turn. The refused one counts for the user that its
+A connection counts the bytes of the requests on it (`hsparse.sn.server`), so that it is known where one begins. Where
+that is not certain, nothing is refused here but later, when the request asks for a place. It counts for the user that its
 credentials belonged to when they were verified; who sends others is verified first.
 """
 
@@ -16,9 +16,9 @@ from aiohttp import web
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import valid_id
 from hsparse.sn.http.cors import Cors
+from hsparse.sn.http.request_admission import QUEUE_PATIENCE, TIMEOUT, TIMEOUT_HEADER
 from hsparse.sn.http.request_log import ID_HEADER, RequestLog
-from hsparse.sn.http.response import respond_error
-from hsparse.sn.http.turn import QUEUE_PATIENCE, TIMEOUT, TIMEOUT_HEADER
+from hsparse.sn.http.response import FIXED_HEADERS, respond_error
 from hsparse.sn.metrics import Metrics
 
 LINE = re.compile(rb"(GET|HEAD|PUT|POST|DELETE) (/[!-~]*) HTTP/1\.1(?=\r\n)")
@@ -59,7 +59,7 @@ def parse_head(data: bytes) -> RequestHead | None:
     return RequestHead(line[1], line[2], fields, end + len(HEAD_END) + int(length))
 
 
-class EarlyRefusal:
+class EarlyRejection:
     """Refuses requests of one application; `unqueued` are the paths that always get an answer."""
 
     def __init__(
@@ -121,6 +121,8 @@ class EarlyRefusal:
         origin = fields.get(b"origin")
         headers = {
             **answer.headers,
+            **FIXED_HEADERS,
+            **({"Vary": "Origin"} if self._cors.varies else {}),
             **self._cors.headers(None if origin is None else origin.decode("latin-1")),
             ID_HEADER: id,
             "Content-Length": str(len(body)),
@@ -130,5 +132,5 @@ class EarlyRefusal:
         return start if method == "HEAD" else start + body
 
 
-EARLY_KEY = web.AppKey("early", EarlyRefusal)
+EARLY_KEY = web.AppKey("early", EarlyRejection)
 """The key of an application's early refusals."""

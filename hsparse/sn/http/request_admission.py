@@ -3,8 +3,6 @@
 A place is for what the node works on. A request has none while it waits for memory or for the client to send its body,
 and an answer that is streamed gives it up with its first bytes: the budget of memory for answers bounds it from then
 on, and nobody waits for the minutes that a client takes to read it.
-
-Tests: tests/sn/http/test_turn.py.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ def set_deadline(request: web.Request, trace: RequestTrace, default: float) -> N
         trace.deadline = asyncio.get_running_loop().time() + seconds
 
 
-async def take_turn(admission: Admission, request: web.Request) -> Place:
+async def wait_for_place(admission: Admission, request: web.Request) -> Place:
     """Wait for the request's turn and return its place, see `Admission.enter`."""
     trace = request[TRACE_KEY]
     deadline = trace.deadline
@@ -51,7 +49,7 @@ async def take_turn(admission: Admission, request: web.Request) -> Place:
     def is_gone() -> bool:
         return request.transport is None or request.transport.is_closing()
 
-    place = request[PLACE_KEY] = await admission.enter(trace.counted_for, deadline, is_gone=is_gone)
+    place = request[PLACE_KEY] = await admission.enter(trace.queue_user, deadline, is_gone=is_gone)
     return place
 
 
