@@ -1,8 +1,8 @@
 """Rejections before a request is parsed: under overload one must cost a small part of what an answer costs.
 
 A connection counts the bytes of the requests on it (`hsparse.sn.server`), so that it is known where one begins. Where
-that is not certain, nothing is refused here but later, when the request asks for a place. It counts for the user that its
-credentials belonged to when they were verified; who sends others is verified first.
+that is not certain, nothing is refused here but later, when the request asks for a place. It counts for the user that
+its credentials belonged to when they were verified; who sends others is verified first.
 """
 
 from __future__ import annotations
