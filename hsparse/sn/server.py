@@ -37,7 +37,8 @@ class HttpConnection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Refuse the request, or have it parsed."""
-        if self._early is None or self._left is None or not self._is_refused(self._early, data):
+        # aiohttp calls it without data, too, to have go on what was received before.
+        if not data or self._early is None or self._left is None or not self._is_refused(self._early, data):
             super().data_received(data)
 
     def _is_refused(self, early: EarlyRejection, data: bytes) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+import orjson
 from aiohttp import web
 
 from hsparse.concurrency.admission import Admission
@@ -18,7 +19,7 @@ from hsparse.concurrency.request_trace import valid_id
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.request_admission import QUEUE_PATIENCE, TIMEOUT, TIMEOUT_HEADER
 from hsparse.sn.http.request_log import ID_HEADER, RequestLog
-from hsparse.sn.http.response import FIXED_HEADERS, respond_error
+from hsparse.sn.http.response import FIXED_HEADERS, JSON_HEADER
 from hsparse.sn.metrics import Metrics
 
 LINE = re.compile(rb"(GET|HEAD|PUT|POST|DELETE) (/[!-~]*) HTTP/1\.1(?=\r\n)")
@@ -70,6 +71,11 @@ class EarlyRejection:
         self._log = log
         self._cors = cors
         self._unqueued = unqueued
+        fixed = {**FIXED_HEADERS, "Content-Type": JSON_HEADER, **({"Vary": "Origin"} if cors.varies else {})}
+        self._same_for_all = not cors.varies
+        if self._same_for_all:
+            fixed |= cors.headers(None)
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
         self._users: dict[int, str] = {}
         self._coming: Counter[str] = Counter()
         """The requests by user that were let through and wait to be parsed and handled: whole batches may."""
@@ -115,20 +121,15 @@ class EarlyRejection:
         method = head.method.decode()
         self._metrics.count_refused(method)
         self._log.write_refused(id, user, method, head.target.partition(b"?")[0].decode())
-        answer = respond_error(error)
-        body = answer.body
-        assert isinstance(body, bytes)
+        text = error.message
+        body = orjson.dumps({"error": {"kind": error.kind.value, "message": text}})
         origin = fields.get(b"origin")
-        headers = {
-            **answer.headers,
-            **FIXED_HEADERS,
-            **({"Vary": "Origin"} if self._cors.varies else {}),
-            **self._cors.headers(None if origin is None else origin.decode("latin-1")),
-            ID_HEADER: id,
-            "Content-Length": str(len(body)),
-        }
+        headers = {} if self._same_for_all else self._cors.headers((origin or b"").decode("latin-1"))
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        start = f"HTTP/1.1 {answer.status} {answer.reason}\r\n{lines}\r\n".encode("latin-1")
+        start = (
+            f"HTTP/1.1 503 {text}\r\n{self._headers}{lines}{ID_HEADER}: {id}\r\n"
+            f"Retry-After: {error.retry_after:.0f}\r\nContent-Length: {len(body)}\r\n\r\n"
+        ).encode("latin-1")
         return start if method == "HEAD" else start + body
 
 
