@@ -20,6 +20,8 @@ from hsparse.errors import Busy
 
 BURST = 0.25
 """Seconds for which a queue may be as long as deadlines allow."""
+SHORT_QUEUE = 128
+"""A queue of so many is only limited by deadlines: clients that each wait for their answers do not overload a node."""
 MOST_WAITING = 5000
 PLACE_TIMES = 2
 MEMORY = 1 / 32
@@ -87,10 +89,12 @@ class Admission:
         queue_wait: float,
         now: Callable[[], float],
         watcher: Watcher | None = None,
+        short_queue: int = SHORT_QUEUE,
     ) -> None:
         self._limit = limit
         self._queue_wait = queue_wait
         self._now = now
+        self._short_queue = short_queue
         self.watcher = watcher or Watcher()
         self._queue: FairQueue[_Waiter] = FairQueue()
         self._waiting_since = 0.0
@@ -183,7 +187,7 @@ class Admission:
         if left <= 0:
             raise self._refusal(Rejection.DEADLINE, "its time is over")
         allowed = left
-        if not patient and self._queue and now - self._waiting_since > BURST:
+        if not patient and self.waiting > self._short_queue and now - self._waiting_since > BURST:
             allowed = min(left, max(self._queue_wait, PLACE_TIMES * self._mean))
         seconds = self.expected_wait(user, coming)
         if seconds > allowed or (self.waiting >= MOST_WAITING and not patient):

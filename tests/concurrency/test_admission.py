@@ -27,7 +27,9 @@ def on_virtual_time(main: Coroutine[Any, Any, Any]) -> None:
 
 
 def make(places: int = PLACES, queue_wait: float = 0.1, watcher: Watcher | None = None) -> Admission:
-    return Admission(AdaptiveLimit(places, places), queue_wait, asyncio.get_running_loop().time, watcher)
+    return Admission(
+        AdaptiveLimit(places, places), queue_wait, asyncio.get_running_loop().time, watcher, short_queue=0
+    )
 
 
 class Load:

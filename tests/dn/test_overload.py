@@ -70,7 +70,7 @@ class Node:
 @pytest.fixture
 async def node() -> AsyncIterator[Node]:
     store = HeldStore()
-    admission = Admission(AdaptiveLimit(1, 1), 0.1, SystemClock().monotonic)
+    admission = Admission(AdaptiveLimit(1, 1), 0.1, SystemClock().monotonic, short_queue=0)
     resources = NodeResources.of(DataSettings(), admission=admission)
     service = DataService(store, SystemClock(), resources=resources)
     metrics = NodeMetrics(lambda: NodeState(service.counters(), 0.0, 1))
