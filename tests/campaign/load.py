@@ -115,6 +115,7 @@ class Load:
     """Requests to the server at `url`, over `CONNECTIONS` at most, as through a proxy."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         parts = urlsplit(url)
         self._host, self._port = parts.hostname, parts.port
         self._idle: list[_Connection] = []
