@@ -35,6 +35,7 @@ from hsparse.wire.chunk_info_message import (
     GetChunkVersion,
     ListChunks,
     ReadDirect,
+    ReadObjectBytes,
     SignKeys,
     WriteDirect,
 )
@@ -175,6 +176,8 @@ class DataService:
                 return self._versions.of(dataset)
             case ReadDirect():
                 return await self._direct.read(message)
+            case ReadObjectBytes():
+                return await self._direct.read_objects(message)
             case WriteDirect():
                 return await self._direct.write(message)
             case SignKeys():

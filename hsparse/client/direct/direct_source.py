@@ -1,4 +1,4 @@
-"""Which way a dataset is read past the server: a directory, a bucket, presigned URLs, or none."""
+"""How a dataset's chunks are read as they are stored: from a directory, a bucket, presigned URLs, the server, or not."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
 from hsparse.client.direct.kept_map import KeptMap
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
+from hsparse.client.direct.server_objects import ServerObjects
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
@@ -20,9 +21,15 @@ from hsparse.model.layout import CHUNKED, STRUCTURED
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SCHEME = "s3://"
+SERVER = "server"
 LEAST_PART = 1 / 8
 """The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
 2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
+"""
+LEAST_SIZE = 1 << 20
+"""The least elements of a selection for which a server elsewhere is asked for chunks if the caller leaves the way open.
+
+Besides the chunks, the map is asked for, by a request that takes as long as all of a smaller read.
 """
 
 
@@ -34,7 +41,7 @@ def direct_source(
     `record` is the dataset's, `server` the source that is asked for what cannot be read directly. No request is sent.
     `BadRequest` for a directory without a store, `Misconfigured` if an extra is missing.
     """
-    choice = _choice(connection, direct)
+    choice = _choice(connection, record["id"], direct)
     extent = shape_of(record["shape"])
     kind = Hdf5Type.parse(record["type"])
     if choice is None or extent is None or kind.is_vlen or not _has_objects(record):
@@ -42,8 +49,10 @@ def direct_source(
     statistics = ReadStatistics()
     dims = record["layout"]["dims"] if extent else ()  # a scalar's one chunk has no dimensions
     kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True)
-    least = LEAST_PART if direct is None else 0.0
-    return DirectElements(server, kept, choice, kind.dtype, statistics, least)
+    if direct is not None:
+        return DirectElements(server, kept, choice, kind.dtype, statistics)
+    least_size = 0 if _is_here(connection) else LEAST_SIZE
+    return DirectElements(server, kept, choice, kind.dtype, statistics, LEAST_PART, least_size)
 
 
 def _has_objects(record: Json) -> bool:
@@ -54,7 +63,11 @@ def _has_objects(record: Json) -> bool:
     return stored in (CHUNKED, STRUCTURED) and "_REF" not in asked and not properties.get("initializer")
 
 
-def _choice(connection: Connection, direct: Direct) -> ReaderChoice | None:
+def _is_here(connection: Connection) -> bool:
+    return urlsplit(connection.url).hostname in LOOPBACK or isinstance(connection, EmbeddedConnection)
+
+
+def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | None:
     if direct is False:
         return None
     if isinstance(connection, EmbeddedConnection) and (direct is None or direct is True):
@@ -62,7 +75,9 @@ def _choice(connection: Connection, direct: Direct) -> ReaderChoice | None:
     if direct is True:
         return OfferedReader(required=True)
     if direct is None:
-        return OfferedReader() if urlsplit(connection.url).hostname in LOOPBACK else None
+        return OfferedReader(_is_here(connection), ServerObjects(connection, id))
+    if direct == SERVER:
+        return GivenReader(ServerObjects(connection, id))
     if isinstance(direct, str) and direct.startswith(SCHEME):
         direct = Bucket(direct.removeprefix(SCHEME).strip("/"))
     if isinstance(direct, Bucket):
