@@ -1,33 +1,23 @@
-"""Direct reads and writes of encoded chunks: H5Dread_chunk, H5Dwrite_chunk and their structured forms.
-
-Whole objects, as a client decodes them, are read many at a time.
-"""
+"""Direct reads and writes of encoded chunks: H5Dread_chunk, H5Dwrite_chunk and their structured forms."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cached_object import Base, Encoded
+from hsparse.dn.chunk_bytes import check_sealed
 from hsparse.dn.chunk_index import footer_columns
 from hsparse.dn.chunk_objects import ChunkObjects
-from hsparse.errors import BadRequest, Corrupt, NotFound
+from hsparse.errors import BadRequest, NotFound
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.direct_chunk import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid
-from hsparse.format.structured.footer import MAX_FOOTER, Footer, unseal
 from hsparse.model.ids import chunk_key
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, ReadObjectBytes, WriteDirect
-
-AT_ONCE = 16
-"""Objects that are read at the same time for one message."""
-CHECKED_FASTER = 64
-"""How many times as fast as decoding a checksum is: it rarely is worth a thread."""
+from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
 
 class DirectChunks:
@@ -53,38 +43,9 @@ class DirectChunks:
         row = ChunkRows.of((message.scaled,), len(spec.dims), (stored.size,), (stored.etag,))
         if not spec.sparse:
             return DirectChunk(np.frombuffer(stored.data, np.uint8), row)
-        content, footer = await self._checked(key, stored.data)
+        content, footer = await check_sealed(self._workers, key, stored.data)
         row = row.described(*footer_columns([footer], len(footer.sections)))
         return DirectChunk(np.frombuffer(content, np.uint8), row)
-
-    async def read_objects(self, message: ReadObjectBytes) -> tuple[NDArray[np.uint8] | None, ...]:
-        """Answer `ReadObjectBytes`: one get for each chunk. Of a structured chunk every byte is checked."""
-        spec = message.spec
-        self._objects.check(spec)
-        room = MAX_FOOTER if spec.sparse else 0
-
-        async def read(item: tuple[list[int], str, int]) -> NDArray[np.uint8] | None:
-            scaled, etag, size = item
-            key = chunk_key(spec.dataset, tuple(scaled))
-            try:
-                stored = await self._store.get_range(key, 0, size + room)
-            except (NotFound, BadRequest):  # gone, or empty
-                return None
-            if stored.etag != etag or stored.size != len(stored.data):
-                return None
-            if spec.sparse:
-                await self._checked(key, stored.data)
-            return np.frombuffer(stored.data, np.uint8)
-
-        rows = zip(message.scaled.tolist(), message.etags, message.sizes.tolist(), strict=True)
-        return tuple(await gather_each(read, rows, AT_ONCE))
-
-    async def _checked(self, key: str, data: bytes) -> tuple[memoryview, Footer]:
-        """Return the content and the footer of a structured chunk; `Corrupt` names its object."""
-        try:
-            return await self._workers.run(len(data) // CHECKED_FASTER, unseal, data)
-        except Corrupt as error:
-            raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
 
     async def write(self, message: WriteDirect) -> None:
         """Answer `WriteDirect`: check the bytes, then put them as any write of a whole chunk."""

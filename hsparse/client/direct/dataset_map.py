@@ -56,7 +56,8 @@ class DatasetMap:
     def place(self, row: int) -> ObjectPlace:
         """Return where the object of a chunk is. Its key follows from the dataset: the server cannot name another."""
         key = chunk_key(self.spec.dataset, tuple(self.scaled[row].tolist()))
-        return ObjectPlace(key, self.etags[row], int(self.sizes[row]), self.urls[row] if self.urls else None)
+        url = self.urls[row] if self.urls else None
+        return ObjectPlace(key, self.etags[row], url, int(self.sizes[row]))
 
 
 def parse_map(answer: Json) -> DatasetMap:

@@ -1,4 +1,4 @@
-"""How a dataset's chunks are read as they are stored: from a directory, a bucket, presigned URLs, the server, or not."""
+"""How chunks are read as they are stored: from a directory, a bucket, presigned URLs, the server, or not at all."""
 
 from __future__ import annotations
 

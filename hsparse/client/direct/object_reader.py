@@ -29,13 +29,13 @@ class ReaderClosed(Exception):
 class ObjectPlace:
     """An object of the store: its key and etag, without quotes.
 
-    `size` is that of the chunk in it, in bytes, `url` its presigned URL, if the map has one.
+    `url` is its presigned URL, if the map has one, `size` that of the chunk in it, in bytes.
     """
 
     key: str
     etag: str
-    size: int = 0
     url: str | None = None
+    size: int = 0
 
 
 Item = TypeVar("Item")
