@@ -151,7 +151,7 @@ def test_requests_of_many_small_chunks() -> None:
 
 
 def test_all_chunks_by_few_requests(server_access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    """25 chunks, of a kilobyte each; those at the edge, of which not all is in the extent, come first."""
+    """25 chunks, of which some may be empty; those at the edge, of which not all is in the extent, come first."""
     dataset, dense = random_dataset(server_access)
     source = server_access.source(dataset)
     sent: list[str] = []
@@ -164,7 +164,8 @@ def test_all_chunks_by_few_requests(server_access: Access, monkeypatch: pytest.M
     monkeypatch.setattr(Connection, "stream", noted)
     np.testing.assert_array_equal(placed(source.defined_elements(WHOLE), EXTENT), dense)
     assert sent == [f"POST /datasets/{dataset.id}/chunks/values"] * 2
-    assert (source.statistics.objects, source.statistics.fallbacks) == (25, 0)
+    assert source.statistics.objects > 20
+    assert source.statistics.fallbacks == 0
 
 
 def test_a_server_without_such_answers_is_asked_once(server_access: Access) -> None:
