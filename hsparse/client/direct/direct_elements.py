@@ -68,8 +68,7 @@ class DirectElements:
 
     Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
     was read how. Reads of less than `least_part` of the elements of the chunks that they meet are the server's: it has
-    decoded chunks in its cache, which for a row of a chunk is ten times as fast. So are those of less than `least_size`
-    elements, defined or not, which are not worth a request for the map.
+    decoded chunks in its cache, which for a row of a chunk is ten times as fast.
     """
 
     def __init__(
@@ -80,7 +79,6 @@ class DirectElements:
         dtype: np.dtype[Any],
         statistics: ReadStatistics,
         least_part: float = 0.0,
-        least_size: int = 0,
     ) -> None:
         self.statistics = statistics
         self._server = server
@@ -88,7 +86,6 @@ class DirectElements:
         self._choice = choice
         self._dtype = dtype
         self._least_part = least_part
-        self._least_size = least_size
         self._reader: ObjectReader | None = None
         self._closed = ""
         """Why all is read by the server from now on."""
@@ -222,8 +219,6 @@ class DirectElements:
 
     def _is_small(self, selection: Selection) -> bool:
         chunk = self._kept.chunks
-        if selection.size < self._least_size:
-            return True
         if not self._least_part or len(chunk) != len(selection.extent):
             return False
         met = count_chunks(selection, Grid(selection.extent, chunk)) * prod(chunk)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
@@ -19,18 +18,20 @@ from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
 from hsparse.model.layout import CHUNKED, STRUCTURED
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SCHEME = "s3://"
 SERVER = "server"
 LEAST_PART = 1 / 8
 """The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
 2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
 """
-LEAST_SIZE = 1 << 20
-"""The least elements of a selection for which a server elsewhere is asked for chunks if the caller leaves the way open.
+LEAST_PART_ELSEWHERE = 1 / 4
+"""The same if a server elsewhere sends the chunks: at a quarter they have half the bytes of the values.
 
-Besides the chunks, the map is asked for, by a request that takes as long as all of a smaller read.
+The processors of both take as long for either at a quarter if the server has to decode the chunks for the values, at a
+half if it has them in its cache.
 """
+WHOLE_ELSEWHERE = 4000
+"""Chunks of the largest grid whose map a server elsewhere is asked for whole at once: it has a megabyte."""
 
 
 def direct_source(
@@ -48,11 +49,11 @@ def direct_source(
         return None
     statistics = ReadStatistics()
     dims = record["layout"]["dims"] if extent else ()  # a scalar's one chunk has no dimensions
-    kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True)
-    if direct is not None:
-        return DirectElements(server, kept, choice, kind.dtype, statistics)
-    least_size = 0 if _is_here(connection) else LEAST_SIZE
-    return DirectElements(server, kept, choice, kind.dtype, statistics, LEAST_PART, least_size)
+    is_here = connection.is_here
+    whole = None if is_here or direct is not None else WHOLE_ELSEWHERE
+    kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True, whole=whole)
+    least = (LEAST_PART if is_here else LEAST_PART_ELSEWHERE) if direct is None else 0.0
+    return DirectElements(server, kept, choice, kind.dtype, statistics, least)
 
 
 def _has_objects(record: Json) -> bool:
@@ -63,10 +64,6 @@ def _has_objects(record: Json) -> bool:
     return stored in (CHUNKED, STRUCTURED) and "_REF" not in asked and not properties.get("initializer")
 
 
-def _is_here(connection: Connection) -> bool:
-    return urlsplit(connection.url).hostname in LOOPBACK or isinstance(connection, EmbeddedConnection)
-
-
 def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | None:
     if direct is False:
         return None
@@ -75,7 +72,7 @@ def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | N
     if direct is True:
         return OfferedReader(required=True)
     if direct is None:
-        return OfferedReader(_is_here(connection), ServerObjects(connection, id))
+        return OfferedReader(connection.is_here, ServerObjects(connection, id))
     if direct == SERVER:
         return GivenReader(ServerObjects(connection, id))
     if isinstance(direct, str) and direct.startswith(SCHEME):

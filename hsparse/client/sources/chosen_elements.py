@@ -22,7 +22,9 @@ from hsparse.optional_module import OptionalModule
 
 DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")
 FEW = 1 << 12
-"""Elements of a selection that the server is asked for, if the caller leaves the way open."""
+"""Elements of a selection, defined or not, that the server is asked for if the caller leaves the way open."""
+FEW_ELSEWHERE = 1 << 20
+"""The same of a server elsewhere: it would be asked for the map, too, which takes as long as all of a smaller read."""
 
 
 class ChosenElements:
@@ -57,5 +59,6 @@ class ChosenElements:
         return found or self._server
 
     def _for(self, selection: Selection) -> ValueSource:
+        few = FEW if self._connection.is_here else FEW_ELSEWHERE
         is_open = self._connection.direct is None
-        return self._server if is_open and selection.size <= FEW else self.chosen
+        return self._server if is_open and selection.size <= few else self.chosen

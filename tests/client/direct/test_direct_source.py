@@ -93,21 +93,18 @@ def test_a_directory_is_only_told_to_clients_on_the_machine(directory_access: Ac
         required.defined_elements(WHOLE)
 
 
-def test_another_host_hands_out_chunks(directory_access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever directory it names; small reads are not worth the map."""
+def test_another_host_hands_out_chunks(directory_access: Access) -> None:
+    """Whatever directory it names; parts of chunks are sent as values."""
     dataset = directory_access.create((8, 8))
-    dataset.write([[1, 2]], [3])
+    dataset.write([[1, 2], [6, 5]], [3, 4])
     directory_access.connection.url = "http://data.example.org:5101"
-    source = opened(directory_access, dataset, None)
-    assert source is not None
-    assert source.defined_elements(WHOLE).values.tolist() == [3]
-    assert (source.statistics.small, source.statistics.maps) == (1, 0)
-    monkeypatch.setattr("hsparse.client.direct.direct_source.LEAST_SIZE", 64)
     source = opened(directory_access, dataset, None)
     assert source is not None
     assert source.dense_values(WHOLE)[1, 2] == 3
     assert isinstance(source._reader, ServerObjects)
-    assert source.statistics.objects == 1
+    assert (source.statistics.objects, source.statistics.small) == (2, 0)
+    assert source.dense_values(Orthogonal.box((8, 8), (1, 2), (2, 6))).tolist() == [[3, 0, 0, 0]]
+    assert (source.statistics.objects, source.statistics.small) == (2, 1)
 
 
 def test_a_directory_that_is_no_store(directory_access: Access, tmp_path: Path) -> None:
