@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal
 from hsparse.sn.chunks import stored_chunk_read
 from hsparse.sn.chunks.stored_chunk_read import PAGE, NamedChunks
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
+from hsparse.wire.chunk_info_message import ReadObjectBytes
 from tests.sn.value_client import create, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -85,6 +89,39 @@ async def test_objects_in_the_order_of_the_request(
     assert store.calls["get_range"] in (3, 4)  # twice if both are read at the same time
     await client("POST", f"{path}/chunks/values", body)
     assert store.calls["get_range"] in (3, 4)
+
+
+class NotedNode:
+    """A data node that notes the messages about objects."""
+
+    def __init__(self, store: CountingStore, id: str) -> None:
+        self.node = DataService(store, SystemClock(), id=id)
+        self.messages: list[ReadObjectBytes] = []
+
+    async def send(self, message: Any) -> Any:
+        if isinstance(message, ReadObjectBytes):
+            self.messages.append(message)
+        return await self.node.send(message)
+
+    async def close(self) -> None:
+        await self.node.close()
+
+
+async def test_one_message_to_each_owner(store: CountingStore) -> None:
+    nodes = {f"dn-{number}": NotedNode(store, f"dn-{number}") for number in range(3)}
+    client = await RestClient(dict(nodes), SystemClock(), Principal("admin", admin=True)).open()
+    client.domain = "/home/admin/three.h5"
+    await client("PUT", "/", {})
+    path = await create(client, [300], INT, layout=sparse(10))
+    await client("PUT", f"{path}/value", {"value": list(range(1, 301))})
+    body = await mapped(client, path, *range(30))
+    expected = await objects(client, path, store, *range(30))
+    assert frames((await client("POST", f"{path}/chunks/values", body)).body) == expected
+    assert [len(node.messages) for node in nodes.values()] == [1, 1, 1]
+    assert sum(len(node.messages[0].etags) for node in nodes.values()) == 30
+    await client.close()
+    for node in nodes.values():
+        await node.close()
 
 
 async def test_chunks_in_another_state_say_so(client: RestClient, store: CountingStore, path: str) -> None:
