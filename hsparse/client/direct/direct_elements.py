@@ -36,7 +36,7 @@ from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.errors import Corrupt, HsparseError, Unsupported
+from hsparse.errors import Corrupt, HsparseError, NotFound, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
@@ -270,7 +270,7 @@ class DirectElements:
         except Unreachable:
             raise
         except HsparseError as error:  # such as a corrupt chunk, which this read may not need
-            if isinstance(error, Unsupported):
+            if isinstance(error, Unsupported | NotFound):  # no map of such data, or no maps at all
                 self._closed = error.message
             raise NotDirect(error.message) from error
         if self._reader is None:

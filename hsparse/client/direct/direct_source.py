@@ -37,7 +37,7 @@ WHOLE_ELSEWHERE = 4000
 def direct_source(
     connection: Connection, record: Json, direct: Direct, server: ValueSource
 ) -> DirectElements | None:
-    """Return a source of a dataset's values past the server; None if it is to be read by the server.
+    """Return a source of a dataset's values that decodes its chunks here; None if the server is to do that.
 
     `record` is the dataset's, `server` the source that is asked for what cannot be read directly. No request is sent.
     `BadRequest` for a directory without a store, `Misconfigured` if an extra is missing.

@@ -70,7 +70,8 @@ class ServerObjects(ObjectReader):
                     take = _take(answer, places[number])
                     left = range(number + 1, numbers.stop)
                     use(number, take)
-                answer.read()  # the end, after which the connection can be kept
+                if answer.read(1):  # else it is the end, after which the connection can be kept
+                    raise HsparseError("The server answered with more chunks than it was asked for.")
 
         try:
             self._connection.repeated(read)

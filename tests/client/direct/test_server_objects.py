@@ -117,8 +117,9 @@ def test_a_repeated_request_is_about_what_is_left() -> None:
         answer(b"<html>", "400 Bad Request", "text/html"),
         answer(b"<html>", media="text/html"),
         answer(frame(b"x" * 1000), media=BINARY),
+        answer(frame(b"one") * 3, media=BINARY),
     ],
-    ids=["404", "405", "400", "type", "too long"],
+    ids=["404", "405", "400", "type", "too long", "too many"],
 )
 def test_a_server_that_does_not_know_the_request(reply: bytes) -> None:
     with scripted_server([reply]) as script, pytest.raises(ReaderClosed):
@@ -178,6 +179,24 @@ def test_a_server_without_such_answers_is_asked_once(server_access: Access) -> N
         assert source.compressed_rows(WHOLE) is None
     assert (source.statistics.maps, source.statistics.objects) == (1, 0)
     assert "does not answer POST" in source.statistics.reason
+
+
+def test_a_server_without_maps_is_asked_once(server_access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HSDS answers 404."""
+    dataset, dense = random_dataset(server_access)
+    source = server_access.source(dataset)
+    asked: list[str] = []
+    monkeypatch.setattr(source._kept, "_path", "/nothing")
+    real = Connection.json_if_changed
+
+    def noted(connection: Connection, path: str, *rest: Any, **params: Any) -> Any:
+        asked.append(path)
+        return real(connection, path, *rest, **params)
+
+    monkeypatch.setattr(Connection, "json_if_changed", noted)
+    for _ in range(2):
+        np.testing.assert_array_equal(placed(source.defined_elements(WHOLE), EXTENT), dense)
+    assert asked == ["/nothing"]
 
 
 def test_a_server_that_is_gone(server_access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
