@@ -104,7 +104,7 @@ class KeptMap:
             return kept.map, kept.etag
         try:
             return parse_map(answer), etag
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise HsparseError(f"{self._connection.url} answered {self._path} with no map.") from error
 
     def __getstate__(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from hsparse.client.direct.directory_objects import DirectoryObjects
 from hsparse.client.direct.presigned_objects import PresignedObjects
 from hsparse.client.direct.reader_choice import GivenReader
 from hsparse.client.direct.server_objects import ServerObjects
+from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Direct
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
@@ -105,6 +106,20 @@ def test_another_host_hands_out_chunks(directory_access: Access) -> None:
     assert (source.statistics.objects, source.statistics.small) == (2, 0)
     assert source.dense_values(Orthogonal.box((8, 8), (1, 2), (2, 6))).tolist() == [[3, 0, 0, 0]]
     assert (source.statistics.objects, source.statistics.small) == (2, 1)
+
+
+def test_small_reads_of_another_host_are_not_worth_a_map(directory_access: Access) -> None:
+    connection = directory_access.connection
+    record = connection.json("GET", f"/datasets/{directory_access.create((8, 8)).id}")
+    connection.direct = None
+    source = ChosenElements(connection, record, np.dtype("i4"))
+    small, large = Orthogonal.all((64, 65)), Orthogonal.all((1024, 1025))
+    assert isinstance(source._for(small), DirectElements)  # from the directory
+    connection.url = "http://data.example.org:5101"
+    assert source._for(small) is source._server
+    assert isinstance(source._for(large), DirectElements)
+    connection.direct = "server"
+    assert isinstance(source._for(small), DirectElements)
 
 
 def test_a_directory_that_is_no_store(directory_access: Access, tmp_path: Path) -> None:

@@ -229,3 +229,23 @@ def test_a_corrupt_chunk_is_left_to_the_server(server_access: Access) -> None:
     np.testing.assert_array_equal(placed(source.defined_elements(WHOLE), EXTENT), dense)
     assert source.statistics.fallbacks > 0
     assert f"{row['key']} is corrupt" in source.statistics.reason
+
+
+@pytest.mark.parametrize("size", [2**70, None, -1], ids=str)
+def test_a_map_with_impossible_sizes(
+    server_access: Access, monkeypatch: pytest.MonkeyPatch, size: Any
+) -> None:
+    """A proxy, or a server with ill will: the values come without the map."""
+    dataset, dense = random_dataset(server_access)
+    source = server_access.source(dataset)
+    real = Connection.json_if_changed
+
+    def changed(connection: Connection, path: str, *rest: Any, **params: Any) -> Any:
+        found, etag = real(connection, path, *rest, **params)
+        assert found is not None
+        found["chunks"][0]["size"] = size
+        return found, etag
+
+    monkeypatch.setattr(Connection, "json_if_changed", changed)
+    np.testing.assert_array_equal(placed(source.defined_elements(WHOLE), EXTENT), dense)
+    assert source.statistics.fallbacks > 0
