@@ -67,8 +67,9 @@ class DirectElements:
     """An `ValueSource` over the objects of a store; `server` is asked where these do not serve.
 
     Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
-    was read how. Reads of less than `least_part` of the elements of the chunks that they meet are the server's: it has
-    decoded chunks in its cache, which for a row of a chunk is ten times as fast.
+    was read how. With a `least_part` small reads are the server's: it has decoded chunks in its cache, which for a row
+    of a chunk is ten times as fast. Small ones take less than this part of the elements of the chunks that they meet;
+    once a reader is chosen, it says what is small.
     """
 
     def __init__(
@@ -218,11 +219,14 @@ class DirectElements:
     # --- both ---------------------------------------------------------------------------------------
 
     def _is_small(self, selection: Selection) -> bool:
-        chunk = self._kept.chunks
+        chunk, reader = self._kept.chunks, self._reader
         if not self._least_part or len(chunk) != len(selection.extent):
             return False
+        least = self._least_part if reader is None else reader.least_part
+        if reader is not None and selection.size < reader.least_size:
+            return True
         met = count_chunks(selection, Grid(selection.extent, chunk)) * prod(chunk)
-        return selection.size < met * self._least_part
+        return selection.size < met * least
 
     def _leave_small(self, selection: Selection) -> bool:
         """Say whether a read is left to the server because it is small, and count it."""

@@ -9,6 +9,7 @@ from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
 from hsparse.client.direct.kept_map import KeptMap
+from hsparse.client.direct.object_reader import LEAST_PART
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
 from hsparse.client.direct.server_objects import ServerObjects
@@ -20,16 +21,6 @@ from hsparse.model.layout import CHUNKED, STRUCTURED
 
 SCHEME = "s3://"
 SERVER = "server"
-LEAST_PART = 1 / 8
-"""The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
-2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
-"""
-LEAST_PART_ELSEWHERE = 1 / 4
-"""The same if a server elsewhere sends the chunks: at a quarter they have half the bytes of the values.
-
-The processors of both take as long for either at a quarter if the server has to decode the chunks for the values, at a
-half if it has them in its cache.
-"""
 WHOLE_ELSEWHERE = 4000
 """Chunks of the largest grid whose map a server elsewhere is asked for whole at once: it has a megabyte."""
 
@@ -52,7 +43,7 @@ def direct_source(
     is_here = connection.is_here
     whole = None if is_here or direct is not None else WHOLE_ELSEWHERE
     kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True, whole=whole)
-    least = (LEAST_PART if is_here else LEAST_PART_ELSEWHERE) if direct is None else 0.0
+    least = (LEAST_PART if is_here else ServerObjects.least_part) if direct is None else 0.0
     return DirectElements(server, kept, choice, kind.dtype, statistics, least)
 
 

@@ -12,6 +12,11 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from hsparse.format.buffer import Buffer
 
+LEAST_PART = 1 / 8
+"""The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
+2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
+"""
+
 
 class ObjectChanged(Exception):
     """The object is gone, or in another state than the map's: a newer map may name its state."""
@@ -46,9 +51,15 @@ Use: TypeAlias = Callable[[int, Take], None]
 
 
 class ObjectReader(Protocol):
-    """Reads objects of one store, for any thread. `at_once` is how many requests at a time it is good for."""
+    """Reads objects of one store, for any thread. `at_once` is how many requests at a time it is good for.
+
+    If the caller leaves the way open, reads of less than the part `least_part` of their chunks' elements, or of less
+    than `least_size` elements, defined or not, are left to the server.
+    """
 
     at_once: int
+    least_part: float = LEAST_PART
+    least_size: int = 0
 
     def read(self, place: ObjectPlace) -> Buffer:
         """Return the object's bytes; raises `ObjectChanged` unless it has the etag, or `ObjectUnavailable`."""

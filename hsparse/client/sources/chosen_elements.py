@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.sources.elements import Elements, ValueSource
+from hsparse.client.sources.elements import FEW_ELSEWHERE, Elements, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.format.selections.selection import Orthogonal, Selection
@@ -23,8 +23,6 @@ from hsparse.optional_module import OptionalModule
 DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")
 FEW = 1 << 12
 """Elements of a selection, defined or not, that the server is asked for if the caller leaves the way open."""
-FEW_ELSEWHERE = 1 << 20
-"""The same of a server elsewhere: it would be asked for the map, too, which takes as long as all of a smaller read."""
 
 
 class ChosenElements:

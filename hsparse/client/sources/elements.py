@@ -22,6 +22,12 @@ user's own credentials. "server": chunks as they are stored, handed out by the s
 read, from the directory if it is on this machine, else in this way. False: all values come from the server.
 """
 
+FEW_ELSEWHERE = 1 << 20
+"""Elements of a selection, defined or not, for which a server elsewhere is asked for values if the way is left open.
+
+For chunks it would be asked for the map, too, which takes as long as all of a smaller read.
+"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Elements:

@@ -122,6 +122,20 @@ def test_small_reads_of_another_host_are_not_worth_a_map(directory_access: Acces
     assert isinstance(source._for(small), DirectElements)
 
 
+def test_a_tunnel_to_another_machine(directory_access: Access) -> None:
+    """It looks like a server on this one, until its map names no directory."""
+    dataset = directory_access.create((8, 8))
+    dataset.write([[1, 2]], [3])
+    connection = directory_access.connection
+    connection._headers = connection._headers | {"X-Forwarded-For": "203.0.113.7"}
+    source = opened(directory_access, dataset, None)
+    assert source is not None
+    for _ in range(3):
+        assert source.defined_elements(WHOLE).values.tolist() == [3]
+    assert isinstance(source._reader, ServerObjects)
+    assert (source.statistics.objects, source.statistics.small) == (1, 2)
+
+
 def test_a_directory_that_is_no_store(directory_access: Access, tmp_path: Path) -> None:
     dataset = directory_access.create((8, 8))
     with pytest.raises(BadRequest, match="is no directory of a store on this machine"):
