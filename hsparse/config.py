@@ -58,6 +58,13 @@ class Settings:
 
 
 SECTIONS: dict[str, type] = get_type_hints(Settings)
+"""The type of each section, by its name in `Settings`."""
+
+
+SETTINGS: dict[str, Declaration] = {
+    name: one for section in SECTIONS.values() for name, one in declared_settings(section).items()
+}
+"""All settings, by name."""
 
 
 def is_loopback(host: str) -> bool:
@@ -66,13 +73,6 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-"""The type of each section, by its name in `Settings`."""
-SETTINGS: dict[str, Declaration] = {
-    name: one for section in SECTIONS.values() for name, one in declared_settings(section).items()
-}
-"""All settings, by name."""
 
 
 class _Environment(BaseSettings):
