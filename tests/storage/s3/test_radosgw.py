@@ -13,6 +13,7 @@ from demo.__main__ import main as demo
 from hsparse.cli.stores import probed_bucket
 from hsparse.storage.conditional_delete import LookBeforeDelete
 from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.s3.multipart_upload import CopySource, S3Upload
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.store_conformance import *  # noqa: F403
 from hsparse.testing.store_conformance import PAGE_SIZE
@@ -74,3 +75,15 @@ async def test_the_demo(bucket: S3Store, endpoint: str, monkeypatch: pytest.Monk
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
     assert await asyncio.to_thread(demo, ["--bucket", bucket.name, "--s3-endpoint", endpoint]) == 0
+
+
+async def test_multipart_uploads(bucket: S3Store) -> None:
+    """Parts are copied, but neither the condition of a copy nor that of the completion is looked at."""
+    etag = await bucket.put("source", bytes(6 << 20))
+    await bucket.put("target", b"there")
+    upload = await S3Upload.begin(bucket, "target", "mark")
+    source = CopySource(bucket.name, "source", etag[::-1], 0, 5 << 20)
+    parts = {1: await upload.copy(1, source), 2: await upload.put(2, b"end")}
+    assert await upload.parts() == parts
+    await upload.complete(parts, "mark", replace=False)
+    assert (await bucket.get("target")).data == bytes(5 << 20) + b"end"
