@@ -22,7 +22,8 @@ from tempfile import TemporaryDirectory
 PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
 PACKAGES = ("radosgw", "ceph-mon", "ceph-osd", "ceph-common")
 START_SECONDS, STOP_SECONDS = 60.0, 20.0
-ACCESS_KEY = SECRET_KEY = "test"
+USERS = ("test", "guest")
+"""The users, whose names are their access keys and secrets."""
 CONFIGURATION = """
 [global]
 fsid = {fsid}
@@ -59,7 +60,7 @@ rgw dynamic resharding = false
 def radosgw_server(directory: Path, host: str = "127.0.0.1") -> Iterator[str]:
     """Run the servers with their files in an empty directory; the value is the URL of the gateway at address `host`.
 
-    It takes signed requests, with the access key `test` and the secret `test`, and has no buckets.
+    It takes signed requests of `USERS` and has no buckets.
     """
     identity, disk, monitor, gateway = str(uuid.uuid4()), str(uuid.uuid4()), _free_port(), _free_port()
     path = directory / "ceph.conf"
@@ -89,17 +90,9 @@ def radosgw_server(directory: Path, host: str = "127.0.0.1") -> Iterator[str]:
         serve("radosgw", "--name", "client.rgw")
         url = f"http://{host}:{gateway}"
         _wait(url, directory)
-        keys = ("--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY)
-        run(
-            "radosgw-admin",
-            "--name",
-            "client.rgw",
-            "user",
-            "create",
-            "--uid=test",
-            "--display-name=test",
-            *keys,
-        )
+        for user in USERS:
+            keys = (f"--access-key={user}", f"--secret-key={user}", f"--display-name={user}")
+            run("radosgw-admin", "--name", "client.rgw", "user", "create", f"--uid={user}", *keys)
         yield url
 
 
@@ -162,7 +155,7 @@ def main() -> None:
         TemporaryDirectory(prefix="radosgw-") as directory,
         radosgw_server(Path(directory)) as url,
     ):
-        print(f"radosgw on {url}, access key {ACCESS_KEY}, secret key {SECRET_KEY}", flush=True)
+        print(f"radosgw on {url}, access key and secret {USERS[0]}", flush=True)
         signal.pause()
 
 

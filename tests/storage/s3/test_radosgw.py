@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from demo.__main__ import main as demo
 from hsparse.cli.stores import probed_bucket
+from hsparse.errors import Misconfigured, NotFound
 from hsparse.storage.conditional_delete import LookBeforeDelete
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.s3.multipart_upload import CopySource, S3Upload
@@ -75,6 +77,30 @@ async def test_the_demo(bucket: S3Store, endpoint: str, monkeypatch: pytest.Monk
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
     assert await asyncio.to_thread(demo, ["--bucket", bucket.name, "--s3-endpoint", endpoint]) == 0
+
+
+async def test_four_rights_suffice(bucket: S3Store, endpoint: str) -> None:
+    """Another user, whom the owner gives the rights that the documentation names, is served."""
+    rights = {
+        "arn:aws:s3:::" + bucket.name: ["s3:ListBucket"],
+        f"arn:aws:s3:::{bucket.name}/*": ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"],
+    }
+    about = {"Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/guest"]}}
+    statements = [{**about, "Action": actions, "Resource": place} for place, actions in rights.items()]
+    guest = S3Store(
+        bucket.name, endpoint=endpoint, region="us-east-1", access_key="guest", secret_key="guest"
+    )
+    async with guest:
+        with pytest.raises(Misconfigured, match="grant s3:GetObject"):
+            await guest.get("a")
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        await bucket._client.put_bucket_policy(Bucket=bucket.name, Policy=policy)
+        store = await probed_bucket(guest)
+        with pytest.raises(NotFound):
+            await store.get("a")
+        etag = await store.put_if_absent("a", b"data")
+        assert [entry.etag async for page in store.list("") for entry in page.entries] == [etag]
+        await store.delete_if_match("a", etag)
 
 
 async def test_multipart_uploads(bucket: S3Store) -> None:
