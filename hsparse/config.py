@@ -59,8 +59,6 @@ class Settings:
 
 SECTIONS: dict[str, type] = get_type_hints(Settings)
 """The type of each section, by its name in `Settings`."""
-
-
 SETTINGS: dict[str, Declaration] = {
     name: one for section in SECTIONS.values() for name, one in declared_settings(section).items()
 }
