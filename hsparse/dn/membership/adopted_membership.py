@@ -21,7 +21,7 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.ownership import MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
-from hsparse.errors import HsparseError, Misdirected, Unanswered
+from hsparse.errors import Corrupt, HsparseError, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,16 @@ SETTLING = 10.0
 """Seconds that a change waits for a membership to be settled, or for a lease."""
 FINISHING = 0.3
 """Seconds that the answer to `AdoptMembership` waits for earlier changes: it also tells that this node is alive."""
+LOOKS = 8
+"""A member looks after another one each time that it has renewed its lease so often."""
 Kept = Callable[[str], bool]
 
 
 class AdoptedMembership:
-    """The newest membership that a node knows of. `doubt` is told which names the node owned before and after."""
+    """The newest membership that a node knows of, as the `LeaseHolder` of its lease.
+
+    `doubt` is told which names the node owned before and after, `forget` that it has not heard of all changes.
+    """
 
     def __init__(
         self,
@@ -44,12 +49,15 @@ class AdoptedMembership:
         peers: Peers,
         eviction: Eviction,
         doubt: Callable[[Kept], None],
+        forget: Callable[[], None],
     ) -> None:
         self._ownership = ownership
         self._stored = stored
         self._peers = peers
         self._eviction = eviction
         self._doubt = doubt
+        self._forget = forget
+        self._renewals = 0
         self._running: Counter[int] = Counter()
         """How many changes are being carried out that were accepted in each epoch."""
         self._changed = asyncio.Condition()
@@ -65,6 +73,11 @@ class AdoptedMembership:
         """The membership."""
         return self._ownership.membership
 
+    @property
+    def epoch(self) -> int:
+        """The membership's epoch."""
+        return self.view.epoch
+
     # --- adopting -------------------------------------------------------------------------------------
 
     async def adopt(self, view: Membership, *, renewed: bool = False) -> None:
@@ -72,14 +85,19 @@ class AdoptedMembership:
         before, own = self.view, self._ownership.node
         if view.epoch < before.epoch or (view.epoch == before.epoch and not renewed):
             return
-        self._ownership.settled = False
+        # A server's part stays what it is: members that know of it trust no cache as long as its lease holds.
+        stays = not renewed and own in before.servers and own in view.servers
+        self._ownership.settled &= stays
         self._ownership.membership = view
         both = own in before.nodes and own in view.nodes and not renewed
+        both = both and not before.shared and not view.shared
         self._doubt(lambda name: both and before.owner(name) == own == view.owner(name))
+        if before.shared and not view.shared:
+            self._forget()
         if self._settling is not None:
             self._settling.cancel()
-        self._settling = self.start(self._settle(view)) if own in view.nodes else None
-        await self._peers.follow(view)
+        self._settling = self.start(self._settle(view)) if own in (*view.nodes, *view.servers) else None
+        await self._peers.follow(view.urls)
         await self.notify()
 
     async def adopt_newest(self) -> None:
@@ -88,6 +106,45 @@ class AdoptedMembership:
 
     async def _adopt_stored(self) -> None:
         await self.adopt(await self._stored.read())
+
+    async def catch_up(self, epoch: int) -> None:
+        """Adopt the membership in the store if this node is behind `epoch`; if that is damaged, keep what there is."""
+        if epoch > self.epoch:
+            try:
+                await self.adopt_newest()
+            except Corrupt as error:
+                log.error("%s stays in epoch %d: %s", self._ownership.node, self.epoch, error.message)
+
+    async def follow(self) -> None:
+        """See `LeaseHolder`."""
+        await self.adopt_newest()
+
+    def renewed(self, *, regained: bool) -> None:
+        """See `LeaseHolder`. Now and then a member looks after the next one, so that none is gone unnoticed."""
+        self._renewals += 1
+        if regained:
+            self.start(self.notify())
+        if self.view.shared:  # nobody tells when a server has left
+            self.start(self._logged("read the membership", self.adopt_newest()))
+        if self._renewals % LOOKS == 0:
+            self.start(self._logged("look after another member", self._look_after_next()))
+
+    async def _logged(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except HsparseError as error:
+            log.warning("%s could not %s: %s", self._ownership.node, what, error.message)
+
+    async def _look_after_next(self) -> None:
+        """Evict the next member, in the order of their ids, if it is gone; one that answers costs no store request."""
+        own, members = self._ownership.node, sorted(self.view.members)
+        if own not in members or len(members) == 1:
+            return
+        other = members[(members.index(own) + 1) % len(members)]
+        if own in self.view.servers or other in self.view.servers:
+            await self._adopt_after(other, lambda: self._eviction.expire(other, own))
+        else:
+            await self.answers(other)
 
     def require(self, epoch: int) -> None:
         """Raise `Misdirected` unless the membership is that of `epoch`."""
@@ -102,16 +159,19 @@ class AdoptedMembership:
 
     # --- changes under way ----------------------------------------------------------------------------
 
-    async def wait_in_force(self, epoch: int) -> None:
-        """Wait until this node owns what the membership of `epoch` gives it; `Misdirected` when that is replaced."""
+    async def wait_in_force(self, epoch: int | None = None) -> None:
+        """Wait until this node owns what the membership, of `epoch`, gives it; `Misdirected` when that is replaced."""
         ownership = self._ownership
         if not ownership.in_force:
             try:
                 async with asyncio.timeout(SETTLING), self._changed:
-                    await self._changed.wait_for(lambda: ownership.in_force or self.view.epoch != epoch)
+                    await self._changed.wait_for(
+                        lambda: ownership.in_force or epoch not in (None, self.view.epoch)
+                    )
             except TimeoutError as error:
                 raise Unanswered(f"The data node {ownership.node} owns nothing yet; try again.") from error
-        self.require(epoch)
+        if epoch is not None:
+            self.require(epoch)
 
     @contextmanager
     def running_change(self) -> Iterator[None]:
@@ -145,8 +205,13 @@ class AdoptedMembership:
     # --- settling -------------------------------------------------------------------------------------
 
     async def _settle(self, view: Membership) -> None:
-        others = [other for other in view.members if other != self._ownership.node]
-        await gather_all([self._settle_with(other, view.epoch) for other in others])
+        own = self._ownership.node
+        others = [other for other in view.members if other != own]
+        silent = others if own in view.servers else [other for other in others if other in view.servers]
+        await gather_all(
+            [self._settle_by_lease(other, view.epoch) for other in silent]
+            + [self._settle_with(other, view.epoch) for other in others if other not in silent]
+        )
         if self.view is view:
             self._ownership.settled = True
             await self.notify()
@@ -170,6 +235,19 @@ class AdoptedMembership:
                 log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
                 await asyncio.sleep(PATIENCE)
 
+    async def _settle_by_lease(self, other: str, epoch: int) -> None:
+        """Return once a member that gets no message has adopted the epoch, or was evicted."""
+        while True:
+            try:
+                await self._adopt_after(
+                    other, lambda: self._eviction.follow(other, self._ownership.node, epoch)
+                )
+            except HsparseError as error:
+                log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
+                await asyncio.sleep(PATIENCE)
+            else:
+                return
+
     async def answers(self, other: str) -> bool:
         """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted."""
         if other not in self.view.members:
@@ -187,13 +265,26 @@ class AdoptedMembership:
 
     async def evict(self, other: str) -> bool:
         """Evict a member that does not answer; False if it is alive and may not be evicted."""
-        return await self._only_once("evict", other, lambda: self._evict(other))
+        return await self._adopt_after(
+            other, lambda: self._eviction.evict(other, self._ownership.node, self.view)
+        )
 
-    async def _evict(self, other: str) -> bool:
-        after = await self._eviction.evict(other, self._ownership.node, self.view)
-        if after is not None:
-            await self.adopt(after)
-        return after is not None
+    async def _adopt_after(
+        self, other: str, evicting: Callable[[], Coroutine[Any, Any, Membership | None]]
+    ) -> bool:
+        """Adopt the membership in which the eviction of a member results; False if there is none."""
+
+        async def evict() -> bool:
+            try:
+                after = await evicting()
+            except Corrupt as error:
+                log.error("%s could not be evicted: %s", other, error.message)
+                raise Unanswered(f"The data node {other} could not be evicted: {error.message}") from error
+            if after is not None:
+                await self.adopt(after)
+            return after is not None
+
+        return await self._only_once("evict", other, evict)
 
     # --- tasks ----------------------------------------------------------------------------------------
 
