@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.simulation.nemesis import ALL, Fault
+from tests.simulation.nemesis import (
+    Fault,
+    bad_network,
+    bad_store,
+    cut,
+    isolate,
+    join,
+    jump,
+    kill,
+    leave,
+    partition,
+    pause,
+    restart_service_node,
+    slow_store,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +35,12 @@ class KeptSeed:
     def __str__(self) -> str:
         return f"{self.seed}: {self.defect}"
 
+
+ALL: tuple[Fault, ...] = (
+    *(kill, pause, join, leave, jump, partition, isolate, cut),
+    *(restart_service_node, bad_network, bad_store, slow_store),
+)
+"""The faults that there were when these were found."""
 
 SEEDS = (
     KeptSeed(39, ALL, "a node that was stopped longer than its lease deleted what others had created"),

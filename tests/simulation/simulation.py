@@ -57,8 +57,9 @@ def run_seed(
     operations: int = OPERATIONS,
     errors_allowed: bool = True,
     wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+    servers: int = 0,
 ) -> Run:
-    """Run a cluster of 1 to 3 data nodes and 2 service nodes, with up to `most` of the faults."""
+    """Run a cluster of 1 to 3 data nodes and 2 service nodes, or so many whole servers, with up to `most` faults."""
     run, loop = Run(seed), VirtualLoop()
     started = loop.time()
     run.history.clock = loop.time
@@ -66,10 +67,13 @@ def run_seed(
     chosen = random.Random(f"faults {seed}")
 
     async def main() -> None:
-        for _ in range(chosen.choice((1, 2, 2, 3, 3))):
-            cluster.start_data_node()
-        for _ in range(2):
-            cluster.start_service_node()
+        for _ in range(servers):
+            cluster.start_server()
+        if not servers:
+            for _ in range(chosen.choice((1, 2, 2, 3, 3))):
+                cluster.start_data_node()
+            for _ in range(2):
+                cluster.start_service_node()
         await cluster.recover()
         clients = await begin(cluster, run.history, random.Random(f"clients {seed}"))
         nemesis = Nemesis(cluster, chosen, run.faults)

@@ -261,6 +261,10 @@ class AdoptedMembership:
             if not await self.evict(other):
                 raise
             return False
+        except Misdirected:
+            raise
+        except HsparseError as error:  # it is alive, and could not read the membership itself
+            log.warning("%s answers %s: %s", other, self._ownership.node, error.message)
         return True
 
     async def evict(self, other: str) -> bool:

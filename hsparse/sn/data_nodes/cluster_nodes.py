@@ -86,8 +86,6 @@ class ClusterNodes:
             self.membership = newest
             await self._connections.follow(newest.urls)
         except Corrupt as error:
-            if not self.membership.nodes:
-                raise
             log.error("the members of epoch %d are kept: %s", self.membership.epoch, error.message)
         finally:
             self._reading = None
