@@ -84,6 +84,17 @@ async def pause(nemesis: Nemesis) -> None:
     nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
 
 
+async def pause_long(nemesis: Nemesis) -> None:
+    """Freeze a data node until another one has taken over, and more has been written there."""
+    machine = nemesis.data_node()
+    if machine is None:
+        return
+    seconds = nemesis.generator.uniform(4, 7)
+    nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
+    machine.process.freeze()
+    nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+
+
 async def join(nemesis: Nemesis) -> None:
     """Start one data node more."""
     nemesis.tell(f"start {nemesis.cluster.start_data_node().process.name}")
@@ -190,6 +201,29 @@ async def slow_store(nemesis: Nemesis) -> None:
     _for_a_while(nemesis, "slow the store down", replace(cluster.store_rates, latency=0.02, slow=0.3))
 
 
+async def slow_puts(nemesis: Nemesis) -> None:
+    """Let most puts of data take about a second, or their replies: others see a value before it is acknowledged."""
+    cluster, seconds = nemesis.cluster, nemesis.generator.uniform(2, 8)
+    nemesis.tell(f"slow puts down for {seconds:.3f} s")
+    cluster.put_rates = replace(CALM, latency=0.03, slow=0.6)
+
+    def end() -> None:
+        cluster.put_rates = None
+
+    nemesis.after(seconds, end)
+
+
+async def part_one(nemesis: Nemesis) -> None:
+    """Cut one service node from one data node: it reads from the store by way of another one."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    chosen = [generator.choice(cluster.living(some)) for some in (cluster.data_nodes, cluster.service_nodes)]
+    one, other = (machine.process.name for machine in chosen)
+    seconds = generator.uniform(3, 10)
+    nemesis.tell(f"cut {one} from {other} for {seconds:.3f} s")
+    cluster.network.cut(one, other)
+    nemesis.after(seconds, cluster.network.heal)
+
+
 async def rebuild(nemesis: Nemesis) -> None:
     """Let an operator rebuild the membership, in half of the cases because it is damaged."""
     damaged = nemesis.generator.random() < 0.5
@@ -260,8 +294,19 @@ ALL: tuple[Fault, ...] = (
     bad_network,
     bad_store,
     slow_store,
+    slow_puts,
 )
-SERVERS: tuple[Fault, ...] = (serve, stop_server, pause_server, rebuild, cut, bad_store, slow_store, jump)
+SERVERS: tuple[Fault, ...] = (
+    serve,
+    stop_server,
+    pause_server,
+    rebuild,
+    cut,
+    bad_store,
+    slow_store,
+    slow_puts,
+    jump,
+)
 """Faults where whole servers share a store."""
 BESIDE: tuple[Fault, ...] = (serve, serve, stop_server, pause_server, *ALL)
 """Faults where servers come and go beside a cluster."""

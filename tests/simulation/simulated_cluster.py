@@ -68,6 +68,8 @@ class SimulatedCluster:
         self._seed = seed
         self._generator = random.Random(f"requests {seed}")
         self.rates = self.store_rates = CALM
+        self.put_rates: FaultRates | None = None
+        """What holds for puts of data, if that differs."""
         self.network = SimulatedNetwork(loop, random.Random(f"network {seed}"), error=Unanswered)
         self.store = MemoryStore(clock=VirtualClock(loop, random.Random(f"store {seed}")))
         self.data_nodes: dict[str, Machine] = {}
@@ -188,7 +190,12 @@ class SimulatedCluster:
         return Machine(process, VirtualClock(self.loop, generator))
 
     def _view(self, process: Process) -> ObjectStore:
-        return self._wrap(SimulatedStore(self.store, self.network, process, lambda: self.store_rates))
+        return self._wrap(SimulatedStore(self.store, self.network, process, self._rates_of))
+
+    def _rates_of(self, method: str, key: str) -> FaultRates:
+        """Return the rates of a request to the store: puts of data may have others than the members' own objects."""
+        is_data = method.startswith("put") and "/.cluster/" not in key
+        return self.put_rates or self.store_rates if is_data else self.store_rates
 
     def _connect(self, sender: Process) -> Callable[[str], SimulatedNode]:
         def connect(url: str) -> SimulatedNode:
@@ -220,6 +227,7 @@ class SimulatedCluster:
         """
         self.network.heal()
         self.rates = self.store_rates = CALM
+        self.put_rates = None
         for machine in [*self.data_nodes.values(), *self.service_nodes.values()]:
             if machine.process.frozen:
                 machine.process.thaw(self.loop)

@@ -254,10 +254,13 @@ class MemberNode:
         if routed.message.only_reads:
             return await self._service.send(routed.message)
         await self._adopted.wait_in_force(routed.epoch)
-        async with self._replaced.admit(routed.token, routed.replaces):
+
+        async def carry_out() -> R:
             self._adopted.require(routed.epoch)
             with self._adopted.running_change():
                 return await self.send(routed.message)
+
+        return await self._replaced.once(routed.token, routed.replaces, carry_out)
 
     async def _stand_in(self, routed: Routed[R]) -> R:
         """Answer instead of a member that did not answer the sender."""

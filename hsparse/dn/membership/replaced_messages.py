@@ -2,20 +2,26 @@
 
 A sender that gets no answer sends a change again, and may then be answered, and send the next change. The first message
 may still be under way, in a network that loses packets or in the socket of a process that was stopped: carried out
-late, it would undo what came after it. In a later epoch it is refused anyway.
+late, it would undo what came after it. In a later epoch it is refused anyway. If the first message was carried out, and
+only its reply lost, its replacement is answered with that reply: carried out again, it would undo what came between.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from hsparse.errors import Misdirected
 
+R = TypeVar("R")
+
 MAX_TOKENS = 100_000
 """The most replaced messages that are remembered, the last ones."""
+MAX_REPLIES = 256
+"""The most replies that are remembered, the last ones: a message is sent again within seconds."""
 
 
 class ReplacedMessages:
@@ -25,6 +31,20 @@ class ReplacedMessages:
         self._limit = limit
         self._replaced: OrderedDict[str, None] = OrderedDict()
         self._running: dict[str, list[asyncio.Future[None]]] = {}
+        self._replies: OrderedDict[str, Any] = OrderedDict()
+
+    async def once(self, token: str, replaces: Sequence[str], work: Callable[[], Awaitable[R]]) -> R:
+        """Return what `work` returns, or what it has returned for one of the messages that this one `replaces`.
+
+        `Misdirected` when this one was replaced itself.
+        """
+        async with self.admit(token, replaces):
+            known = next((one for one in replaces if one in self._replies), None)
+            reply: R = await work() if known is None else self._replies[known]
+        self._replies[token] = reply
+        if len(self._replies) > MAX_REPLIES:
+            self._replies.popitem(last=False)
+        return reply
 
     @asynccontextmanager
     async def admit(self, token: str, replaces: Sequence[str]) -> AsyncIterator[None]:
