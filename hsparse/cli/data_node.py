@@ -20,10 +20,9 @@ from hsparse.cli.stores import are_writable, open_stores, serving_store
 from hsparse.clock import Clock, SystemClock
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
-from hsparse.dn.cached_object import SOLE
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.member_node import MemberNode
-from hsparse.dn.membership.ownership import NoOwnership, Ownership
+from hsparse.dn.membership.ownership import SOLE, NoOwnership, Ownership
 from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources

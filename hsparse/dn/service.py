@@ -12,7 +12,6 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
-from hsparse.dn.cached_object import SOLE
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
@@ -23,7 +22,7 @@ from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.records import Records
 from hsparse.dn.traced_store import TracedStore
 from hsparse.errors import BadRequest

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cached_object import Base, CachedObject, Encoded
+from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.group_commit import Base, Encoded
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore

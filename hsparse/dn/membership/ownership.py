@@ -60,6 +60,9 @@ class SoleOwnership:
         return True
 
 
+SOLE = SoleOwnership()
+
+
 class NoOwnership(SoleOwnership):
     """The ownership of a data node that only reads a store which others may write: it confirms all that it reads."""
 
