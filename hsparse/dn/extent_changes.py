@@ -35,13 +35,13 @@ from hsparse.wire.record_message import (
     extents_of_change,
 )
 
-REMEMBERED_SECONDS, MOST_REMEMBERED = 60.0, 16
-"""How long the token of a change of the extent is kept, longer than it is sent again, and how many at most."""
-DROPPED_SECONDS = 600.0
-"""How long the token of a dropped part is kept: longer than any request lasts."""
+MOST_REMEMBERED = 16
+"""How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
+DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
+"""How long the token of a dropped part is kept, and how many: longer than any request lasts, on clocks that differ."""
 
 
-def set_extent(change: SetExtent, record: Record, now: float) -> Record:
+def set_extent(change: SetExtent, record: Record) -> Record:
     """Return the fields of a record that `change` sets, none if it was made already, or the extent is that already."""
     if extents_of_change(record, change.token) is not None:
         return {}
@@ -61,9 +61,8 @@ def set_extent(change: SetExtent, record: Record, now: float) -> Record:
         raise Conflict(f"{change.id} is still being shrunk; finish that before it grows.")
     fields: dict[str, Any] = {"shape": {**shape, "dims": list(after)}}
     if change.token:
-        made = {"token": change.token, "before": list(before), "after": list(after), "time": now}
-        last = [one for one in record.get("extents", ()) if one["time"] > now - REMEMBERED_SECONDS]
-        fields["extents"] = [*last, made][-MOST_REMEMBERED:]
+        made = {"token": change.token, "before": list(before), "after": list(after)}
+        fields["extents"] = [*record.get("extents", ()), made][-MOST_REMEMBERED:]
     return fields | (_trim(record) if shrinks else {})
 
 
@@ -136,7 +135,8 @@ def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Recor
 
 def _dropped(record: Record, now: float) -> dict[str, float]:
     dropped: dict[str, float] = record.get("appends", {}).get("dropped", {})
-    return {token: time for token, time in dropped.items() if time > now - DROPPED_SECONDS}
+    kept = [(token, time) for token, time in dropped.items() if time > now - DROPPED_SECONDS]
+    return dict(kept[-MOST_DROPPED:])
 
 
 def _with_appends(record: Record, dim: int, parts: list[Record], dropped: dict[str, float]) -> Record:

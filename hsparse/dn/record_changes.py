@@ -157,7 +157,7 @@ def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Chan
 
 @_apply.register
 def _(change: SetExtent, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    fields = set_extent(change, record, now)
+    fields = set_extent(change, record)
     return _renew(record, now, **fields, changed=True) if fields else (record, Outcome(record))
 
 

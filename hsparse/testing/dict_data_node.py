@@ -249,7 +249,7 @@ def _set_extent(record: Record, change: SetExtent) -> bool:
         record["trim"] = True
     shape["dims"] = after
     if change.token and after != before:
-        made = {"token": change.token, "before": before, "after": after, "time": 0.0}
+        made = {"token": change.token, "before": before, "after": after}
         record["extents"] = [*record.get("extents", ()), made]
     return after != before
 

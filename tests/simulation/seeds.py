@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tests.simulation.nemesis import (
+    SERVERS,
     Fault,
     bad_network,
     bad_store,
@@ -31,6 +32,7 @@ class KeptSeed:
     seed: int
     faults: tuple[Fault, ...]
     defect: str
+    servers: int = 0
 
     def __str__(self) -> str:
         return f"{self.seed}: {self.defect}"
@@ -49,4 +51,7 @@ SEEDS = (
     KeptSeed(3682, ALL, "a put without a lease undid what the next owner had acknowledged"),
     KeptSeed(21512, ALL, "the same, after the store was out of reach for half a second"),
     KeptSeed(22783, ALL, "a node did not join again, as it met a member that died while it left alone"),
+    KeptSeed(
+        1032, SERVERS, "an append was acknowledged that a server of another time had dropped", servers=2
+    ),
 )

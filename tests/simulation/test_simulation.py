@@ -59,7 +59,7 @@ def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) 
 
 @pytest.mark.parametrize("kept", SEEDS, ids=str)
 def test_a_seed_that_once_failed(kept: KeptSeed) -> None:
-    assert run_seed(kept.seed, kept.faults).wrong == []
+    assert run_seed(kept.seed, kept.faults, servers=kept.servers).wrong == []
 
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:

@@ -13,19 +13,18 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.eviction import Eviction
+from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.errors import Corrupt, HsparseError, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 SETTLING = 10.0
 """Seconds that a change waits for a membership to be settled, or for a lease."""
@@ -48,6 +47,7 @@ class AdoptedMembership:
         stored: MembershipObject,
         peers: Peers,
         eviction: Eviction,
+        tasks: NodeTasks,
         doubt: Callable[[Kept], None],
         forget: Callable[[], None],
     ) -> None:
@@ -62,10 +62,7 @@ class AdoptedMembership:
         """How many changes are being carried out that were accepted in each epoch."""
         self._changed = asyncio.Condition()
         """Notified when a membership is adopted or settled, when a lease holds again, and when changes have ended."""
-        self._once: dict[tuple[str, str], asyncio.Task[Any]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self.defect = asyncio.Event()
-        """Set when a task has failed by a defect: without it this node might own nothing for ever."""
+        self._tasks = tasks
         self._settling: asyncio.Task[None] | None = None
 
     @property
@@ -96,13 +93,15 @@ class AdoptedMembership:
             self._forget()
         if self._settling is not None:
             self._settling.cancel()
-        self._settling = self.start(self._settle(view)) if own in (*view.nodes, *view.servers) else None
+        self._settling = (
+            self._tasks.start(self._settle(view)) if own in (*view.nodes, *view.servers) else None
+        )
         await self._peers.follow(view.urls)
         await self.notify()
 
     async def adopt_newest(self) -> None:
         """Adopt the membership in the store."""
-        await self._only_once("read", "", lambda: self._adopt_stored())
+        await self._tasks.once("read", "", lambda: self._adopt_stored())
 
     async def _adopt_stored(self) -> None:
         await self.adopt(await self._stored.read())
@@ -123,11 +122,11 @@ class AdoptedMembership:
         """See `LeaseHolder`. Now and then a member looks after the next one, so that none is gone unnoticed."""
         self._renewals += 1
         if regained:
-            self.start(self.notify())
+            self._tasks.start(self.notify())
         if self.view.shared:  # nobody tells when a server has left
-            self.start(self._logged("read the membership", self.adopt_newest()))
+            self._tasks.start(self._logged("read the membership", self.adopt_newest()))
         if self._renewals % LOOKS == 0:
-            self.start(self._logged("look after another member", self._look_after_next()))
+            self._tasks.start(self._logged("look after another member", self._look_after_next()))
 
     async def _logged(self, what: str, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -186,7 +185,7 @@ class AdoptedMembership:
             if not self._running[epoch]:
                 del self._running[epoch]
                 if epoch != self.view.epoch:  # only the end of earlier changes is waited for
-                    self.start(self.notify())
+                    self._tasks.start(self.notify())
 
     async def finished(self, epoch: int) -> bool:
         """Wait a moment until no change runs that was accepted before `epoch`, and say whether that is so."""
@@ -252,7 +251,7 @@ class AdoptedMembership:
         """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted."""
         if other not in self.view.members:
             raise Misdirected(f"{other} is no member any more.")
-        return await self._only_once("answers", other, lambda: self._answers(other))
+        return await self._tasks.once("answers", other, lambda: self._answers(other))
 
     async def _answers(self, other: str) -> bool:
         try:
@@ -288,39 +287,4 @@ class AdoptedMembership:
                 await self.adopt(after)
             return after is not None
 
-        return await self._only_once("evict", other, evict)
-
-    # --- tasks ----------------------------------------------------------------------------------------
-
-    async def _only_once(self, what: str, about: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `work` returns, done once for all who wait for it; `Unanswered` when this node stops."""
-        task = self._once.get((what, about))
-        if task is None:
-            task = self._once[what, about] = self.start(work())
-            task.add_done_callback(lambda _: self._once.pop((what, about)))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise Unanswered(f"The data node {self._ownership.node} is stopping.") from None
-            raise
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task that ends with this node."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, HsparseError):
-            log.error("a task of the data node %s failed", self._ownership.node, exc_info=error)
-            self.defect.set()
-
-    async def close(self) -> None:
-        """End the tasks."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return await self._tasks.once("evict", other, evict)

@@ -21,6 +21,7 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.adopted_membership import AdoptedMembership, Kept
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
+from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import MemberOwnership, Ownership
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
@@ -80,11 +81,13 @@ class MemberNode:
         self._service = make(self._ownership)
         self._peers = Peers(connect)
         self._eviction = Eviction(self._stored, self._leases, self._peers, clock)
+        self._tasks = NodeTasks(lambda: self._ownership.node)
         self._adopted = AdoptedMembership(
             self._ownership,
             self._stored,
             self._peers,
             self._eviction,
+            self._tasks,
             self._service.doubt,
             self._service.forget_news,
         )
@@ -110,7 +113,7 @@ class MemberNode:
     @property
     def defect(self) -> asyncio.Event:
         """Set when a task of this member has failed by a defect: it is of no use any more, and should end."""
-        return self._adopted.defect
+        return self._tasks.defect
 
     @property
     def lease_age(self) -> float:
@@ -136,7 +139,7 @@ class MemberNode:
         """
         self._url = url
         await self._join()
-        self._staying = self._adopted.start(self._stay())
+        self._staying = self._tasks.start(self._stay())
 
     async def leave(self) -> None:
         """Leave the cluster: own nothing any more, and finish the accepted changes. Others are told where to go on."""
@@ -151,7 +154,7 @@ class MemberNode:
     async def close(self) -> None:
         """Leave, then stop."""
         await self.leave()
-        await self._adopted.close()
+        await self._tasks.close()
         await self._service.close()
         await self._peers.close()
 
@@ -266,7 +269,7 @@ class MemberNode:
         """Answer instead of a member that did not answer the sender."""
         other = routed.instead_of
         if routed.message.only_reads:
-            self._adopted.start(self._adopted.answers(other))
+            self._tasks.start(self._adopted.answers(other))
             return await self._service.send(routed.message)
         if await self._adopted.answers(other):
             return await self._peers.send(other, replace(routed, to=other, instead_of=""))
