@@ -103,7 +103,7 @@ class MembershipObject:
             after = change(before)
             if after == before:
                 return _membership(form)
-            moved = _owners(after) != _owners(before)
+            moved = _that_count(after) != _that_count(before)
             secret = form["secret"] if _is_reachable(before) else self._secret
             form = {**form, "epoch": form["epoch"] + moved, "secret": secret, "members": after}
             try:
@@ -131,8 +131,10 @@ class MembershipObject:
         return form, stored.etag
 
 
-def _owners(members: Members) -> set[str]:
-    return {id for id, one in members.items() if not one.get("leaving")}
+def _that_count(members: Members) -> set[str]:
+    """Return the members on whom it depends who owns what: owners and servers; beside a server all members."""
+    shared = any(one.get("server") for one in members.values())
+    return {id for id, one in members.items() if shared or not one.get("leaving")}
 
 
 def _is_reachable(members: Members) -> bool:

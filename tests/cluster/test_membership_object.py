@@ -70,6 +70,11 @@ async def test_servers_are_members_without_a_token_to_whom_nobody_sends() -> Non
     assert nodes.other_token(again) is None
     assert isinstance(server.other_token(again), Misconfigured)
     assert (await server.remove("s")).epoch == 4
+    leaving = await nodes.leave("a")
+    assert (leaving.nodes, leaving.leaving, leaving.shared) == ((), ("a",), True)
+    gone = await nodes.remove("a")
+    assert (gone.epoch, gone.shared) == (leaving.epoch + 1, False), "the server has to hear of it"
+    await nodes.join("a", "http://a")
     alone = await server.remove("t")
     assert (alone.members, alone.shared) == (("a",), False)
 
