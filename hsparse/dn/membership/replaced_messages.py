@@ -34,28 +34,30 @@ class ReplacedMessages:
         self._replies: OrderedDict[str, Any] = OrderedDict()
 
     async def once(self, token: str, replaces: Sequence[str], work: Callable[[], Awaitable[R]]) -> R:
-        """Return what `work` returns, or what it has returned for one of the messages that this one `replaces`.
+        """Return what `work` returns, or what it has returned for this message or one that it `replaces`.
 
-        `Misdirected` when this one was replaced itself.
+        `Misdirected` when this one was replaced itself. A message without a token is carried out each time.
         """
+        if not token:
+            return await work()
         async with self.admit(token, replaces):
-            known = next((one for one in replaces if one in self._replies), None)
+            known = next((one for one in (token, *replaces) if one in self._replies), None)
             reply: R = await work() if known is None else self._replies[known]
-        self._replies[token] = reply
+            self._replies[token] = reply
         if len(self._replies) > MAX_REPLIES:
             self._replies.popitem(last=False)
         return reply
 
     @asynccontextmanager
     async def admit(self, token: str, replaces: Sequence[str]) -> AsyncIterator[None]:
-        """Let a change be carried out in the context, after the end of those that it `replaces`.
+        """Let a change be carried out in the context, after the end of those that it `replaces`, and of itself.
 
         `Misdirected` when it was replaced itself.
         """
         if token in self._replaced:
             raise Misdirected("This message was sent again since.")
         self._note(replaces)
-        if running := [one for other in replaces for one in self._running.get(other, ())]:
+        if running := [one for other in (token, *replaces) for one in self._running.get(other, ())]:
             await asyncio.wait(running)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running.setdefault(token, []).append(ended)

@@ -97,3 +97,18 @@ async def test_the_oldest_replies_are_forgotten(monkeypatch: pytest.MonkeyPatch)
         await messages.once(token, (), work)
     assert await messages.once("d", ("b",), work) == 2
     assert await messages.once("e", ("a",), work) == 4
+
+
+async def test_a_message_that_arrives_twice_is_carried_out_once() -> None:
+    messages, go_on, counts = ReplacedMessages(), asyncio.Event(), itertools.count(1)
+
+    async def work() -> int:
+        await go_on.wait()
+        return next(counts)
+
+    tasks = [asyncio.create_task(messages.once("a", (), work)) for _ in range(2)]
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await asyncio.gather(*tasks) == [1, 1]
+    assert await messages.once("a", (), work) == 1
+    assert [await messages.once("", (), work) for _ in range(2)] == [2, 3]
