@@ -14,6 +14,7 @@ import numpy as np
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.byte_planes import has_bits, join_planes
 from hsparse.format.checksum import fletcher32, fletcher32_swapped
 from hsparse.format.filters import bitshuffle
 from hsparse.format.filters.definition import (
@@ -56,6 +57,12 @@ class Shuffle(FilterDefinition):
         output = np.empty(len(data), np.uint8)
         whole = np.frombuffer(data, np.uint8)
         split = count * itemsize
+        planes = list(whole[:split].reshape(itemsize, count))
+        if itemsize == 2 or (itemsize in (4, 8) and not any(map(has_bits, planes[: itemsize // 2]))):
+            # small numbers: half of the time
+            output[:split] = join_planes(planes).astype(f"<u{itemsize}", copy=False).view(np.uint8)
+            output[split:] = whole[split:]
+            return byte_view(output)
         rows, shuffled = output[:split].reshape(count, itemsize), whole[:split].reshape(itemsize, count)
         if itemsize < count:  # up to 8 times as fast as the transposition in one go
             for place in range(itemsize):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
+from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.dataspace_message import decode_image, encode_image
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.extent import coordinate_columns, strides
@@ -48,6 +49,7 @@ from hsparse.format.selections.serialized_selection import (
     regular_size,
     volume,
 )
+from hsparse.format.selections.shuffled_points import shuffled_points
 
 MAX_ELEMENTS = 2**32 - 1
 """The most elements a chunk may have: offsets in it are 32-bit."""
@@ -118,13 +120,19 @@ def decode_offsets(
 
 
 def decode_columns(
-    data: Buffer, chunk: Sequence[int], count: int | None = None
+    data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.intp] | None]:
     """Return the elements that `decode_offsets` does, and the same order, by one column of coordinates a dimension.
 
     The columns are (n,) of an unsigned dtype. Points in order, which most chunks have, need no offsets for that: then
-    they have the width of the encoding.
+    they are as narrow as the encoding or, of `data` that is shuffled, as the dimension.
     """
+    if isinstance(data, BytePlanes) and count is not None:
+        shuffled = shuffled_points(data, chunk, count)
+        if shuffled is not None and _ascend(shuffled):
+            return shuffled, None
+    if isinstance(data, BytePlanes):
+        data = data.joined()
     found, size = _decode_places(data, chunk, count)
     if isinstance(found, PointList):
         columns = tuple(np.ascontiguousarray(found.coords[:, dim]) for dim in range(len(chunk)))
