@@ -23,18 +23,18 @@ KINDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 class BytePlanes:
     """`size` bytes of data that was shuffled, maybe with more bytes behind them, as elements of `element` bytes."""
 
-    shuffled: Buffer
+    data: Buffer
     element: int
     size: int
 
     @cached_property
     def _bytes(self) -> NDArray[np.uint8]:
-        return np.frombuffer(self.shuffled, np.uint8)
+        return np.frombuffer(self.data, np.uint8)
 
-    @property
+    @cached_property
     def _length(self) -> int:
         """The bytes of a plane; what does not fill an element follows the last one as it was."""
-        return len(self._bytes) // self.element
+        return len(self.data) // self.element
 
     def joined(self) -> bytes:
         """Return all bytes in their order."""
@@ -42,11 +42,16 @@ class BytePlanes:
         behind = self._bytes[self.element * self._length :]
         return (whole.T.tobytes() + behind.tobytes())[: self.size]
 
-    def take(self, start: int, stop: int) -> bytes:
-        """Return the bytes from `start` to `stop`, few of them."""
-        places = np.arange(start, min(stop, self.size))
-        shuffled = places % self.element * self._length + places // self.element
-        return self._bytes[np.where(places < self.element * self._length, shuffled, places)].tobytes()
+    def head(self, size: int) -> bytes:
+        """Return the first `size` bytes, or all there are."""
+        count = -(-size // self.element)
+        if count > self._length:
+            return self.joined()[:size]
+        head = bytearray(count * self.element)
+        for byte in range(self.element):
+            begin = byte * self._length
+            head[byte :: self.element] = self.data[begin : begin + count]
+        return bytes(head[: min(size, self.size)])
 
     def column(self, start: int, step: int, count: int, width: int, narrow: int) -> NDArray[Any] | None:
         """Return `count` little-endian numbers of `width` bytes, at `start` and every `step` bytes from there.
@@ -64,11 +69,19 @@ class BytePlanes:
         column = self._in_planes(start, step, inside, width, narrow)
         if column is None:
             return None
-        last = [self.take(start + at * step, start + at * step + width) for at in range(inside, count)]
-        numbers = [int.from_bytes(number, "little") for number in last]
-        if numbers and max(numbers) >> 8 * narrow:
+        last = [self._number(start + at * step, width) for at in range(inside, count)]
+        if last and max(last) >> 8 * narrow:
             return None
-        return np.concatenate((column, np.array(numbers, column.dtype))) if numbers else column
+        return np.concatenate((column, np.array(last, column.dtype))) if last else column
+
+    def _number(self, start: int, width: int) -> int:
+        """Return one number, a byte at a time."""
+        number = 0
+        for place in reversed(range(start, start + width)):
+            element, byte = divmod(place, self.element)
+            in_planes = element < self._length
+            number = number << 8 | self.data[byte * self._length + element if in_planes else place]
+        return number
 
     def _bounds(self, start: int, step: int, width: int) -> int:
         """Return how many numbers have all bytes in planes, if there is one in each element."""

@@ -72,13 +72,10 @@ def undo_to_planes(
     pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size: int
 ) -> BytePlanes | Buffer:
     """Do as `undo_filters`, but leave the data shuffled if shuffle is the first filter of the pipeline."""
-    if not pipeline or mask & 1 or not codec_of(pipeline[0]).shuffles_bytes:
+    element = None if not pipeline or mask & 1 else codec_of(pipeline[0]).plane_element(pipeline[0].values)
+    if element is None or not 1 < element <= expected_size // 2:
         return undo_filters(pipeline, data, mask, expected_size)
-    shuffled = undo_filters(pipeline[1:], data, mask >> 1, expected_size)
-    elements = pipeline[0].values
-    if len(elements) != 1 or not 1 < elements[0] <= expected_size // 2:
-        return undo_filters(pipeline[:1], shuffled, 0, expected_size)
-    return BytePlanes(shuffled, elements[0], expected_size)
+    return BytePlanes(undo_filters(pipeline[1:], data, mask >> 1, expected_size), element, expected_size)
 
 
 def decode_alike(one: tuple[Filter, ...], other: tuple[Filter, ...]) -> bool:

@@ -23,7 +23,7 @@ from hsparse.format.selections.extent import strides
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.runs import expand
 from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.container import METADATA_FIXED, decoding, open_section, open_shuffled
+from hsparse.format.structured.container import METADATA_FIXED, decoding, open_section, open_planes
 
 Column: TypeAlias = NDArray[Any]
 SEARCH_COST = 16
@@ -93,7 +93,7 @@ def read_columns(
     content, footer = unseal_sparse(data, dtype)
     places, fixed = footer.sections[0], footer.sections[-1]
     count = count_elements(footer.sections, dims, dtype.itemsize)
-    selection = open_shuffled(0, content[: places.size], places, METADATA_FIXED, pipelines[0])
+    selection = open_planes(0, content[: places.size], places, METADATA_FIXED, pipelines[0])
     with decoding(0):
         columns, order = decode_columns(selection, dims, count)
     numbers = open_section(1, content[fixed.offset :], fixed, METADATA_FIXED, pipelines[1], is_checked=True)

@@ -49,7 +49,7 @@ from hsparse.format.selections.serialized_selection import (
     regular_size,
     volume,
 )
-from hsparse.format.selections.shuffled_points import shuffled_points
+from hsparse.format.selections.planar_points import planar_points
 
 MAX_ELEMENTS = 2**32 - 1
 """The most elements a chunk may have: offsets in it are 32-bit."""
@@ -128,9 +128,9 @@ def decode_columns(
     they are as narrow as the encoding or, of `data` that is shuffled, as the dimension.
     """
     if isinstance(data, BytePlanes) and count is not None:
-        shuffled = shuffled_points(data, chunk, count)
-        if shuffled is not None and _ascend(shuffled):
-            return shuffled, None
+        points = planar_points(data, chunk, count)
+        if points is not None and _ascend(points):
+            return points, None
     if isinstance(data, BytePlanes):
         data = data.joined()
     found, size = _decode_places(data, chunk, count)

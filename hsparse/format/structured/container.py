@@ -154,7 +154,7 @@ def open_section(
     return body
 
 
-def open_shuffled(
+def open_planes(
     number: int, image: Buffer, section: Section, metadata: Collection[int], pipeline: tuple[Filter, ...]
 ) -> BytePlanes | Buffer:
     """Return a section whose stored bytes are checked, as `open_section`, but shuffled if the pipeline does that first."""
