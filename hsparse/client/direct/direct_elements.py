@@ -115,6 +115,16 @@ class DirectElements:
         self._each(add, list(zip(planned, defined, strict=True)), failed, lambda item: item[0])
         return None if failed.changed or failed.others else rows.result()
 
+    def count_all(self, extent: tuple[int, ...]) -> int | None:
+        """See `ValueSource`; the map says it, unless it is asked for in parts."""
+        if not self._kept.is_whole(extent):
+            return None
+        try:
+            found = self._map(Orthogonal.all(extent))
+        except NotDirect:
+            return None
+        return int(found.defined.sum()) if found.extent == extent and found.spec.sparse else None
+
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`."""
         if self._leave_small(selection):
