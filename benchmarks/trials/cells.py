@@ -44,7 +44,7 @@ REMARKS = (
     "format 3 with the codecs of zarrs. TileDB-SOMA reads columns and everything as tables, which is faster than its "
     "`to_anndata`. The predicate is a cell type and a least number of genes.",
     "`cells`, where hsparse loses: reading a plain h5ad is copying 480 MB, or the rows that were chosen. hsparse "
-    "stores a fifth of the bytes and decodes them: 22 ns of a core for an element, 1.3 s for all, half of it in "
+    "stores a fifth of the bytes and decodes them: about 11 ns of a core for an element, 0.7 s for all, a third of it in "
     "deflate. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of the rows.",
 )
 

@@ -47,18 +47,22 @@ def chunk_of(
 def matrix_filters(dims: Sequence[int]) -> list[dict[str, Any]]:
     """Return `creationProperties.filters` of a matrix written at once, whose chunks of `dims` have few elements.
 
-    Hardly any of them has more than 65535, so points have coordinates of two bytes where the dimensions allow it.
+    Hardly any of them has more than 65535, so points have coordinates of two bytes where the dimensions allow it. What
+    takes long to decode are the points; the values are few different numbers, of which LZ4 makes twice the bytes.
     """
-    #                                      stored bytes   inflate: ns an element
-    #   64 x 20000,  3 %, shuffle(8)          1.26            5.4
-    #                     shuffle(4)          1.15            4.9
-    #   16384 x 66,  3 %, shuffle(8)          1.18            7.9
-    #                     shuffle(4)          0.99            6.2
+    # 3 % defined, counts; an element:   points: bytes, ns to inflate    values: bytes, ns
+    #   64 x 20000   deflate, 8 bytes        1.26       5.4
+    #                deflate, 4 bytes        1.15       4.9                 0.33       2.5
+    #                lz4, 4 bytes            1.43       1.1                 0.80       2.0
+    #   16384 x 66   deflate, 8 bytes        1.18       7.9
+    #                deflate, 4 bytes        0.99       6.2                 0.28       2.4
+    #                lz4, 4 bytes            1.59       1.0                 0.67       1.7
     size = len(dims) * (2 if max(dims, default=0) <= 1 << 16 else 4)
     return [
-        {"id": 2, "section": "H5_SECTION_SELECTION", "element_size": size},
+        {"id": 2, "section": "H5_SECTION_SELECTION", "element_size": size},  # shuffle
+        {"id": 32004, "section": "H5_SECTION_SELECTION"},  # LZ4
         {"id": 2, "section": "H5_SECTION_FIXED"},
-        {"id": 1, "level": 4},
+        {"id": 1, "level": 4, "section": "H5_SECTION_FIXED"},  # deflate
     ]
 
 

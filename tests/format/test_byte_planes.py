@@ -31,10 +31,14 @@ def test_any_column_of_any_shuffled_bytes(data: st.DataObject) -> None:
     for column in range(columns):
         expected = table[:, column]
         found = planes.column(len(before) + column * width, step, count, width, narrow)
-        if element % step or (expected >> np.array(8 * narrow - 1, expected.dtype) >> np.array(1, expected.dtype)).any():
+        if (
+            element % step
+            or (expected >> np.array(8 * narrow - 1, expected.dtype) >> np.array(1, expected.dtype)).any()
+        ):
             assert found is None
         else:
-            assert found is not None and found.dtype.itemsize == narrow
+            assert found is not None
+            assert found.dtype.itemsize == narrow
             assert found.tolist() == expected.tolist()
 
 
@@ -51,8 +55,10 @@ def test_only_what_is_shuffled_last_stays_so() -> None:
     content = bytes(range(64))
     image, _ = apply_filters((shuffle, deflate), content)
     found = undo_to_planes((shuffle, deflate), image, 0, 64)
-    assert isinstance(found, BytePlanes) and found.joined() == content
+    assert isinstance(found, BytePlanes)
+    assert found.joined() == content
     for pipeline, mask in (((deflate,), 0), ((shuffle, deflate), 1), ((Filter(2, (99,)), deflate), 0)):
         image, _ = apply_filters(tuple(one for at, one in enumerate(pipeline) if not mask >> at & 1), content)
         found = undo_to_planes(pipeline, image, mask, 64)
-        assert not isinstance(found, BytePlanes) and bytes(found) == content
+        assert not isinstance(found, BytePlanes)
+        assert bytes(found) == content

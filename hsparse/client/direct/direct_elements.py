@@ -31,9 +31,9 @@ from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.errors import Corrupt, HsparseError, Unsupported
+from hsparse.errors import Corrupt, HsparseError, Misconfigured, Unsupported
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
-from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan, selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Orthogonal, Selection
 
@@ -293,7 +293,12 @@ class DirectElements:
         inside = (found.scaled < np.array(grid.counts, np.uint64)).all(axis=1)
         if found.spec.sparse:
             inside &= found.defined > 0
-        return plan(selection, grid, found.scaled[inside])
+        scaled = found.scaled[inside]
+        if isinstance(selection, Orthogonal) and not selection.is_all:
+            scaled = scaled[
+                selection_intersects(selection, grid, scaled)
+            ]  # a plan looks at chunks one by one
+        return plan(selection, grid, scaled)
 
     def _columns(self, found: DatasetMap, one: PlannedChunk) -> ChunkColumns:
         spec = found.spec
@@ -322,6 +327,8 @@ class DirectElements:
                 failed.changed.append(chunk(item))
             except (ObjectUnavailable, HsparseError) as error:
                 reason = error.message if isinstance(error, HsparseError) else str(error)
+                if isinstance(error, Misconfigured):  # a codec that is not installed: no chunk decodes here
+                    self._closed = reason
                 self.statistics.add(reason=reason)
                 failed.others.append(chunk(item))
             return None

@@ -41,9 +41,9 @@ def parse_filters(
     With `heap`, that of variable-length parts is a third; the selection's is empty where the layout is dense.
     `items` are `creationProperties.filters`: objects, ids or names. `element_size` and `chunk_bytes` are of
     the datatype and of a chunk with all elements; `record_size` is of one record of an encoded selection
-    and takes the element's place in section 0 (see `record_size`), unless an item has an `element_size` for it. A structured chunk without any filter
-    gets a compressed selection and compressed references; `none` prevents that. `BadRequest` names what is
-    wrong, `Unsupported` a filter that is not available.
+    and takes the element's place in section 0 (see `record_size`), unless an item has an `element_size` for
+    it. A structured chunk without any filter gets a compressed selection and compressed references; `none` prevents
+    that. `BadRequest` names what is wrong, `Unsupported` a filter that is not available.
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         raise BadRequest(f"filters must be a list, not {items!r}.")
@@ -177,7 +177,9 @@ def _parse(item: Any) -> tuple[FilterDefinition, FilterRequest]:
     if "id" in item and item["id"] != definition.id:
         raise BadRequest(f"The filter {key} has id {definition.id}, not {item['id']!r}.")
     size = item.get("element_size")
-    if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_ELEMENT):
+    if size is not None and (
+        not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_ELEMENT
+    ):
         raise BadRequest(f"The element size of the filter {key} must be 1 to {MAX_ELEMENT}, not {size!r}.")
     return definition, FilterRequest(str(key), _level(item, key), _parameters(item, key), size)
 

@@ -23,7 +23,7 @@ from hsparse.format.selections.extent import strides
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.runs import expand
 from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.container import METADATA_FIXED, decoding, open_section, open_planes
+from hsparse.format.structured.container import METADATA_FIXED, decoding, open_planes, open_section
 
 Column: TypeAlias = NDArray[Any]
 SEARCH_COST = 16

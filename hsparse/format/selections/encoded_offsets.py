@@ -29,6 +29,7 @@ from hsparse.format.selections.merged_boxes import (
     row_runs,
 )
 from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.planar_points import planar_points
 from hsparse.format.selections.runs import count_runs, expand, runs_of
 from hsparse.format.selections.serialized_selection import (
     ALL,
@@ -49,7 +50,6 @@ from hsparse.format.selections.serialized_selection import (
     regular_size,
     volume,
 )
-from hsparse.format.selections.planar_points import planar_points
 
 MAX_ELEMENTS = 2**32 - 1
 """The most elements a chunk may have: offsets in it are 32-bit."""

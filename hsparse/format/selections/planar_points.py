@@ -1,6 +1,8 @@
 """A list of points in section 0 of a structured chunk, by columns, as the shuffle filter has left it.
 
 HDF5 File Format Specification, "Dataspace Selection", points of version 2: what hsparse writes.
+
+Tests: tests/format/kinds/test_chunk_columns.py.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from numpy.typing import NDArray
 from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.dataspace_message import encode_image
 from hsparse.format.selections.serialized_selection import POINTS, width_for
-
 
 
 def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> tuple[NDArray[Any], ...] | None:
