@@ -44,8 +44,9 @@ REMARKS = (
     "format 3 with the codecs of zarrs. TileDB-SOMA reads columns and everything as tables, which is faster than its "
     "`to_anndata`. The predicate is a cell type and a least number of genes.",
     "`cells`, where hsparse loses: reading a plain h5ad is copying 480 MB, or the rows that were chosen. hsparse "
-    "stores a fifth of the bytes and decodes them: about 11 ns of a core for an element, 0.7 s for all, a third of it in "
-    "deflate. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of the rows.",
+    "stores a quarter of the bytes and decodes them: about 11 ns of a core for an element, 0.7 s for all, a third of "
+    "it in inflating. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of the "
+    "rows.",
 )
 
 

@@ -157,7 +157,7 @@ def open_section(
 def open_planes(
     number: int, image: Buffer, section: Section, metadata: Collection[int], pipeline: tuple[Filter, ...]
 ) -> BytePlanes | Buffer:
-    """Return a section whose stored bytes are checked, as `open_section`, but shuffled if the pipeline shuffles first."""
+    """Return a section whose stored bytes are checked, as `open_section`, but maybe shuffled still."""
     with decoding(number):
         content = undo_to_planes(pipeline, image, section.mask, section.unfiltered)
         size = section.unfiltered
