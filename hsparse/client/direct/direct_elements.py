@@ -36,10 +36,10 @@ from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.errors import Corrupt, HsparseError, NotFound, Unsupported
+from hsparse.errors import Corrupt, HsparseError, Misconfigured, NotFound, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
-from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan, selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Orthogonal, Selection
 
@@ -124,6 +124,16 @@ class DirectElements:
         except NotDirect:
             return None
         return None if failed.changed or failed.others else rows.result()
+
+    def count_all(self, extent: tuple[int, ...]) -> int | None:
+        """See `ValueSource`; the map says it, unless it is asked for in parts."""
+        if not self._kept.is_whole(extent):
+            return None
+        try:
+            found = self._map(Orthogonal.all(extent))
+        except NotDirect:
+            return None
+        return int(found.defined.sum()) if found.extent == extent and found.spec.sparse else None
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`."""
@@ -294,7 +304,11 @@ class DirectElements:
         inside = (found.scaled < np.array(grid.counts, np.uint64)).all(axis=1)
         if found.spec.sparse:
             inside &= found.defined > 0
-        return plan(selection, grid, found.scaled[inside])
+        scaled = found.scaled[inside]
+        if isinstance(selection, Orthogonal) and not selection.is_all:
+            # A plan looks at chunks one by one.
+            scaled = scaled[selection_intersects(selection, grid, scaled)]
+        return plan(selection, grid, scaled)
 
     def _each(
         self,
@@ -320,6 +334,8 @@ class DirectElements:
                 failed.changed.append(chunk(item))
             except (ObjectUnavailable, HsparseError) as error:
                 reason = error.message if isinstance(error, HsparseError) else str(error)
+                if isinstance(error, Misconfigured):  # a codec that is not installed: no chunk decodes here
+                    self._closed = reason
                 self.statistics.add(reason=reason)
                 failed.others.append(chunk(item))
 

@@ -82,6 +82,10 @@ class KeptMap:
             )
         return found
 
+    def is_whole(self, extent: Sequence[int]) -> bool:
+        """Say whether the next map is that of the whole dataset, whatever it is asked for."""
+        return not self._is_asked_in_parts(extent)
+
     def _is_asked_in_parts(self, extent: Sequence[int]) -> bool:
         count = prod(-(-length // step) for length, step in zip(extent, self.chunks, strict=True))
         if self._signed:

@@ -41,6 +41,10 @@ class ChosenElements:
         """See `ValueSource`."""
         return self._for(selection).compressed_rows(selection)
 
+    def count_all(self, extent: tuple[int, ...]) -> int | None:
+        """See `ValueSource`."""
+        return self.chosen.count_all(extent)
+
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`."""
         return self._for(selection).dense_values(selection)

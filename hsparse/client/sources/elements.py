@@ -84,6 +84,10 @@ class ValueSource(Protocol):
         """
         ...
 
+    def count_all(self, extent: tuple[int, ...]) -> int | None:
+        """Return how many elements of a dataset of that extent are defined, if what a read of all needs says it."""
+        ...
+
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """Return every selected value in the selection's shape, the fill value where undefined."""
         ...
