@@ -17,6 +17,7 @@ from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.store_wrapper import StoreWrapper
+from tests.support.endurance import length
 from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
 
@@ -77,15 +78,16 @@ def run(request: pytest.FixtureRequest, machine: Callable[[], RuleBasedStateMach
     )
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("kind", "rest", "examples"),
     [
-        ("memory", False, 40),
-        ("posix", False, 20),
-        ("s3", False, 5),
-        ("memory", True, 20),
-        ("posix", True, 10),
-        ("s3", True, 4),
+        ("memory", False, length(40, short=4)),
+        ("posix", False, length(20, short=3)),
+        ("s3", False, length(5, short=2)),
+        ("memory", True, length(20, short=3)),
+        ("posix", True, length(10, short=2)),
+        ("s3", True, length(4, short=2)),
     ],
 )
 def test_one_node(
@@ -95,7 +97,11 @@ def test_one_node(
     run(request, lambda: SparseMachine(world), examples)
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 40), ("posix", 10), ("s3", 3)])
+@pytest.mark.endurance
+@pytest.mark.parametrize(
+    ("kind", "examples"),
+    [("memory", length(40, short=4)), ("posix", length(10, short=2)), ("s3", length(3, short=2))],
+)
 def test_two_nodes_that_own_the_same(
     request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, examples: int
 ) -> None:
