@@ -77,7 +77,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--campaign", type=float, default=60.0, help="seconds that a cluster has faults of a kind"
     )
-    parser.addoption("--fuzz", type=int, default=3, help="requests made up for each operation, three times")
+    parser.addoption(
+        "--fuzz", type=int, default=None, help="requests made up for each operation, three times"
+    )
     parser.addoption("--kills", type=int, default=None, help="how often the chaos test kills a data node")
     parser.addoption("--mutations", type=int, default=None, help="changed HDF5 files that are read")
     parser.addoption(

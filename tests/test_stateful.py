@@ -17,7 +17,7 @@ from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.store_wrapper import StoreWrapper
-from tests.support.endurance import length
+from tests.support.endurance import repeats
 from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
 
@@ -82,12 +82,12 @@ def run(request: pytest.FixtureRequest, machine: Callable[[], RuleBasedStateMach
 @pytest.mark.parametrize(
     ("kind", "rest", "examples"),
     [
-        ("memory", False, length(40, short=4)),
-        ("posix", False, length(20, short=3)),
-        ("s3", False, length(5, short=2)),
-        ("memory", True, length(20, short=3)),
-        ("posix", True, length(10, short=2)),
-        ("s3", True, length(4, short=2)),
+        ("memory", False, repeats(40, short=4)),
+        ("posix", False, repeats(20, short=3)),
+        ("s3", False, repeats(5, short=2)),
+        ("memory", True, repeats(20, short=3)),
+        ("posix", True, repeats(10, short=2)),
+        ("s3", True, repeats(4, short=2)),
     ],
 )
 def test_one_node(
@@ -100,7 +100,7 @@ def test_one_node(
 @pytest.mark.endurance
 @pytest.mark.parametrize(
     ("kind", "examples"),
-    [("memory", length(40, short=4)), ("posix", length(10, short=2)), ("s3", length(3, short=2))],
+    [("memory", repeats(40, short=4)), ("posix", repeats(10, short=2)), ("s3", repeats(3, short=2))],
 )
 def test_two_nodes_that_own_the_same(
     request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, examples: int

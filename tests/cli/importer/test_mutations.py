@@ -27,7 +27,7 @@ from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.sn.file_domain import fetch, fill_domain
 from tests.sn.value_client import value_client
-from tests.support.endurance import length
+from tests.support.endurance import repeats
 
 GOLDEN = Path(__file__).parent.parent.parent / "data" / "golden"
 HEADROOM = 64 * 1024 * 1024
@@ -138,7 +138,7 @@ def outcome(data: bytes) -> str:
 
 @pytest.mark.endurance
 def test_mutations(seeds: list[Seed], request: pytest.FixtureRequest) -> None:
-    count = request.config.getoption("mutations") or length(500, short=150)
+    count = request.config.getoption("mutations") or repeats(500, short=150)
     before = [outcome(seed.data) for seed in seeds]
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []
