@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign radosgw clean
+.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign radosgw clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -34,8 +34,11 @@ check: $(BIN)/.installed ## lint, types, the import law, names and the links of 
 	$(BIN)/pytest tests/test_import_law.py tests/test_names.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-test: $(BIN)/.installed ## every test, in a process for each core; FLAGS are pytest's
+test: $(BIN)/.installed ## every test, campaigns in short, in several processes; FLAGS are pytest's
 	$(BIN)/pytest $(PARALLEL) $(FLAGS)
+
+endure: $(BIN)/.installed ## the campaigns of make test at full length: kills, random programs, damaged files; minutes
+	$(BIN)/pytest $(PARALLEL) -m endurance --endure $(FLAGS)
 
 quick: $(BIN)/.installed ## the tests of what does no I/O; under a minute
 	$(BIN)/pytest $(PARALLEL) -m 'not slow' $(PURE) $(FLAGS)

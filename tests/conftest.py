@@ -20,6 +20,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from tests.support.endurance import ENDURANCE
 from tests.support.find_program import find_program
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
@@ -78,19 +79,26 @@ JUDGES = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what makes the long runs long."""
+    parser.addoption("--endure", action="store_true", help="run campaigns at the length of make endure")
     parser.addoption("--examples", type=int, default=None, help="examples a state machine runs")
     parser.addoption("--frames", type=int, default=120, help="frames that 16 writers append in each medium")
     parser.addoption(
         "--campaign", type=float, default=60.0, help="seconds that a cluster has faults of a kind"
     )
-    parser.addoption("--fuzz", type=int, default=3, help="requests made up for each operation, three times")
-    parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
-    parser.addoption("--mutations", type=int, default=500, help="changed HDF5 files that are read")
-    parser.addoption("--round-trips", type=int, default=12, help="random domains exported and imported again")
-    parser.addoption("--seeds", type=int, default=200, help="seeds of simulated clusters")
-    parser.addoption("--programs", type=int, default=25, help="programs of h5py calls compared with h5pyd's")
     parser.addoption(
-        "--shared-calls", type=int, default=4000, help="calls of threads and processes to one client"
+        "--fuzz", type=int, default=None, help="requests made up for each operation, three times"
+    )
+    parser.addoption("--kills", type=int, default=None, help="how often the chaos test kills a data node")
+    parser.addoption("--mutations", type=int, default=None, help="changed HDF5 files that are read")
+    parser.addoption(
+        "--round-trips", type=int, default=None, help="random domains exported and imported again"
+    )
+    parser.addoption("--seeds", type=int, default=200, help="seeds of simulated clusters")
+    parser.addoption(
+        "--programs", type=int, default=None, help="programs of h5py calls compared with h5pyd's"
+    )
+    parser.addoption(
+        "--shared-calls", type=int, default=None, help="calls of threads and processes to one client"
     )
     parser.addoption("--judges-required", action="store_true", help="skip no test for want of a program")
 
@@ -102,6 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, default)
     if hasattr(config, "workerinput"):
         os.setpgid(0, 0)
+    ENDURANCE.full = config.getoption("endure")
     gc.disable()
 
 
