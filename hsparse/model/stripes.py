@@ -49,12 +49,10 @@ class Stripes:
 def _steps(count: int, rank: int) -> tuple[int, ...]:
     """Return how far the file number goes with one chunk more along each dimension; along the last one it is 1.
 
-    Each step is about the golden ratio of the next dimension's, and has no divisor in common with `count`.
+    The other steps are those next to the golden section of `count`, and to its section again, that have no divisor in
+    common with `count`: what lies close together is spread evenly, as by a Fibonacci lattice.
     """
-    found = []
-    for dim in range(rank):
-        step = max(1, round(count * GOLDEN**dim)) if dim else 1
-        while gcd(step, count) != 1:
-            step += 1
-        found.append(step)
-    return tuple(reversed(found))
+    steps = [step for step in range(1, count) if gcd(step, count) == 1]
+    sections = [count * GOLDEN**dim for dim in range(1, rank)]
+    found = (min(steps, key=lambda step: abs(step - section)) for section in sections)
+    return tuple(reversed([1, *found]))
