@@ -13,7 +13,8 @@ from math import gcd
 from operator import mul
 
 MAX_STRIPES = 1024
-GOLDEN = 0.6180339887498949
+ROOTS = (1.618033988749895, 1.324717957244746, 1.220744084605760)
+"""By rank, from 2 on: the root of x^rank = x + 1, the golden ratio and its kin; more dimensions have the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,11 @@ class Stripes:
 def _steps(count: int, rank: int) -> tuple[int, ...]:
     """Return how far the file number goes with one chunk more along each dimension; along the last one it is 1.
 
-    The other steps are those next to the golden section of `count`, and to its section again, that have no divisor in
-    common with `count`: what lies close together is spread evenly, as by a Fibonacci lattice.
+    The others are next to `count` divided by the first, second ... power of the rank's root, and have no divisor in
+    common with `count`: what lies close together is spread evenly, as by a sequence of low discrepancy.
     """
     steps = [step for step in range(1, count) if gcd(step, count) == 1]
-    sections = [count * GOLDEN**dim for dim in range(1, rank)]
+    root = ROOTS[min(rank, 4) - 2]
+    sections = [count / root**dim for dim in range(1, rank)]
     found = (min(steps, key=lambda step: abs(step - section)) for section in sections)
     return tuple(reversed([1, *found]))
