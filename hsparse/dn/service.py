@@ -13,6 +13,7 @@ from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.cached_object import SOLE
+from hsparse.dn.chunk_bytes import ChunkBytes
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
@@ -35,6 +36,7 @@ from hsparse.wire.chunk_info_message import (
     GetChunkVersion,
     ListChunks,
     ReadDirect,
+    ReadObjectBytes,
     SignKeys,
     WriteDirect,
 )
@@ -122,6 +124,7 @@ class DataService:
         self._chunks = Chunks(objects, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, objects, self._workers, pending)
+        self._bytes = ChunkBytes(store, self._cache, self._workers, fences, self._versions)
         self._file_backed = FileBackedChunks(
             BackingFiles(store, resources.stores), self._cache, self._workers, fences
         )
@@ -175,6 +178,8 @@ class DataService:
                 return self._versions.of(dataset)
             case ReadDirect():
                 return await self._direct.read(message)
+            case ReadObjectBytes():
+                return await self._bytes.read(message)
             case WriteDirect():
                 return await self._direct.write(message)
             case SignKeys():
