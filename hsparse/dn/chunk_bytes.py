@@ -14,7 +14,6 @@ from hsparse.dn.chunk_versions import ChunkVersions
 from hsparse.dn.fences import Fences
 from hsparse.errors import BadRequest, Corrupt, NotFound
 from hsparse.format.structured.footer import MAX_FOOTER, Footer, unseal
-from hsparse.model.ids import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import ReadObjectBytes
 
@@ -78,7 +77,7 @@ class ChunkBytes:
 
         async def read(item: tuple[list[int], str, int]) -> NDArray[np.uint8] | None:
             scaled, etag, size = item
-            key = chunk_key(spec.dataset, tuple(scaled))
+            key = spec.key(scaled)
             name = key + SUFFIX
             known = self._cache.get(name)
             if known is not None and (known.etag, known.version) == (etag, version):

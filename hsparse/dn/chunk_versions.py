@@ -9,7 +9,7 @@ from collections import OrderedDict
 
 from hsparse.clock import Clock
 from hsparse.dn.traced_store import TracedStore
-from hsparse.model.ids import chunk_prefix
+from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
 from hsparse.storage.object_store import Buffer, ObjectStore
 
 MAX_DATASETS = 100_000
@@ -30,7 +30,7 @@ class ChunkVersions:
 
     def note(self, key: str) -> None:
         """Note that the chunk object of a key was changed; to be called before that is acknowledged."""
-        folder = key.rpartition("/")[0]
+        folder = chunk_prefix_of_key(key)
         self._count += 1
         self._last[folder] = self._count
         self._last.move_to_end(folder)
@@ -43,8 +43,7 @@ class ChunkVersions:
 
     def of(self, dataset: str) -> str:
         """Answer `GetChunkVersion`."""
-        folder = chunk_prefix(dataset).rstrip("/")
-        return f"{self._run}-{self._last.get(folder, self._forgotten)}"
+        return f"{self._run}-{self._last.get(chunk_prefix(dataset), self._forgotten)}"
 
 
 class VersionedStore(TracedStore):

@@ -15,7 +15,6 @@ from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.direct_chunk import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid
-from hsparse.model.ids import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
@@ -35,7 +34,7 @@ class DirectChunks:
         """Answer `ReadDirect`: one get. Of a structured chunk every byte is checked."""
         spec = message.spec
         self._objects.check(spec)
-        key = chunk_key(spec.dataset, message.scaled)
+        key = spec.key(message.scaled)
         try:
             stored = await self._store.get(key)
         except NotFound:

@@ -20,8 +20,8 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import ChunkKind
 from hsparse.format.kinds.registry import kind_of
-from hsparse.model.ids import chunk_key
 from hsparse.model.layout import SPARSE_DATA
+from hsparse.model.stripes import Stripes
 
 VERSION = 1
 
@@ -55,7 +55,7 @@ class DatasetMap:
 
     def place(self, row: int) -> ObjectPlace:
         """Return where the object of a chunk is. Its key follows from the dataset: the server cannot name another."""
-        key = chunk_key(self.spec.dataset, tuple(self.scaled[row].tolist()))
+        key = self.spec.key(self.scaled[row].tolist())
         url = self.urls[row] if self.urls else None
         return ObjectPlace(key, self.etags[row], url, int(self.sizes[row]))
 
@@ -78,7 +78,15 @@ def parse_map(answer: Json) -> DatasetMap:
         for pipeline in answer["pipelines"]
     )
     fill = base64.b64decode(answer["fillValue"])
-    spec = ChunkSpec(answer["id"], answer["type"], tuple(layout["dims"]), sparse, fill, pipelines)
+    spec = ChunkSpec(
+        answer["id"],
+        answer["type"],
+        tuple(layout["dims"]),
+        sparse,
+        fill,
+        pipelines,
+        stripes=Stripes.of(layout.get("stripes", 1)),
+    )
     scaled = np.array([row["scaled"] for row in rows], np.uint64).reshape(len(rows), len(extent))
     return DatasetMap(
         extent,

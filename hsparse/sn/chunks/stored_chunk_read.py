@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import chunk_key
 from hsparse.sn.chunks.handlers import MAX_LIMIT, parse_chunk_name
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import BINARY_TYPE, read_json_object, text_list
@@ -133,7 +132,7 @@ async def _read(
         part = page.take(np.array(some, np.intp))
         return ReadObjectBytes(dataset.spec, part.scaled, part.etags, part.sizes)
 
-    keys = [chunk_key(dataset.id, scaled) for scaled in page.scaled.tolist()]
+    keys = [dataset.spec.key(scaled) for scaled in page.scaled.tolist()]
     for _ in range(ATTEMPTS - 1):
         try:
             return dataset, await context.service.owners.gather(range(len(keys)), keys.__getitem__, message)

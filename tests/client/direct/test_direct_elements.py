@@ -110,7 +110,8 @@ def test_random_selections(random_access: tuple[DirectElements, np.ndarray], sel
 @pytest.mark.parametrize("extent", [(40,), (9, 8, 7), (4, 5, 6, 3)], ids=str)
 def test_ranks_and_filters(directory_access: Access, extent: tuple[int, ...], name: str) -> None:
     chunks = tuple(max(1, length // 2) for length in extent)
-    dataset, dense = random_dataset(directory_access, extent, chunks=chunks, filters=FILTERS[name])
+    options: dict[str, Any] = {"chunks": chunks, "filters": FILTERS[name], "stripes": len(extent)}
+    dataset, dense = random_dataset(directory_access, extent, **options)
     source = directory_access.source(dataset)
     np.testing.assert_array_equal(placed(source.defined_elements(Orthogonal.all(extent)), extent), dense)
     assert source.statistics.fallbacks == 0
