@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign overload clean
+.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign overload radosgw clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -34,8 +34,11 @@ check: $(BIN)/.installed ## lint, types, the import law, names and the links of 
 	$(BIN)/pytest tests/test_import_law.py tests/test_names.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-test: $(BIN)/.installed ## every test, in a process for each core; FLAGS are pytest's
+test: $(BIN)/.installed ## every test, campaigns in short, in several processes; FLAGS are pytest's
 	$(BIN)/pytest $(PARALLEL) $(FLAGS)
+
+endure: $(BIN)/.installed ## the campaigns of make test at full length: kills, random programs, damaged files; minutes
+	$(BIN)/pytest $(PARALLEL) -m endurance --endure $(FLAGS)
 
 quick: $(BIN)/.installed ## the tests of what does no I/O; under a minute
 	$(BIN)/pytest $(PARALLEL) -m 'not slow' $(PURE) $(FLAGS)
@@ -63,6 +66,9 @@ campaign: $(BIN)/.installed ## a cluster of processes under faults, 10 minutes f
 
 overload: $(BIN)/.installed ## twice the load a server can take, and a greedy user beside modest ones; minutes
 	$(BIN)/pytest -s tests/campaign -m overload --overload 60 --timeout 1200
+
+radosgw: $(BIN)/.installed ## the store's suite and the demo over Ceph's S3 server, whose packages must be installed
+	$(BIN)/pytest tests/storage/s3/test_radosgw.py -m radosgw
 
 fuzz: $(BIN)/.installed ## 50,000 requests made up from the OpenAPI document
 	$(BIN)/pytest tests/sn/test_openapi_fuzz.py --fuzz 350 --timeout 7200

@@ -20,6 +20,7 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from tests.support.endurance import ENDURANCE
 from tests.support.find_program import find_program
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
@@ -54,36 +55,51 @@ GRACE = 30
 """Seconds that pytest-timeout's signal has to fail a test that hangs, before its process ends."""
 JUDGES = {
     "bash": "bash",
+    "ceph": "ceph-common",
+    "ceph-authtool": "ceph-common",
+    "ceph-mon": "ceph-mon",
+    "ceph-osd": "ceph-osd",
     "curl": "curl",
     "h5diff": "hdf5-tools",
     "h5dump": "hdf5-tools",
     "h5repack": "hdf5-tools",
     "helm": "none; make .venv/bin/helm",
+    "ip": "iproute2",
     "jq": "jq",
     "kubectl": "none; make .venv/bin/helm",
+    "monmaptool": "ceph-base",
     "node": "nodejs",
     "npm": "npm",
     "od": "coreutils",
+    "radosgw": "radosgw",
+    "radosgw-admin": "ceph-common",
 }
 """Programs that tests need, and Debian's packages with them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what makes the long runs long."""
+    parser.addoption("--endure", action="store_true", help="run campaigns at the length of make endure")
     parser.addoption("--examples", type=int, default=None, help="examples a state machine runs")
     parser.addoption("--frames", type=int, default=120, help="frames that 16 writers append in each medium")
     parser.addoption(
         "--campaign", type=float, default=60.0, help="seconds that a cluster has faults of a kind"
     )
     parser.addoption("--overload", type=float, default=60.0, help="seconds that a load is offered")
-    parser.addoption("--fuzz", type=int, default=3, help="requests made up for each operation, three times")
-    parser.addoption("--kills", type=int, default=25, help="how often the chaos test kills a data node")
-    parser.addoption("--mutations", type=int, default=500, help="changed HDF5 files that are read")
-    parser.addoption("--round-trips", type=int, default=12, help="random domains exported and imported again")
-    parser.addoption("--seeds", type=int, default=200, help="seeds of simulated clusters")
-    parser.addoption("--programs", type=int, default=25, help="programs of h5py calls compared with h5pyd's")
     parser.addoption(
-        "--shared-calls", type=int, default=4000, help="calls of threads and processes to one client"
+        "--fuzz", type=int, default=None, help="requests made up for each operation, three times"
+    )
+    parser.addoption("--kills", type=int, default=None, help="how often the chaos test kills a data node")
+    parser.addoption("--mutations", type=int, default=None, help="changed HDF5 files that are read")
+    parser.addoption(
+        "--round-trips", type=int, default=None, help="random domains exported and imported again"
+    )
+    parser.addoption("--seeds", type=int, default=200, help="seeds of simulated clusters")
+    parser.addoption(
+        "--programs", type=int, default=None, help="programs of h5py calls compared with h5pyd's"
+    )
+    parser.addoption(
+        "--shared-calls", type=int, default=None, help="calls of threads and processes to one client"
     )
     parser.addoption("--judges-required", action="store_true", help="skip no test for want of a program")
 
@@ -95,6 +111,7 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, default)
     if hasattr(config, "workerinput"):
         os.setpgid(0, 0)
+    ENDURANCE.full = config.getoption("endure")
     gc.disable()
 
 

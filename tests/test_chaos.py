@@ -20,6 +20,7 @@ from hsparse.storage.filesystem.directory_walk import TEMPORARY
 from hsparse.storage.posix import PosixStore
 from hsparse.testing.sparse_model import Coord
 from tests.support.driver import DatasetSpec, Driver, NotDone, Place
+from tests.support.endurance import repeats
 from tests.support.rest_client import RemoteRest
 from tests.support.rest_driver import RestDriver
 from tests.support.server_process import ServerProcess, children_of, server_process
@@ -133,12 +134,13 @@ async def check_objects(root: Path, ids: list[str]) -> int:
     return count
 
 
+@pytest.mark.endurance
 async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    kills: int = request.config.getoption("--kills")
+    kills = request.config.getoption("--kills") or repeats(25, short=3)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     generator = random.Random(seed)
-    with server_process("--root", str(tmp_path), "--dn", "2", "--lease", "0.3") as server:
+    with server_process("--root", str(tmp_path), "--dn", "2", "--lease", "0.15") as server:
         driver = await RestDriver(RemoteRest(server.url), "/chaos").open()
         datasets = {await driver.create(kind): kind for kind in KINDS}
         writers = Writers(driver, datasets, seed)

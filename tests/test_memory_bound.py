@@ -16,13 +16,15 @@ from hsparse.format.kinds.dense import encode_dense
 from hsparse.model.ids import chunk_key
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.storage.posix import PosixStore
+from tests.support.endurance import repeats
 from tests.support.server_process import ServerProcess, server_process
 
+pytestmark = pytest.mark.endurance
 MIB = 2**20
 LIMIT = 512 * MIB
-ROWS, COLUMNS = 256, 524_288
+ROWS, COLUMNS = repeats(256, short=128), 524_288
 CHUNK = (16, 65_536)
-"""1 GiB of 8-byte integers; a row of chunks has 64 MiB, so that a page cuts through 8 chunks."""
+"""1 GiB of 8-byte integers, in short as much as the limit; a row of chunks has 64 MiB: a page cuts through 8 chunks."""
 
 
 def ask(server: ServerProcess, method: str, path: str, body: Any = None) -> Any:
@@ -89,7 +91,8 @@ async def test_a_gigabyte_in_half_of_it(tmp_path: Path, stored: str) -> None:
             values = np.arange(values.size, dtype="<i8").reshape(values.shape)
             await store_chunks(tmp_path, id, values)
         else:
-            for number, scaled in enumerate(((0, 0), (13, 5), (15, 7)), 100):
+            last = ROWS // CHUNK[0] - 1
+            for number, scaled in enumerate(((0, 0), (last - 2, 5), (last, 7)), 100):
                 edges = zip(scaled, CHUNK, strict=True)
                 select = ",".join(f"{place * dim}:{(place + 1) * dim}" for place, dim in edges)
                 path = f"/datasets/{id}/value?domain=/large&select=[{select}]&element_count=1"
@@ -129,7 +132,7 @@ async def test_a_query_that_finds_a_gigabyte(tmp_path: Path) -> None:
 
 
 def test_a_sparse_dataset_that_is_full_streamed_with_its_places(tmp_path: Path) -> None:
-    count, chunk = 2**26, 2**20
+    count, chunk = repeats(2**26, short=2**25), 2**20
     layout = {"class": "H5D_STRUCT_CHUNK", "dims": [chunk], "flags": ["H5D_SPARSE_DATA"]}
     filters = [{"class": "H5Z_FILTER_DEFLATE", "level": 1}]
     body = {"type": "H5T_STD_I64LE", "shape": [count]}

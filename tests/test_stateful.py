@@ -17,6 +17,7 @@ from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.store_wrapper import StoreWrapper
+from tests.support.endurance import repeats
 from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
 
@@ -77,15 +78,16 @@ def run(request: pytest.FixtureRequest, machine: Callable[[], RuleBasedStateMach
     )
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("kind", "rest", "examples"),
     [
-        ("memory", False, 40),
-        ("posix", False, 20),
-        ("s3", False, 5),
-        ("memory", True, 20),
-        ("posix", True, 10),
-        ("s3", True, 4),
+        ("memory", False, repeats(40, short=4)),
+        ("posix", False, repeats(20, short=3)),
+        ("s3", False, repeats(5, short=2)),
+        ("memory", True, repeats(20, short=3)),
+        ("posix", True, repeats(10, short=2)),
+        ("s3", True, repeats(4, short=2)),
     ],
 )
 def test_one_node(
@@ -95,7 +97,11 @@ def test_one_node(
     run(request, lambda: SparseMachine(world), examples)
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("memory", 40), ("posix", 10), ("s3", 3)])
+@pytest.mark.endurance
+@pytest.mark.parametrize(
+    ("kind", "examples"),
+    [("memory", repeats(40, short=4)), ("posix", repeats(10, short=2)), ("s3", repeats(3, short=2))],
+)
 def test_two_nodes_that_own_the_same(
     request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, examples: int
 ) -> None:

@@ -24,6 +24,7 @@ SETTINGS = ServiceSettings(min_chunk_size=1)
 LAYOUTS: dict[str, dict[str, Any]] = {
     "sparse": {"class": "H5D_STRUCT_CHUNK", "dims": [10], "flags": ["H5D_SPARSE_DATA"]},
     "dense": {"class": "H5D_CHUNKED", "dims": [10]},
+    "striped": {"class": "H5D_STRUCT_CHUNK", "dims": [10], "flags": ["H5D_SPARSE_DATA"], "stripes": 3},
     "variable": {"class": "H5D_CHUNKED", "dims": [10]},
 }
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
@@ -112,7 +113,7 @@ class Stack:
 
 @pytest.fixture(params=list(LAYOUTS))
 async def stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
-    """A stack whose dataset is sparse, one whose dataset is dense, and one of text of variable length."""
+    """A stack for each layout; the dataset `variable` is of text of variable length."""
     kind = TEXT if request.param == "variable" else "H5T_STD_I32LE"
     stack = await Stack(kind).start(LAYOUTS[request.param])
     yield stack

@@ -25,6 +25,7 @@ from hsparse.wire.record_message import PutAttributes, SetExtent
 from tests.conftest import MakeStore
 from tests.support.direct_driver import DirectDriver
 from tests.support.driver import DatasetSpec, Driver, NotDone, Place
+from tests.support.endurance import repeats
 from tests.support.rest_client import RemoteRest
 from tests.support.rest_driver import RestDriver
 from tests.support.write_history import WriteHistory
@@ -100,6 +101,7 @@ async def found(driver: Driver, id: str, kind: DatasetSpec) -> dict[Coord, int]:
     return {(int(i), int(j)): int(array[i, j]) for i, j in np.argwhere(array)}
 
 
+@pytest.mark.endurance
 @KINDS
 @STORES
 @pytest.mark.parametrize("disjoint", [True, False], ids=["disjoint", "overlapping"])
@@ -107,7 +109,8 @@ async def test_no_update_is_lost(
     open_nodes: tuple[OpenNode, ObjectStore], kind: DatasetSpec, store: str, disjoint: bool
 ) -> None:
     open_node, _ = open_nodes
-    count, seed = (10 if store == "s3" else 40), random.randrange(10**6)
+    count = repeats(10, short=3) if store == "s3" else repeats(40, short=10)
+    seed = random.randrange(10**6)
     drivers = [await open_node(), await open_node()]
     id = await drivers[0].create(kind)
     history = await write_at_once(drivers, id, kind, disjoint=disjoint, count=count, seed=seed)
@@ -177,8 +180,9 @@ def start_owner(stack: ExitStack, root: Path) -> str:
     return stack.enter_context(command("tests.support.unlocked_server", *flags))
 
 
+@pytest.mark.endurance
 async def test_two_processes_on_one_directory(tmp_path: Path) -> None:
-    seed, count = random.randrange(10**6), 15
+    seed, count = random.randrange(10**6), repeats(15, short=4)
     cases = [(kind, disjoint) for kind in (SPARSE, DENSE) for disjoint in (True, False)]
     with ExitStack() as one, ExitStack() as two, ExitStack() as three:
         starts = (asyncio.to_thread(start_owner, stack, tmp_path) for stack in (one, two, three))

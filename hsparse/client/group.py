@@ -124,6 +124,7 @@ class Group(Mapping[str, Member]):
         data: ArrayLike | None = None,
         *,
         chunks: Sequence[int] | None = None,
+        stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
         fill_value: Any = None,
         filters: Sequence[Any] = (),
@@ -132,7 +133,8 @@ class Group(Mapping[str, Member]):
         """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
 
         `max_shape` has None for an unlimited dimension. `filters` are those of `creationProperties.filters`, such as
-        `"gzip"`. `AlreadyExists` if the path has an object.
+        `"gzip"`. With `stripes` the chunks are spread over so many prefixes of the store. `AlreadyExists` if the path
+        has an object.
         """
         if data is None and shape is None:
             raise InvalidValue("Give data, or a shape and a dtype.")
@@ -140,8 +142,12 @@ class Group(Mapping[str, Member]):
         extent = tuple(array.shape if shape is None else shape)
         kind = Hdf5Type.of(array)
         properties: Json = {"filters": list(filters)} if filters else {}
-        if chunks is not None:
-            properties["layout"] = {"class": "H5D_CHUNKED", "dims": list(chunks)}
+        if chunks is not None or stripes != 1:
+            properties["layout"] = {
+                "class": "H5D_CHUNKED",
+                **({} if chunks is None else {"dims": list(chunks)}),
+                **({} if stripes == 1 else {"stripes": stripes}),
+            }
         if fill_value is not None:
             properties["fillValue"] = np.asarray(fill_value, None if kind.is_vlen else kind.dtype).tolist()
         whole = self._whole(path)
@@ -164,6 +170,7 @@ class Group(Mapping[str, Member]):
         dtype: Any,
         chunks: Sequence[int],
         *,
+        stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
         fill_value: Any = None,
         filters: Sequence[Any] = (),
@@ -178,6 +185,7 @@ class Group(Mapping[str, Member]):
                 shape,
                 dtype,
                 chunks,
+                stripes=stripes,
                 max_shape=max_shape,
                 fill_value=fill_value,
                 filters=filters,

@@ -92,6 +92,7 @@ class SparseDataset(SparseReads, SparseWrites):
         dtype: np.dtype[Any] | type | str,
         chunks: Sequence[int],
         *,
+        stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
         fill_value: Any = None,
         filters: Sequence[Any] = (),
@@ -99,11 +100,13 @@ class SparseDataset(SparseReads, SparseWrites):
     ) -> SparseDataset:
         """Create a dataset at `path`, with the missing groups above it, and return it.
 
-        `max_shape` has None for an unlimited dimension; without it the extent is fixed. `filters` are those
-        of `creationProperties.filters`: one with a `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is
-        for that part of a chunk, one with none for all. `attributes` are HDF5/JSON, by name.
+        `max_shape` has None for an unlimited dimension; without it the extent is fixed. With `stripes` the chunks are
+        spread over so many prefixes of the store. `filters` are those of `creationProperties.filters`: one with a
+        `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is for that part of a chunk, one with none for all.
+        `attributes` are HDF5/JSON, by name.
         """
-        properties: Json = {"layout": LAYOUT | {"dims": list(chunks)}, "filters": list(filters)}
+        layout: Json = LAYOUT | {"dims": list(chunks)} | ({} if stripes == 1 else {"stripes": stripes})
+        properties: Json = {"layout": layout, "filters": list(filters)}
         if fill_value is not None:
             properties["fillValue"] = np.asarray(fill_value, dtype).tolist()
         body: Json = {

@@ -29,7 +29,7 @@ from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.footer import MAX_FOOTER, Footer, read_footer
-from hsparse.model.ids import MAP_FOLDER, chunk_key, chunk_of_key, chunk_prefix, map_key
+from hsparse.model.ids import MAP_FOLDER, chunk_of_key, chunk_prefix, map_key
 from hsparse.storage.object_store import Entry, ObjectStore, Stored
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
@@ -67,7 +67,7 @@ class ChunkIndex:
         self._fences.check(spec)
         grid = Grid(message.extent, spec.dims)
         count = 0
-        async for rows in listed_chunks(self._store, spec.dataset, grid, message.selection):
+        async for rows in listed_chunks(self._store, spec, grid, message.selection):
             count += len(rows)
         return count
 
@@ -75,7 +75,7 @@ class ChunkIndex:
         """Answer `FindChunk`: one range read, of the last bytes."""
         spec = message.spec
         self._fences.check(spec)
-        key = chunk_key(spec.dataset, message.scaled)
+        key = spec.key(message.scaled)
         rank = len(spec.dims)
         try:
             tail = await self._store.get_range(key, -MAX_FOOTER if spec.sparse else -1)
@@ -103,7 +103,7 @@ class ChunkIndex:
         spec, grid = message.spec, Grid(message.extent, message.spec.dims)
         found: list[ChunkRows] = []
         count, skip = 0, message.skip
-        pages = listed_chunks(self._store, spec.dataset, grid, message.selection, message.after)
+        pages = listed_chunks(self._store, spec, grid, message.selection, message.after)
         async with aclosing(pages):
             async for rows in pages:
                 passed = min(skip, len(rows))
@@ -124,7 +124,7 @@ class ChunkIndex:
         after = row_names(np.array([message.after], np.uint64)) if message.after else None
         unsorted: list[ChunkRows] = []
         count = 0
-        pages = listed_chunks(self._store, spec.dataset, grid, message.selection)
+        pages = listed_chunks(self._store, spec, grid, message.selection)
         async with aclosing(pages):
             async for rows in pages:
                 if after is not None:
@@ -170,7 +170,7 @@ class ChunkIndex:
 
     async def _read_footers(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
         """Return the places of the rows whose chunks still exist, and new rows of these."""
-        keys = [chunk_key(spec.dataset, tuple(scaled)) for scaled in rows.scaled.tolist()]
+        keys = [spec.key(scaled) for scaled in rows.scaled.tolist()]
 
         async def read(key: str) -> Stored | None:
             try:
@@ -230,33 +230,33 @@ def _cut(rows: ChunkRows, limit: int) -> ChunkPage:
 
 
 async def listed_chunks(
-    store: ObjectStore, dataset: str, grid: Grid, selection: Selection | None, after: tuple[int, ...] = ()
+    store: ObjectStore, spec: ChunkSpec, grid: Grid, selection: Selection | None, after: tuple[int, ...] = ()
 ) -> AsyncGenerator[ChunkRows, None]:
     """Yield the stored chunks of a grid that a selection intersects, a page of the listing at a time, in order of keys.
 
     Only keys after that of the chunk `after`. Chunks outside the grid's extent, which an unfinished shrink leaves, are
     not among them.
     """
-    prefix = chunk_prefix(dataset)
-    start = chunk_key(dataset, after) if after else prefix + FIRST_KEY
+    prefix = chunk_prefix(spec.dataset)
+    start = spec.key(after) if after else prefix + FIRST_KEY
     async for page in store.list(prefix, start_after=start):
-        rows = _rows(page.entries, prefix, grid)
+        rows = _rows(page.entries, spec, grid)
         if selection is not None:
             rows = rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])
         if len(rows):
             yield rows
 
 
-def _rows(entries: tuple[Entry, ...], prefix: str, grid: Grid) -> ChunkRows:
+def _rows(entries: tuple[Entry, ...], spec: ChunkSpec, grid: Grid) -> ChunkRows:
     rank, counts = len(grid.chunk), grid.counts or (1,)
     places, found = [], []
     for place, entry in enumerate(entries):
-        scaled = chunk_of_key(entry.key) if "/" not in entry.key[len(prefix) :] else None
+        scaled = chunk_of_key(entry.key)
         if (
             scaled is not None
             and len(scaled) == len(counts)
             and all(map(int.__lt__, scaled, counts))
-            and entry.key == prefix + "_".join(map(str, scaled))  # not 00_1
+            and entry.key == spec.key(scaled)  # not 00_1, nor another stripe
         ):
             places.append(place)
             found.append(scaled[:rank])

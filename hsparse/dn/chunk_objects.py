@@ -9,15 +9,16 @@ from typing import Any, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
-from hsparse.dn.cached_object import SOLE, Base, CachedObject
+from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.fences import Fences
+from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind
-from hsparse.model.ids import chunk_key, chunk_prefix
+from hsparse.model.ids import chunk_prefix
 from hsparse.storage.object_store import ObjectStore
 
 T = TypeVar("T")
@@ -82,7 +83,7 @@ class ChunkObjects:
     def use(self, kind: ChunkKind[Any], scaled: Scaled) -> Iterator[CachedObject[Any]]:
         """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
         self._fences.check(kind.spec)
-        key = chunk_key(kind.spec.dataset, scaled)
+        key = kind.spec.key(scaled)
         with self._cache.use(key, lambda: self._make(key, kind)) as cached:
             yield cached
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.dn.traced_store import TracedStore
-from hsparse.model.ids import chunk_prefix
+from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
 from hsparse.storage.object_store import Buffer, ObjectStore
 
 MAX_DATASETS = 100_000
@@ -21,7 +21,8 @@ class ChunkVersions:
     """Numbers the changes of chunks that this node makes. A version is of one run of the node."""
 
     def __init__(self, clock: Clock, limit: int = MAX_DATASETS) -> None:
-        self._run = clock.token(8).hex()
+        self._clock = clock
+        self.begin_again()
         self._limit = limit
         self._count = 0
         self._forgotten = 0
@@ -30,17 +31,20 @@ class ChunkVersions:
 
     def note(self, key: str) -> None:
         """Note that the chunk object of a key was changed; to be called before that is acknowledged."""
-        folder = key.rpartition("/")[0]
+        folder = chunk_prefix_of_key(key)
         self._count += 1
         self._last[folder] = self._count
         self._last.move_to_end(folder)
         if len(self._last) > self._limit:
             _, self._forgotten = self._last.popitem(last=False)
 
+    def begin_again(self) -> None:
+        """Give all chunks new versions: others may have changed any of them."""
+        self._run = self._clock.token(8).hex()
+
     def of(self, dataset: str) -> str:
         """Answer `GetChunkVersion`."""
-        folder = chunk_prefix(dataset).rstrip("/")
-        return f"{self._run}-{self._last.get(folder, self._forgotten)}"
+        return f"{self._run}-{self._last.get(chunk_prefix(dataset), self._forgotten)}"
 
 
 class VersionedStore(TracedStore):

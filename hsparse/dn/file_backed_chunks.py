@@ -32,7 +32,6 @@ from hsparse.format.file_backed import (
 from hsparse.format.kinds.dense import read_array
 from hsparse.format.selections.selection import Selection
 from hsparse.model.file_backed import BackingFile
-from hsparse.model.ids import chunk_key
 from hsparse.wire.file_backed_message import ReadFileBacked, ReadPiece
 
 MIB = 1024 * 1024
@@ -209,9 +208,7 @@ def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
         digest = blake2b(uris, digest_size=12)
         for column in columns:
             digest.update(np.ascontiguousarray(column[rows]).tobytes())
-        keys.append(
-            f"{chunk_key(message.spec.dataset, message.selections[number].scaled)}@{digest.hexdigest()}"
-        )
+        keys.append(f"{message.spec.key(message.selections[number].scaled)}@{digest.hexdigest()}")
     return keys
 
 

@@ -6,6 +6,7 @@ Tests: tests/model/test_layout.py, tests/model/test_file_backed.py.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -20,8 +21,10 @@ from hsparse.format.filters.filters_json import filters_for_vlen, parse_filters,
 from hsparse.format.filters.hsds import parse_hsds_filters
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import chunk_key
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
-from hsparse.model.layout import Json, chunk_dims, is_sparse, is_structured
+from hsparse.model.layout import Json, chunk_dims, is_sparse, is_structured, stripes_of
+from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 
 
@@ -35,6 +38,7 @@ class ChunkSpec:
     values), three for a structured one of a variable-length type, sparse or dense (with the heap).
     `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
     `arange` gives unwritten elements values other than the fill value (`hsparse.model.initial_values`).
+    `stripes` are the prefixes that the chunks are spread over, None where all are directly below the dataset's.
     """
 
     dataset: str
@@ -45,6 +49,11 @@ class ChunkSpec:
     filters: tuple[tuple[Filter, ...], ...]
     generation: int = 0
     arange: tuple[float, ...] = ()
+    stripes: Stripes | None = None
+
+    def key(self, scaled: Sequence[int]) -> str:
+        """Return the key of a chunk's object, by which its owner is found, too."""
+        return chunk_key(self.dataset, scaled, self.stripes)
 
     @property
     def datatype(self) -> Datatype:
@@ -92,6 +101,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
         is_sparse(record),
         is_structured(record),
         is_file_backed(record),
+        stripes_of(record),
         record["type"],
         properties.get("filters") or [],
         properties.get("initializer"),
@@ -103,7 +113,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, structured, file_backed, item, filters, initializer, fill = json.loads(text)
+    dims, sparse, structured, file_backed, count, item, filters, initializer, fill = json.loads(text)
     datatype = parse_type(item)
     chunk_bytes = prod(dims) * datatype.guessed_size
     if structured or file_backed:  # chunks in files have gone through HDF5's own filters
@@ -120,4 +130,7 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
         if datatype.is_vlen:
             pipelines = tuple(filters_for_vlen(pipeline) for pipeline in pipelines)
     arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
-    return ChunkSpec(id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange)
+    stripes = Stripes.of(count)
+    return ChunkSpec(
+        id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange, stripes
+    )

@@ -4,11 +4,14 @@ Everything but a structured chunk's cells is stored in chunks; where a client as
 contiguous dataset beyond one chunk, chunks too small to be stored one by one) the grid differs from what
 the client is told. `record["layout"]` always has the grid. `creationProperties.layout` has it too, unless it
 follows from what was asked, because HSDS 1.0 looks there; `record["askedLayout"]` then has what was asked.
+
+The grid of a striped dataset is stored inside a layout of the class `STRIPED`, without dims of its own: HSDS, which
+would not find the chunks, refuses a dataset with such a layout, and does not read it as unwritten.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -27,11 +30,13 @@ from hsparse.model.file_backed import (
     parse_indirect_ref,
     slab_dims,
 )
+from hsparse.model.stripes import MAX_STRIPES
 
 CHUNKED = "H5D_CHUNKED"
 CONTIGUOUS = "H5D_CONTIGUOUS"
 COMPACT = "H5D_COMPACT"
 STRUCTURED = "H5D_STRUCT_CHUNK"
+STRIPED = "H5D_CHUNKED_STRIPED"
 SPARSE_DATA = "H5D_SPARSE_DATA"
 VL_DATA = "H5D_VL_DATA"
 MAX_COMPACT = 65536
@@ -46,15 +51,25 @@ Json = dict[str, Any]
 class Layout:
     """A layout as asked, and the grid (empty for a null dataspace, which has no chunks).
 
-    `follows` says that the grid follows from the request and the dataset's extent.
+    `follows` says that the grid follows from the request and the dataset's extent. `stripes` is their number, 1 for a
+    dataset without stripes.
     """
 
     asked: Json
     grid: Json
     follows: bool = False
+    stripes: int = 1
 
     def fields(self, properties: Json) -> Json:
         """Return the record's `layout`, `creationProperties` and, where it differs, `askedLayout`."""
+        if self.stripes > 1:
+            stored = {"class": STRIPED, "stripes": self.stripes, "layout": self.grid}
+            asked = self.asked | {"stripes": self.stripes}
+            return {
+                "layout": stored,
+                "creationProperties": {**properties, "layout": stored},
+                "askedLayout": asked,
+            }
         if self.follows or self.asked == self.grid:
             return {"layout": self.grid, "creationProperties": {**properties, "layout": self.asked}}
         return {
@@ -72,6 +87,23 @@ def parse_layout(
     Without one, or without dims, chunks have `min_bytes` to `max_bytes`; chunks asked for below `min_bytes`
     are enlarged. A structured chunk's dims are never changed. `filtered` says that there are filters.
     """
+    layout = _unstriped(asked, shape, datatype, filtered, min_bytes, max_bytes)
+    return replace(layout, stripes=_parse_stripes(asked))
+
+
+def _parse_stripes(asked: Any) -> int:
+    """Return the number of stripes that a layout asks for, which is one for chunks."""
+    stripes = (asked or {}).get("stripes", 1)
+    if not isinstance(stripes, int) or isinstance(stripes, bool) or not 1 <= stripes <= MAX_STRIPES:
+        raise BadRequest(f"The layout's stripes must be a number from 1 to {MAX_STRIPES}, not {stripes!r}.")
+    if stripes > 1 and asked.get("class") not in (CHUNKED, STRUCTURED):
+        raise BadRequest(f"Stripes need a layout of the class {CHUNKED} or {STRUCTURED}.")
+    return stripes
+
+
+def _unstriped(
+    asked: Any, shape: Shape, datatype: Datatype, filtered: bool, min_bytes: int, max_bytes: int
+) -> Layout:
     if asked is not None and (
         not isinstance(asked, dict) or not isinstance(asked.get("class", CHUNKED), str)
     ):
@@ -110,8 +142,9 @@ def chunk_dims(record: Json) -> tuple[int, ...]:
     if dims and backing is not None and backing["class"] == CONTIGUOUS_REF:
         return slab_dims(dims, parse_type(record["type"]).guessed_size)
     for layout in (record.get("layout"), record.get("creationProperties", {}).get("layout")):
-        if dims and layout and layout.get("dims"):
-            return tuple(layout["dims"])
+        grid = _grid(layout)
+        if dims and grid.get("dims"):
+            return tuple(grid["dims"])
     return tuple(max(1, dim) for dim in dims)
 
 
@@ -125,16 +158,32 @@ def layout_json(record: Json) -> Json:
     return layout or {}
 
 
+def stored_layout(record: Json) -> Json:
+    """Return the layout of the stored chunks, without stripes; of old records the one that was asked for."""
+    return _grid(record.get("layout") or record.get("creationProperties", {}).get("layout"))
+
+
+def stripes_of(record: Json) -> int:
+    """Return the number of stripes that the dataset's chunks are spread over, 1 without stripes."""
+    layout = record.get("layout") or {}
+    return int(layout["stripes"]) if layout.get("class") == STRIPED else 1
+
+
 def is_sparse(record: Json) -> bool:
     """Say whether the dataset's chunks are sparse structured chunks."""
-    layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
+    layout = stored_layout(record)
     return is_structured(record) and SPARSE_DATA in layout.get("flags", ())
 
 
 def is_structured(record: Json) -> bool:
     """Say whether the dataset's chunks are structured chunks, sparse or dense."""
-    layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
+    layout = stored_layout(record)
     return bool(layout.get("class") == STRUCTURED)
+
+
+def _grid(layout: Json | None) -> Json:
+    """Return a layout, of a striped dataset the one inside it; empty without one."""
+    return (layout["layout"] if layout and layout.get("class") == STRIPED else layout) or {}
 
 
 def _undivided(asked: Json | None, shape: Shape, filtered: bool) -> Layout:

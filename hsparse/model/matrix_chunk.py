@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isqrt, prod
+from typing import Any
 
 from hsparse.errors import Unsupported
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
@@ -40,6 +42,20 @@ def chunk_of(
     if wanted // rows < shape[1]:
         return rows, wanted // rows
     return min(shape[0], wanted // shape[1]), shape[1]
+
+
+def matrix_filters(dims: Sequence[int]) -> list[dict[str, Any]]:
+    """Return `creationProperties.filters` of a matrix written at once, whose chunks of `dims` have few elements.
+
+    Hardly any of them has more than 65535, so points have coordinates of two bytes where the dimensions allow it.
+    """
+    size = len(dims) * (2 if max(dims, default=0) <= 1 << 16 else 4)
+    return [
+        {"id": 2, "section": "H5_SECTION_SELECTION", "element_size": size},  # shuffle
+        {"id": 1, "level": 4, "section": "H5_SECTION_SELECTION"},  # deflate
+        {"id": 2, "section": "H5_SECTION_FIXED"},
+        {"id": 1, "level": 4, "section": "H5_SECTION_FIXED"},
+    ]
 
 
 def _equal_sides(shape: tuple[int, ...], wanted: int) -> tuple[int, ...]:

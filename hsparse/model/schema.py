@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.model.layout import stripes_of
 
 SCHEMA_KEY = "db/.schema.json"
 SCHEMA_VERSION = 1
 APPENDS = "appends"
 """A write feature: elements beyond the extent belong to an append; see `hsparse.dn.extent_changes`."""
-READ_FEATURES: frozenset[str] = frozenset()
+STRIPES = "stripes"
+"""A read feature: the dataset's chunks are in stripes; see `hsparse.model.stripes`."""
+READ_FEATURES = frozenset({STRIPES})
 WRITE_FEATURES = frozenset({APPENDS})
 """The features that came after hsparse 0.1 and are known here. A feature keeps its meaning for ever."""
 MAX_FEATURES = 256
@@ -89,7 +92,9 @@ def _is_features(value: Any) -> bool:
 
 def schema_of(record: dict[str, Any]) -> Schema | None:
     """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
-    return Schema(write_features=(APPENDS,)) if APPENDS in record else None
+    reading = (STRIPES,) if stripes_of(record) > 1 else ()
+    writing = (APPENDS,) if APPENDS in record else ()
+    return Schema(read_features=reading, write_features=writing) if reading or writing else None
 
 
 def check_changeable(id: str, record: dict[str, Any]) -> None:

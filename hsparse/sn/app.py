@@ -14,12 +14,11 @@ from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.cors import Cors
-from hsparse.sn.http.early_rejection import EARLY_KEY, EarlyRejection
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
 from hsparse.sn.http.request_admission import give_up_place, return_to_work, set_deadline, wait_for_place
 from hsparse.sn.http.request_log import TRACE_KEY
-from hsparse.sn.http.response import FIXED_HEADERS
+from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.records.access import find_domain, request_place, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
@@ -32,6 +31,7 @@ UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
 """Components made at the start, so that a wrong setting prevents it."""
+FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
@@ -49,8 +49,6 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         service.log.add_id(request, response)
         cors.add(request, response)
 
-    unqueued = frozenset(route.path.encode() for route in routes if not route.queued)
-    early = app[EARLY_KEY] = EarlyRejection(service.admission, service.metrics, service.log, cors, unqueued)
     app.on_response_prepare.append(add_headers)
 
     async def stop(app: web.Application) -> None:
@@ -61,9 +59,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     handlers: dict[str, dict[str, AioHandler]] = {}
     for route in routes:
         for path in spelled_out(route.path):
-            handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(
-                service, route, early
-            )
+            handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(service, route)
     for path, by_method in handlers.items():
         if hdrs.METH_GET in by_method:
             by_method.setdefault(
@@ -91,14 +87,12 @@ def _middlewares(service: Service) -> list[Middleware]:
     ]
 
 
-def bind_route(service: Service, route: Route, early: EarlyRejection) -> AioHandler:
+def bind_route(service: Service, route: Route) -> AioHandler:
     """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
-        if not principal.anonymous:
-            early.remember(request.headers.get(hdrs.AUTHORIZATION, ""), principal.name)
         trace.user = principal.name
         if not route.queued:
             return await answer(request, principal)

@@ -129,10 +129,6 @@ class Metrics:
         self._waiting.set_function(lambda: admission.waiting)
         self._places.set_function(lambda: admission.limit)
 
-    def count_refused(self, method: str) -> None:
-        """Count a request that was refused before its route was found."""
-        self._series(OTHER, method, "503")[0].inc()
-
     def count_job(self, kind: str, outcome: str) -> None:
         """Count a job that has ended."""
         self._jobs.labels(kind, outcome).inc()

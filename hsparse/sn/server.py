@@ -10,7 +10,6 @@ from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.http.early_rejection import EARLY_KEY, EarlyRejection, RequestHead, parse_head
 from hsparse.sn.http.request_log import ID_HEADER
 from hsparse.sn.http.response import SERVER_NAME, respond_error
 
@@ -25,71 +24,7 @@ MAX_LINE = 16 * 1024
 class HttpConnection(web.RequestHandler):
     """A connection. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
 
-    __slots__ = ("_coming", "_early", "_left")
-
-    def __init__(self, server: web.Server, early: EarlyRejection | None, **kwargs: Any) -> None:
-        super().__init__(server, **kwargs)
-        self._early = early
-        self._coming: str | None = None
-        """The user of a request that is not handled yet."""
-        self._left: int | None = 0
-        """Bytes that the last request still has to send, None where that is not known."""
-
-    def data_received(self, data: bytes) -> None:
-        """Refuse the request, or have it parsed."""
-        # aiohttp calls it without data, too, to have go on what was received before.
-        if not data or self._early is None or self._left is None or not self._is_refused(self._early, data):
-            super().data_received(data)
-
-    def _is_refused(self, early: EarlyRejection, data: bytes) -> bool:
-        """Refuse the request if these bytes are one, no other is being answered, and its turn would come too late."""
-        if self._left:
-            left = self._left - len(data)
-        elif (head := parse_head(data)) is None:
-            left = -1
-        else:
-            left = head.nbytes - len(data)
-            if not left and early.is_likely and self._is_idle and self._refuse(early, head):
-                return True
-        self._left = None if left < 0 else left
-        return False
-
-    def _refuse(self, early: EarlyRejection, head: RequestHead) -> bool:
-        """Answer a request whose turn would come too late, and return whether it would."""
-        user = early.user_of(head)
-        if user is None:
-            return False
-        answer = early.answer(head, user)
-        if answer is None:
-            self._coming = user
-            early.let_through(user)
-            return False
-        assert self.transport is not None
-        self.transport.write(answer)
-        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if head.fields.get(b"connection", b"").lower() == b"close":
-            self.force_close()
-        return True
-
-    async def _handle_request(self, *args: Any) -> tuple[web.StreamResponse, bool]:
-        self._came()
-        return await super()._handle_request(*args)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget the request that was to be handled."""
-        self._came()
-        super().connection_lost(exc)
-
-    def _came(self) -> None:
-        if self._coming is not None and self._early is not None:
-            self._early.came(self._coming)
-            self._coming = None
-
-    @property
-    def _is_idle(self) -> bool:
-        """Whether all requests of the connection are answered."""
-        waits = self._waiter is not None or not self._request_count  # its task may not have begun yet
-        return waits and not self._messages and not self._force_close and not self._close
+    __slots__ = ()
 
     def handle_error(
         self,
@@ -114,10 +49,8 @@ class HttpConnection(web.RequestHandler):
 
 
 class _Server(web.Server):
-    early: EarlyRejection | None
-
     def __call__(self) -> HttpConnection:
-        return HttpConnection(self, self.early, loop=self._loop, **self._kwargs)
+        return HttpConnection(self, loop=self._loop, **self._kwargs)
 
 
 class ServerRunner(web.AppRunner):
@@ -130,8 +63,6 @@ class ServerRunner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         made.__class__ = _Server
-        assert isinstance(made, _Server)
-        made.early = self.app.get(EARLY_KEY)
         return made
 
 

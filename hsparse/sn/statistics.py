@@ -166,7 +166,7 @@ async def scan_dataset(owners: Owners, id: str) -> tuple[int, int]:
 
 def dataset_of_key(key: str) -> str:
     """Return the id of the dataset whose record or chunk `db/<uuid1>/d/<uuid2>/<name>` is."""
-    _, first, _, second, _ = key.split("/")
+    _, first, _, second, _ = key.split("/", 4)
     return f"d-{first}-{second}"
 
 

@@ -26,6 +26,7 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
+from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire import (
     chunk_info_message,
@@ -59,6 +60,7 @@ def _registered() -> dict[str, type]:
         Boxes,
         Points,
         VlenArray,
+        Stripes,
         ChunkSelection,
         DefinedElements,
         FoundElements,

@@ -9,7 +9,7 @@ from benchmarks.report import Report
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
-async def test_sides_wait_for_places_and_another_begins_each_time(tmp_path: Path, repeats: int) -> None:
+async def test_sides_take_turns_and_another_begins_each_time(tmp_path: Path, repeats: int) -> None:
     told: list[str] = []
     taken: list[str] = []
 

@@ -12,6 +12,7 @@ import h5pyd
 import pytest
 
 from tests.clients.known_differences import AVOIDED, KNOWN, Avoided
+from tests.support.endurance import repeats
 from tests.support.programs.program import Program
 from tests.support.programs.program_run import Known, Side, Verdict, run_program
 from tests.support.programs.random_program import draw_program
@@ -56,8 +57,9 @@ def pair(endpoint: str, tmp_path: Path) -> Pair:
     return Pair(endpoint, tmp_path)
 
 
+@pytest.mark.endurance
 def test_programs(pair: Pair, request: pytest.FixtureRequest) -> None:
-    count = request.config.getoption("programs")
+    count = request.config.getoption("programs") or repeats(25, short=12)
     met: Counter[str] = Counter()
     wrong, steps, whole = [], 0, 0
     for seed in range(count):

@@ -6,15 +6,17 @@ from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
 from hsparse.errors import PreconditionFailed
 from hsparse.model.ids import chunk_key
+from hsparse.model.stripes import Stripes
 from hsparse.storage.memory import MemoryStore
 
 ONE, OTHER, THIRD = (f"d-0123456{i}-89abcdef-0123-456789-abcdef" for i in range(3))
 
 
-def test_a_change_is_one_of_its_dataset_alone() -> None:
+@pytest.mark.parametrize("stripes", [None, Stripes(7)])
+def test_a_change_is_one_of_its_dataset_alone(stripes: Stripes | None) -> None:
     versions = ChunkVersions(SystemClock())
     one, other = versions.of(ONE), versions.of(OTHER)
-    versions.note(chunk_key(ONE, (3, 4)))
+    versions.note(chunk_key(ONE, (3, 4), stripes))
     assert versions.of(ONE) != one
     assert versions.of(OTHER) == other
 
@@ -54,3 +56,11 @@ async def test_a_store_notes_what_may_have_changed() -> None:
     assert len(set(seen)) == len(seen)
     assert not [page async for page in store.list("")]
     assert versions.of(ONE) == seen[-1]
+
+
+def test_versions_that_begin_again_are_new() -> None:
+    versions = ChunkVersions(SystemClock())
+    seen = versions.of(ONE)
+    versions.begin_again()
+    assert versions.of(ONE) != seen
+    assert versions.of(ONE) == versions.of(ONE)

@@ -12,6 +12,7 @@ from hsparse.dn.deletion_notes import DeletionState, born_of
 from hsparse.dn.deletions import Resumed
 from hsparse.errors import Busy, Conflict, Gone, StoreFailed, Unsupported
 from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, storage_key
+from hsparse.model.stripes import Stripes
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree
@@ -74,6 +75,38 @@ async def test_the_deletion_of_a_dataset_that_dies_anywhere_is_finished() -> Non
         await world.settle()
 
     assert await crash_everywhere(delete, check, two_domains) >= 8
+
+
+async def test_the_deletion_of_a_striped_dataset_that_dies_anywhere_is_finished() -> None:
+    stripes = Stripes(2)
+
+    async def prepare(world: World) -> None:
+        await world.make(A)
+        [dataset] = next(iter(world.datasets.values()))
+        node = world.node()
+        await node.write(dataset, stripes)
+        await node.close()
+
+    async def delete(world: World, node: Node) -> None:
+        [dataset] = next(iter(world.datasets.values()))
+        await node.remove(dataset)
+
+    async def check(world: World) -> None:
+        [root] = world.datasets
+        [dataset] = world.datasets[root]
+        keys = {chunk_key(dataset, (n,), stripes) for n in range(CHUNKS)}
+        is_there = storage_key(dataset) in await world.keys()
+        if not is_there:
+            world.datasets[root].clear()
+        world.pass_days()
+        node = world.node()
+        await node.resume()
+        await node.close()
+        assert keys & await world.keys() == (keys if is_there else set())
+        await world.settle()
+        assert keys & await world.keys() == (keys if is_there else set())
+
+    assert await crash_everywhere(delete, check, prepare) >= 8
 
 
 @pytest.mark.parametrize("what", ["create", "link", "move"])

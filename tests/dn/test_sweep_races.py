@@ -21,6 +21,7 @@ from hsparse.errors import MISSING_KINDS, HsparseError
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.testing.store_wrapper import StoreWrapper
 from tests.support.deletion_world import Node, World
+from tests.support.endurance import repeats
 
 R = TypeVar("R")
 A, B, C = "/a.h5", "/m.h5", "/z.h5"
@@ -176,11 +177,12 @@ NAMES = st.lists(st.sampled_from(list(ACTS)), min_size=2, max_size=6, unique=Tru
 DEATHS = st.dictionaries(st.sampled_from(list(ACTS)), st.integers(0, 40), max_size=2)
 
 
+@pytest.mark.endurance
 def test_no_order_of_calls_loses_anything(request: pytest.FixtureRequest) -> None:
     asked: int | None = request.config.getoption("--examples")
 
     @settings(
-        max_examples=asked or 60,
+        max_examples=asked or repeats(60, short=15),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=list(Phase) if asked else [Phase.explicit, Phase.reuse, Phase.generate],

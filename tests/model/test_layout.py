@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import pytest
+from h5json.dset_util import getChunkDims
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,15 @@ from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
-from hsparse.model.layout import chunk_dims, is_sparse, is_structured, layout_json, parse_layout
+from hsparse.model.layout import (
+    chunk_dims,
+    is_sparse,
+    is_structured,
+    layout_json,
+    parse_layout,
+    stored_layout,
+)
+from hsparse.model.stripes import MAX_STRIPES, Stripes
 
 MIN, MAX = 1 << 20, 1 << 22
 ID = "d-00000000-00000001-0000-000000-000001"
@@ -170,6 +180,37 @@ def test_what_is_no_layout(asked: Any, body: dict[str, Any], kind: str) -> None:
     with pytest.raises(BadRequest) as caught:
         made(asked, body, kind)
     assert caught.value.message.endswith(".")
+
+
+STRIPED = SPARSE | {"stripes": 3}
+
+
+@pytest.mark.parametrize("asked", [STRIPED, {"class": "H5D_CHUNKED", "dims": [4, 4], "stripes": 3}])
+def test_stripes_are_kept_beside_the_grid(asked: dict[str, Any]) -> None:
+    record, plain = (made(one, {"shape": [900, 900]}) for one in (asked, asked | {"stripes": 1}))
+    assert layout_json(record) == asked
+    assert layout_json(plain) == {key: value for key, value in asked.items() if key != "stripes"}
+    assert stored_layout(record) == stored_layout(plain) == plain["layout"]
+    assert chunk_spec(record) == replace(chunk_spec(plain), stripes=Stripes(3))
+    assert chunk_spec(without(record, "askedLayout")) == chunk_spec(record)
+    with pytest.raises(KeyError):
+        getChunkDims(record)  # of HSDS, which must not take the dataset for one that was never written
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *(SPARSE | {"stripes": stripes} for stripes in (0, -1, True, "3", 2.0, None, ["b"], MAX_STRIPES + 1)),
+        {"class": "H5D_CONTIGUOUS", "stripes": 2},
+        {"class": "H5D_COMPACT", "stripes": 2},
+        {"stripes": 2},
+        {"class": "H5D_CHUNKED_STRIPED", "stripes": 2, "layout": SPARSE},
+    ],
+    ids=str,
+)
+def test_what_are_no_stripes(asked: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match=r"stripes|Stripes|H5D_STRUCT_CHUNK"):
+        made(asked, {"shape": [90, 90]})
 
 
 def test_a_spec_changes_with_what_it_is_made_from() -> None:

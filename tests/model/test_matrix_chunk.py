@@ -8,8 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Unsupported
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import parse_filters
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
-from hsparse.model.matrix_chunk import BAND, IN_CHUNK, LARGEST_BAND, LARGEST_BATCH, LOW_BAND, chunk_of
+from hsparse.model.matrix_chunk import (
+    BAND,
+    IN_CHUNK,
+    LARGEST_BAND,
+    LARGEST_BATCH,
+    LOW_BAND,
+    chunk_of,
+    matrix_filters,
+)
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), st.integers(0, 2**40))
@@ -47,3 +57,12 @@ def test_chunks_of_other_ranks_have_equal_sides() -> None:
     assert chunk_of((1000, 1000, 1000), 10**7) == (148, 148, 149)
     assert chunk_of((10, 1000, 1000), 10**7) == (10, 57, 57)
     assert chunk_of((10**6,), 10**5) == (327680,)
+
+
+@pytest.mark.parametrize(
+    ("dims", "size"), [((64, 20_000), 4), ((65_536, 8), 4), ((4, 65_537), 8), ((9, 9, 9), 6)]
+)
+def test_points_of_a_matrix_are_as_narrow_as_its_chunks(dims: tuple[int, ...], size: int) -> None:
+    places, values = parse_filters(matrix_filters(dims), 8, sparse=True, chunk_bytes=1 << 20, record_size=99)
+    assert places == (Filter(2, (size,)), Filter(1, (4,)))
+    assert values == (Filter(2, (8,)), Filter(1, (4,)))

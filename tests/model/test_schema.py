@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.model.schema import APPENDS, MAX_FEATURES, Schema, parse_schema, schema_of
+from hsparse.model.schema import APPENDS, MAX_FEATURES, STRIPES, Schema, parse_schema, schema_of
 
 
-def test_a_record_that_0_1_could_write_needs_nothing() -> None:
+def test_a_record_needs_what_is_new_in_it_since_0_1() -> None:
     assert schema_of({"id": "d-1", "generation": 3, "trim": True}) is None
-    needed = schema_of({"id": "d-1", "appends": {"dim": 0, "parts": [], "dropped": {}}})
-    assert needed == Schema(write_features=(APPENDS,))
-    assert parse_schema(needed.to_json(), "it") == needed
+    appended = {"id": "d-1", "appends": {"dim": 0, "parts": [], "dropped": {}}}
+    assert schema_of(appended) == Schema(write_features=(APPENDS,))
+    striped = {"layout": {"class": "H5D_CHUNKED_STRIPED", "stripes": 3, "layout": {}}}
+    assert schema_of(striped) == Schema(read_features=(STRIPES,))
+    both = schema_of(appended | striped)
+    assert both == Schema(1, (STRIPES,), (APPENDS,))
+    assert parse_schema(both.to_json(), "it") == both
 
 
 def test_what_is_known_is_readable_and_writable() -> None:

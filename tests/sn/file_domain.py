@@ -47,10 +47,11 @@ async def place(
 async def fill_domain(client: RestClient) -> dict[str, str]:
     """Fill the client's domain; return the ids of its datasets by path."""
     chunked = {"class": "H5D_CHUNKED", "dims": [16, 16]}
+    striped = chunked | {"stripes": 3}
     grid = np.arange(1200).reshape(40, 30)
     ids = {
         "/g/chunked": await place(
-            client, "/g/chunked", INT, [40, 30], grid.tolist(), layout=chunked, filters=GZIP, maxdims=[0, 90]
+            client, "/g/chunked", INT, [40, 30], grid.tolist(), layout=striped, filters=GZIP, maxdims=[0, 90]
         ),
         "/g/part": await place(
             client, "/g/part", INT, [400, 30], 7, select="[300:310,3]", layout=chunked, fillValue=-1
@@ -70,7 +71,7 @@ async def fill_domain(client: RestClient) -> dict[str, str]:
             [40, 30],
             8,
             select="[3:20,5]",
-            layout=sparse(16, 8),
+            layout=sparse(16, 8) | {"stripes": 2},
             filters=GZIP,
             fillValue=-2,
             maxdims=[0, 30],

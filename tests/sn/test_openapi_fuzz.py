@@ -18,6 +18,7 @@ from schemathesis import Case, GenerationMode
 
 from hsparse.sn.openapi import specification
 from tests.sn.fuzz_target import FuzzTarget
+from tests.support.endurance import repeats
 from tests.support.server_process import server_process
 
 OPERATIONS = [
@@ -37,13 +38,14 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzTarget]:
         assert server.stop() == 0
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.timeout(3600)
 def test_no_request_is_a_defect(name: str, target: FuzzTarget, request: pytest.FixtureRequest) -> None:
     target.fill()
     method, path = name.split()
     few = settings(
-        max_examples=request.config.getoption("--fuzz"),
+        max_examples=request.config.getoption("--fuzz") or repeats(3, short=2),
         deadline=None,
         database=None,
         phases=[Phase.generate],

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.sn.value_client import BINARY, create, read, sparse, value_client
+from tests.support.endurance import repeats
 
 SHAPE = (13, 9, 11)
 CHUNK = (5, 4, 11)
@@ -64,7 +66,8 @@ def index_of(axes: list[np.ndarray], listed: list[bool]) -> Any:
     return np.broadcast_arrays(*arrays)
 
 
-@settings(max_examples=60)
+@pytest.mark.endurance
+@settings(max_examples=repeats(60, short=20))
 @given(st.lists(selects(), min_size=1, max_size=4), st.booleans())
 def test_what_is_selected_is_what_numpy_selects(drawn: list[Drawn], dense: bool) -> None:
     async def check() -> None:

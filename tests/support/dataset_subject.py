@@ -44,7 +44,13 @@ HEAP_ONLY = {"class": "H5Z_FILTER_DEFLATE", "level": 1, "section": "H5_SECTION_V
 KINDS: dict[str, DatasetSpec] = {
     "line": DatasetSpec("H5T_STD_I32LE", (20,), (7,), 40),
     "plane": DatasetSpec(
-        "H5T_IEEE_F64BE", (9, 11), (4, 5), 16, np.array(1.5, ">f8").tobytes(), filters=[SHUFFLE, DEFLATE]
+        "H5T_IEEE_F64BE",
+        (9, 11),
+        (4, 5),
+        16,
+        np.array(1.5, ">f8").tobytes(),
+        filters=[SHUFFLE, DEFLATE],
+        stripes=3,
     ),
     "compound": DatasetSpec(
         COMPOUND, (5, 6, 4), (2, 3, 3), 8, b"\xff\xfe\x00\x00\x80\x3f", filters=[VALUES_ONLY]
@@ -54,7 +60,14 @@ KINDS: dict[str, DatasetSpec] = {
     ),
     "text": DatasetSpec(TEXT, (6, 5), (6, 2), 12, b"none\0", filters=[{"id": 32015, "level": 1}]),
     "dense": DatasetSpec(
-        "H5T_STD_I64BE", (8, 6), (3, 4), 12, np.array(-1, ">i8").tobytes(), filters=[DEFLATE], sparse=False
+        "H5T_STD_I64BE",
+        (8, 6),
+        (3, 4),
+        12,
+        np.array(-1, ">i8").tobytes(),
+        filters=[DEFLATE],
+        sparse=False,
+        stripes=2,
     ),
     "words": DatasetSpec(WORDS, (9, 6), (4, 3), 12, b"\4\0\0\0none", filters=[SHUFFLE, DEFLATE]),
     "lists": DatasetSpec(LISTS, (14,), (6,), 20, bytes(14), flags=("H5D_SPARSE_DATA", "H5D_VL_DATA")),

@@ -31,6 +31,7 @@ from hsparse.model.ids import (
     storage_key,
     tree_of_key,
 )
+from hsparse.model.stripes import Stripes
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import remove_domain
@@ -75,9 +76,9 @@ class Node:
         await self.write(id)
         return id
 
-    async def write(self, dataset: str) -> None:
+    async def write(self, dataset: str, stripes: Stripes | None = None) -> None:
         """Write all chunks of a dataset."""
-        spec = ChunkSpec(dataset, ITEM, (4,), False, b"", ((),))
+        spec = ChunkSpec(dataset, ITEM, (4,), False, b"", ((),), stripes=stripes)
         parts = tuple(ChunkSelection((number,), Orthogonal.all((4,)), True) for number in range(CHUNKS))
         await self.data.send(WriteChunks(spec, parts, (np.arange(4, dtype="<i4"),) * CHUNKS))
 

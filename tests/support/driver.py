@@ -26,7 +26,7 @@ class DatasetSpec:
     """A dataset to create: its HDF5/JSON type, extent (unlimited), chunk and creation properties.
 
     `fill` is one element's bytes, `most` the largest extent a test gives a dimension. `flags` are the structured
-    chunk's, if the layout is not the one that `sparse` means.
+    chunk's, if the layout is not the one that `sparse` means. The chunks are in `stripes`.
     """
 
     type: Any
@@ -37,13 +37,15 @@ class DatasetSpec:
     filters: list[Any] = field(default_factory=list)
     sparse: bool = True
     flags: tuple[str, ...] = ()
+    stripes: int = 1
 
     @property
     def layout(self) -> dict[str, Any]:
         flags = list(self.flags) or (["H5D_SPARSE_DATA"] if self.sparse else [])
-        if flags:
-            return {"class": "H5D_STRUCT_CHUNK", "dims": list(self.chunk), "flags": flags}
-        return {"class": "H5D_CHUNKED", "dims": list(self.chunk)}
+        form: dict[str, Any] = (
+            {"class": "H5D_STRUCT_CHUNK", "flags": flags} if flags else {"class": "H5D_CHUNKED"}
+        )
+        return form | {"dims": list(self.chunk), "stripes": self.stripes}
 
 
 @dataclass(frozen=True, slots=True)

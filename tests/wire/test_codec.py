@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgpack
 import numpy as np
 import pytest
@@ -15,8 +17,9 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
+from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
-from hsparse.wire.chunk_message import FindElements, ReadDefined, TrimChunks, WriteChunks
+from hsparse.wire.chunk_message import EraseChunks, FindElements, ReadDefined, TrimChunks, WriteChunks
 from hsparse.wire.codec import TYPES, decode_frame, encode_frame
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import (
@@ -52,6 +55,7 @@ SPEC = ChunkSpec(
         TrimChunks(SPEC, (3, 3), ((0, 0), (1, 2))),
         FindElements(SPEC, (), "a > 1 & s == b'x'", 5, True, ("a", "s"), True),
         ReadDefined(SPEC, (), limit=4096),
+        EraseChunks(replace(SPEC, stripes=Stripes(3)), ()),
         Outcome({"a": []}, True, False, None),
         Outcome(failure=Failure("gone", "It is gone.")),
         (None, 1, "x", 2.5, True),

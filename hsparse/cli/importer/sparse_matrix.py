@@ -17,7 +17,7 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
-from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
+from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of, matrix_filters
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""
@@ -25,8 +25,6 @@ Json = dict[str, Any]
 BATCH = 1 << 19
 """Elements of a request, unless its chunks have more."""
 LARGEST_BODY = 64 * 1024 * 1024
-FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
-"""Shuffle and deflate, for places and for values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +50,13 @@ def matrix_body(matrix: Matrix) -> Json:
     """Return the body that creates the dataset of a matrix."""
     if 0 in matrix.shape:
         raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
+    dims = chunk_of(matrix.shape, matrix.count, matrix.chunk, by_chunks=False)
     layout = {
         "class": "H5D_STRUCT_CHUNK",
-        "dims": list(chunk_of(matrix.shape, matrix.count, matrix.chunk, by_chunks=False)),
+        "dims": list(dims),
         "flags": ["H5D_SPARSE_DATA"],
     }
-    properties: Json = {"layout": layout, "filters": FILTERS}
+    properties: Json = {"layout": layout, "filters": matrix_filters(dims)}
     if matrix.fill is not None:
         properties["fillValue"] = matrix.fill
     return {"type": matrix.item, "shape": list(matrix.shape), "creationProperties": properties}

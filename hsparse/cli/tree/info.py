@@ -137,7 +137,10 @@ def _fact_text(name: str, value: Any, *, human: bool) -> str:
     if name == "shape":
         return shape_text(value)
     if name == "layout":
-        return " ".join([value["class"], *(value.get("flags") or ())])
+        stripes = value.get("stripes", 1)
+        return " ".join(
+            [value["class"], *(value.get("flags") or ()), *([f"{stripes} stripes"] if stripes > 1 else [])]
+        )
     if name == "filters":
         return filters_text(value) or "none"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -62,7 +62,7 @@ class Batches:
         `obs` are names of columns of the domain's `obs` (AnnData), of categorical ones the codes, or arrays with an
         element a row, by name. Batches have `size` rows, but for the last one, which `drop_last` leaves out. `rank`
         is which of `world` processes this is: each gets rows of its own. A `block_rows` that is no part of the chunk's
-        rows reads chunks more often than needed. Counts the elements, by one request.
+        rows reads chunks more often than needed. Counts the elements, by one request or by the map of direct reads.
         """
         if dataset.ndim != 2 or dataset.fill_value != 0:
             raise InvalidValue(f"Batches are rows of a matrix whose fill value is 0; {dataset!r} is none.")
@@ -73,7 +73,9 @@ class Batches:
         self.dataset, self.size, self.format, self.drop_last = dataset, size, format, drop_last
         count, width = dataset.shape
         self.obs, self.categories = read_columns(dataset.connection, obs, count)
-        row_bytes = dataset.nnz / max(count, 1) * (dataset.dtype.itemsize + 4) + 8
+        defined = dataset.source.count_all(dataset.shape)
+        defined = dataset.nnz if defined is None else defined
+        row_bytes = defined / max(count, 1) * (dataset.dtype.itemsize + 4) + 8
         dense_bytes = width * dataset.dtype.itemsize * size if format == "numpy" else 0
         room = max(0, memory - dense_bytes) / (row_bytes * COPIES)
         buffer_rows = max(size, int(min(room, count)) // size * size)
@@ -102,7 +104,8 @@ class Batches:
             rows = plan.rows(blocks)
             return number, rows, self._read(rows)
 
-        for number, rows, matrix in prefetched(fetch, parts(plan.buffers(), part, of)):
+        # Importing scipy takes as long as reading a buffer.
+        for number, rows, matrix in prefetched(fetch, parts(plan.buffers(), part, of), meanwhile=SCIPY.load):
             if len(kept_rows):
                 matrix, rows = SCIPY.load().vstack([kept, matrix], format="csr"), np.r_[kept_rows, rows]
             order = plan.order(number, len(rows))

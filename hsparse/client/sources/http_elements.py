@@ -63,6 +63,10 @@ class HttpElements:
         """See `ValueSource`."""
         return None
 
+    def count_all(self, extent: tuple[int, ...]) -> int | None:
+        """See `ValueSource`."""
+        return None
+
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`; `InvalidValue` if all elements are selected and the extent has changed."""
         # A copy, which the caller may write to, as to any array of numpy's.

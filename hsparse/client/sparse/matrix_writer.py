@@ -18,12 +18,10 @@ from hsparse.client.progress import Advance
 from hsparse.client.types.datatype import type_item
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
-from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of
+from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of, matrix_filters
 
 Corner: TypeAlias = tuple[int, int]
 THREADS = 4
-FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
-"""Shuffle and deflate, for places and for values."""
 
 
 def sparse_body(
@@ -36,7 +34,7 @@ def sparse_body(
     """Return the body that creates a sparse dataset of about `count` elements; chunks and filters may be chosen."""
     dims = list(chunk_of(tuple(shape), count, tuple(chunks or ())))
     layout = {"class": "H5D_STRUCT_CHUNK", "dims": dims, "flags": ["H5D_SPARSE_DATA"]}
-    properties = {"layout": layout, "filters": FILTERS if filters is None else list(filters)}
+    properties = {"layout": layout, "filters": matrix_filters(dims) if filters is None else list(filters)}
     return {"type": type_item(dtype), "shape": list(shape), "creationProperties": properties}
 
 

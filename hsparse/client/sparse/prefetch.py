@@ -10,14 +10,18 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 
-def prefetched(fetch: Callable[[K], T], keys: Iterable[K]) -> Iterator[T]:
+def prefetched(
+    fetch: Callable[[K], T], keys: Iterable[K], *, meanwhile: Callable[[], object] | None = None
+) -> Iterator[T]:
     """Yield `fetch(key)` for each key; the next one is fetched, in a thread, while one is used.
 
-    A key is taken when the one before it has been fetched.
+    A key is taken when the one before it has been fetched. `meanwhile` is called while the first one is.
     """
     rest = iter(keys)
     with ThreadPoolExecutor(1, "prefetch") as thread:
         waiting = [thread.submit(fetch, key) for key in _first(rest)]
+        if meanwhile is not None:
+            meanwhile()
         while waiting:
             found = waiting.pop().result()
             waiting += [thread.submit(fetch, key) for key in _first(rest)]

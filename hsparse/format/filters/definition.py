@@ -36,11 +36,15 @@ Pipeline = tuple[Filter, ...]
 
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
-    """A filter as a client requests it; `name` is the client's name of it, `level` None where it gives none."""
+    """A filter as a client requests it; `name` is the client's name of it, `level` None where it gives none.
+
+    `element_size` is the bytes of a point in section 0, None where the client leaves it to `record_size`.
+    """
 
     name: str
     level: int | None
     parameters: ClientValues
+    element_size: int | None = None
 
     def number(self, what: str, value: int, most: int) -> int:
         """Return `value`, which is the request's `what`; `BadRequest` outside 0 to `most`."""
@@ -139,6 +143,10 @@ class FilterDefinition:
 
     def growth(self, values: ClientValues) -> int | None:
         """Return by how many bytes encoding makes data longer, None where that depends on the data."""
+        return None
+
+    def plane_element(self, values: ClientValues) -> int | None:
+        """Return the bytes of an element if all that the filter does is to sort bytes by their place in one."""
         return None
 
     # --- HSDS -------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from hsparse.format.filters.table import BY_ID, default_pipeline, find, requesta
 
 SECTIONS = ("H5_SECTION_SELECTION", "H5_SECTION_FIXED", "H5_SECTION_VL")
 MAX_FILTERS = 32
+MAX_ELEMENT = 256
+"""Bytes of the largest point: 32 coordinates of 8 bytes."""
 USER = "H5Z_FILTER_USER"
 
 
@@ -39,9 +41,9 @@ def parse_filters(
     With `heap`, that of variable-length parts is a third; the selection's is empty where the layout is dense.
     `items` are `creationProperties.filters`: objects, ids or names. `element_size` and `chunk_bytes` are of
     the datatype and of a chunk with all elements; `record_size` is of one record of an encoded selection
-    and takes the element's place in section 0 (see `record_size`). A structured chunk without any filter
-    gets a compressed selection and compressed references; `none` prevents that. `BadRequest` names what is
-    wrong, `Unsupported` a filter that is not available.
+    and takes the element's place in section 0 (see `record_size`), unless an item has an `element_size` for
+    it. A structured chunk without any filter gets a compressed selection and compressed references; `none` prevents
+    that. `BadRequest` names what is wrong, `Unsupported` a filter that is not available.
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         raise BadRequest(f"filters must be a list, not {items!r}.")
@@ -57,7 +59,8 @@ def parse_filters(
         definition, request = _parse(item)
         for number in _sections_of(item, request.name, there):
             if definition.id:
-                pipelines[number].append(definition.requested(request, sizes[number]))
+                size = (request.element_size if number == 0 else None) or sizes[number].element
+                pipelines[number].append(definition.requested(request, DataSizes(size, chunk_bytes)))
     for pipeline in pipelines:
         _check_length(pipeline)
     found = tuple(tuple(pipeline) for pipeline in pipelines)
@@ -173,7 +176,12 @@ def _parse(item: Any) -> tuple[FilterDefinition, FilterRequest]:
         return definition, FilterRequest(str(item), None, ())
     if "id" in item and item["id"] != definition.id:
         raise BadRequest(f"The filter {key} has id {definition.id}, not {item['id']!r}.")
-    return definition, FilterRequest(str(key), _level(item, key), _parameters(item, key))
+    size = item.get("element_size")
+    if size is not None and (
+        not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_ELEMENT
+    ):
+        raise BadRequest(f"The element size of the filter {key} must be 1 to {MAX_ELEMENT}, not {size!r}.")
+    return definition, FilterRequest(str(key), _level(item, key), _parameters(item, key), size)
 
 
 def _level(item: dict[str, Any], name: Any) -> int | None:

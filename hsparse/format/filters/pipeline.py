@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer
+from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.table import BY_ID, codec_of
 
@@ -65,6 +66,16 @@ def undo_filters(
     if expected_size is not None and len(data) != expected_size:
         raise Corrupt(f"The filters return {len(data)} bytes; {expected_size} are expected.")
     return data
+
+
+def undo_to_planes(
+    pipeline: tuple[Filter, ...], data: Buffer, mask: int, expected_size: int
+) -> BytePlanes | Buffer:
+    """Do as `undo_filters`, but leave the data shuffled if shuffle is the first filter of the pipeline."""
+    element = None if not pipeline or mask & 1 else codec_of(pipeline[0]).plane_element(pipeline[0].values)
+    if element is None or not 1 < element <= expected_size // 2:
+        return undo_filters(pipeline, data, mask, expected_size)
+    return BytePlanes(undo_filters(pipeline[1:], data, mask >> 1, expected_size), element, expected_size)
 
 
 def decode_alike(one: tuple[Filter, ...], other: tuple[Filter, ...]) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.byte_planes import has_bits, join_planes
 from hsparse.format.checksum import fletcher32, fletcher32_swapped
 from hsparse.format.filters import bitshuffle
 from hsparse.format.filters.definition import (
@@ -53,9 +54,14 @@ class Shuffle(FilterDefinition):
         count, itemsize = _elements(values, data)
         if count < 2 or itemsize == 1:
             return data
-        output = np.empty(len(data), np.uint8)
         whole = np.frombuffer(data, np.uint8)
         split = count * itemsize
+        planes = list(whole[:split].reshape(itemsize, count)) if itemsize in (2, 4, 8) else []
+        if planes and split == len(data) and not any(map(has_bits, planes[: itemsize // 2])):
+            return byte_view(
+                join_planes(planes).astype(f"<u{itemsize}", copy=False)
+            )  # small numbers: half of the time
+        output = np.empty(len(data), np.uint8)
         rows, shuffled = output[:split].reshape(count, itemsize), whole[:split].reshape(itemsize, count)
         if itemsize < count:  # up to 8 times as fast as the transposition in one go
             for place in range(itemsize):
@@ -67,6 +73,9 @@ class Shuffle(FilterDefinition):
 
     def growth(self, values: ClientValues) -> int:
         return 0
+
+    def plane_element(self, values: ClientValues) -> int | None:
+        return values[0] if len(values) == 1 else None
 
     def dmrpp_level(self, values: ClientValues, element_size: int) -> str:
         if values[:1] != (element_size,):

@@ -54,7 +54,7 @@ class Sparse:
         self._dtype = spec.dtype
         self._fill = spec.fill_value
 
-    def decode(self, data: bytes) -> SparseChunk:
+    def decode(self, data: Buffer) -> SparseChunk:
         return decode_sparse(data, self.spec.dims, self._dtype, self.spec.filters)
 
     def encode(self, chunk: SparseChunk) -> Buffer:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,11 @@ from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_offsets import decode_offsets, encode_offsets
-from hsparse.format.structured.container import METADATA_FIXED, Section, build, open_chunk
+from hsparse.format.structured.container import METADATA_FIXED, Section, build, decoding, open_chunk
 from hsparse.format.structured.footer import Footer, seal, unseal
 
 Offsets = NDArray[np.uint32]
 ValueColumn = NDArray[Any]
-Places = TypeVar("Places")
 
 RECORD_LIMIT = 16
 """The most bytes an encoded selection spends on an element, a dimension: a block with 8-byte coordinates."""
@@ -168,36 +167,19 @@ def open_sparse(
 
     `is_checked` as in `open_chunk`.
     """
-    offsets, column = open_elements(
-        decode_offsets, content, sections, dims, dtype, pipelines, is_checked=is_checked
-    )
+    count = count_elements(sections, dims, dtype.itemsize)
+    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines, is_checked=is_checked)
+    with decoding(0):
+        offsets, order = decode_offsets(selection, dims, count)
+    column: ValueColumn = np.ndarray((count,), dtype, values)
+    if order is not None:
+        column = column[order]
     if np.may_share_memory(column, np.frombuffer(content, np.uint8)):
         column = column.copy()  # a view would keep the whole object in memory
     return SparseChunk(dims, offsets, column)
 
 
-def open_elements(
-    decode: Callable[[Buffer, Sequence[int], int], tuple[Places, NDArray[np.intp] | None]],
-    content: Buffer,
-    sections: Sequence[Section],
-    dims: tuple[int, ...],
-    dtype: np.dtype[Any],
-    pipelines: Sequence[tuple[Filter, ...]],
-    *,
-    is_checked: bool,
-) -> tuple[Places, ValueColumn]:
-    """Return what `decode` makes of the selection, and the values in that order, maybe a view of `content`."""
-    count = _count(sections, dims, dtype.itemsize)
-    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines, is_checked=is_checked)
-    try:
-        places, order = decode(selection, dims, count)
-    except Corrupt as error:
-        raise Corrupt(f"Section 0 (selection) does not decode: {error.message}") from error
-    column: ValueColumn = np.ndarray((count,), dtype, values)
-    return places, column if order is None else column[order]
-
-
-def _count(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> int:
+def count_elements(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> int:
     """Return the number of values; `Corrupt` when the sections are larger than such a chunk's can be."""
     if len(sections) != 2:
         raise Corrupt(f"The chunk has {len(sections)} sections; fixed-size sparse data has 2.")

@@ -45,7 +45,7 @@ class SparseVlen:
         self._fill = spec.vlen_fill
         self._itemsize = spec.dtype.itemsize
 
-    def decode(self, data: bytes) -> SparseVlenChunk:
+    def decode(self, data: Buffer) -> SparseVlenChunk:
         return decode_sparse_vlen(data, self.spec.dims, self._element, self.spec.filters)
 
     def encode(self, chunk: SparseVlenChunk) -> Buffer:

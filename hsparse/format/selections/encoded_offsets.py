@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
+from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.dataspace_message import decode_image, encode_image
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.extent import coordinate_columns, strides
@@ -28,6 +29,7 @@ from hsparse.format.selections.merged_boxes import (
     row_runs,
 )
 from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.planar_points import planar_points
 from hsparse.format.selections.runs import count_runs, expand, runs_of
 from hsparse.format.selections.serialized_selection import (
     ALL,
@@ -118,13 +120,19 @@ def decode_offsets(
 
 
 def decode_columns(
-    data: Buffer, chunk: Sequence[int], count: int | None = None
+    data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.intp] | None]:
     """Return the elements that `decode_offsets` does, and the same order, by one column of coordinates a dimension.
 
     The columns are (n,) of an unsigned dtype. Points in order, which most chunks have, need no offsets for that: then
-    they have the width of the encoding.
+    they are as narrow as the encoding or, of `data` that is shuffled, as the dimension.
     """
+    if isinstance(data, BytePlanes) and count is not None:
+        points = planar_points(data, chunk, count)
+        if points is not None and _ascend(points):
+            return points, None
+    if isinstance(data, BytePlanes):
+        data = data.joined()
     found, size = _decode_places(data, chunk, count)
     if isinstance(found, PointList):
         columns = tuple(np.ascontiguousarray(found.coords[:, dim]) for dim in range(len(chunk)))

@@ -37,7 +37,7 @@ def runs_of(
         rest = (np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
         begins, sizes = begins[box], sizes[box]
         for dim in range(last - 1, -1, -1):
-            rest, step = np.divmod(rest, lengths[box, dim])
+            rest, step = np.divmod(rest, lengths[box, dim]) if dim else (rest, rest)
             begins += step * steps[dim]
     if len(begins) > 1 and (begins[1:] < begins[:-1]).any():
         order = np.argsort(begins, kind="stable")

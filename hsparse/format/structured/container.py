@@ -8,14 +8,16 @@ through its own filter pipeline. An empty section has no bytes at all, neither c
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
+from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.checksum import lookup3
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import apply_filters, undo_filters
+from hsparse.format.filters.pipeline import apply_filters, undo_filters, undo_to_planes
 
 CHECKSUM = struct.Struct("<I")
 SECTION_NAMES = ("selection", "fixed-size values", "variable-length heap")
@@ -134,10 +136,8 @@ def open_section(
     is_checked: bool = False,
 ) -> Buffer:
     """Return one unfiltered section, given its stored bytes alone; `Corrupt` and `is_checked` as in `open_chunk`."""
-    try:
+    with decoding(number):
         content = undo_filters(pipeline, image, section.mask, section.unfiltered)
-    except Corrupt as error:
-        raise Corrupt(f"{name_section(number).capitalize()} does not decode: {error.message}") from error
     if number not in metadata or not len(content):
         return content
     if len(content) <= CHECKSUM.size:
@@ -152,3 +152,28 @@ def open_section(
     if found != stored:
         raise Corrupt(f"{name_section(number).capitalize()} has checksum {found:#010x}, not {stored:#010x}.")
     return body
+
+
+def open_planes(
+    number: int, image: Buffer, section: Section, metadata: Collection[int], pipeline: tuple[Filter, ...]
+) -> BytePlanes | Buffer:
+    """Return a section whose stored bytes are checked, as `open_section`, but maybe shuffled still."""
+    with decoding(number):
+        content = undo_to_planes(pipeline, image, section.mask, section.unfiltered)
+        size = section.unfiltered
+        if number in metadata and size:
+            size -= CHECKSUM.size
+        if size < 0:
+            raise Corrupt(f"{section.unfiltered} bytes are too few for a checksum.")
+    if isinstance(content, BytePlanes):
+        return replace(content, size=size)
+    return memoryview(content)[:size]
+
+
+@contextmanager
+def decoding(number: int) -> Iterator[None]:
+    """Name the section in a `Corrupt` that is raised while it is decoded."""
+    try:
+        yield
+    except Corrupt as error:
+        raise Corrupt(f"{name_section(number).capitalize()} does not decode: {error.message}") from error

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
-from hsparse.model.ids import chunk_key, chunk_name
+from hsparse.model.ids import chunk_name
 from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks
 from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
@@ -35,7 +35,7 @@ async def get_chunk_value(context: Context) -> web.StreamResponse:
             return await _answer_piece(context, chunks, dataset, scaled)
         guessed = prod(dataset.spec.dims) * dataset.spec.datatype.guessed_size
         async with context.service.answers.hold(min(guessed, context.service.settings.max_request_size)):
-            key = chunk_key(dataset.id, scaled)
+            key = dataset.spec.key(scaled)
             found = await context.service.owners.ask_owner(key, ReadDirect(dataset.spec, scaled))
             if found is None:
                 raise _absent(dataset, scaled)
@@ -55,7 +55,7 @@ async def put_chunk_value(context: Context) -> web.StreamResponse:
         scaled = requested_chunk(context, dataset, dataset.grid)
         sections = _sections(dataset, masks, sizes, unfiltered, len(data))
         message = WriteDirect(dataset.spec, dataset.extent, scaled, np.frombuffer(data, np.uint8), sections)
-        await context.service.owners.ask_owner(chunk_key(dataset.id, scaled), message)
+        await context.service.owners.ask_owner(dataset.spec.key(scaled), message)
 
     await until_current(context, write)
     return respond({})

@@ -117,8 +117,10 @@ def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
     """
     spec = dataset.spec
     flags = [SPARSE_DATA if spec.sparse else VL_DATA]
-    kind = {"class": STRUCTURED, "flags": flags} if spec.structured else {"class": CHUNKED}
+    kind: Json = {"class": STRUCTURED, "flags": flags} if spec.structured else {"class": CHUNKED}
     names = SECTIONS[: len(spec.filters)] if spec.structured else ("",)
+    if spec.stripes is not None:
+        kind["stripes"] = spec.stripes.count
     found: Json = {
         "version": MAP_VERSION,
         "id": dataset.id,

@@ -9,7 +9,7 @@ from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_map import digests
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
-from hsparse.model.ids import chunk_key, chunk_name
+from hsparse.model.ids import chunk_name
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect
 
@@ -27,7 +27,7 @@ async def read_direct_chunk(owners: Owners, spec: ChunkSpec, chunks: PlannedChun
     """Return the stored bytes of a chunk and its row, with the stored sections; `Moved` as above."""
     scaled = tuple(chunks.scaled[row].tolist())
     try:
-        found = await owners.ask_owner(chunk_key(spec.dataset, scaled), ReadDirect(spec, scaled))
+        found = await owners.ask_owner(spec.key(scaled), ReadDirect(spec, scaled))
     except HsparseError as error:
         if error.kind not in CHANGED_KINDS:
             raise

@@ -93,19 +93,8 @@ class RequestLog:
         sent = valid_id(request.headers.get(ID_HEADER))
         if sent is not None:
             return sent
-        return self.new_id()
-
-    def new_id(self) -> str:
-        """Return an id for a request without one."""
         self._count += 1
         return f"{self._prefix}-{self._count}"
-
-    def write_refused(self, id: str, user: str, method: str, path: str) -> None:
-        """Write the line of a request that was refused before it was parsed."""
-        if self._write is not None:
-            trace = RequestTrace(id, user)
-            path = path[:LONGEST_PATH]
-            self._write(self._form(AccessEntry(self._clock.now(), trace, method, path, "503", 0, 0.0)))
 
     def add_id(self, request: web.Request, response: web.StreamResponse) -> None:
         """Add the id to an answer; one that was made before the middleware has none yet."""

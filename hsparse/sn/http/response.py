@@ -17,8 +17,6 @@ from hsparse.wire.http import STATUS
 
 SERVER_NAME = f"hsparse/{__version__}"
 """The header `Server` of every answer (RFC 9110, section 10.2.4)."""
-FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
-"""Headers of every answer."""
 JSON_HEADER = "application/json; charset=utf-8"
 Href = dict[str, str]
 """A link of an answer: `rel` and `href`."""

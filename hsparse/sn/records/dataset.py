@@ -21,7 +21,7 @@ from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
 from hsparse.format.vlen_arrays import VlenArrays
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import check_id, chunk_key, chunk_of_key, chunk_prefix, domain_hex
+from hsparse.model.ids import check_id, chunk_of_key, chunk_prefix, domain_hex
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
@@ -165,7 +165,7 @@ async def _trim(owners: Owners, dataset: Dataset) -> None:
     ]
     await owners.scatter(
         outside,
-        lambda scaled: chunk_key(dataset.id, scaled),
+        spec.key,
         lambda some: TrimChunks(spec, extent, tuple(outside[i] for i in some)),
     )
     await owners.apply(EndTrim(dataset.id, spec.generation))

@@ -10,7 +10,7 @@ from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.ids import collection_of
 from hsparse.model.initial_values import fill_value_json
-from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json
+from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json, stored_layout
 from hsparse.model.link import group_link_json
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.service import Service
@@ -94,7 +94,7 @@ def _dataset_properties(record: Record, *, ignore_nan: bool) -> Record:
     dims = dims_of(record["shape"])
     if dims is None:
         return {"creationProperties": properties}
-    layout = record.get("layout") or properties["layout"]
+    layout = stored_layout(record)
     if layout.get("class") != STRUCTURED:
         layout = {"class": CHUNKED, "dims": list(chunk_dims(record)) or [prod(dims)]}
     return {"creationProperties": properties, "layout": layout}

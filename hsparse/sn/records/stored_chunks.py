@@ -19,7 +19,7 @@ from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
-from hsparse.model.ids import chunk_key, chunk_name, chunk_prefix, map_key
+from hsparse.model.ids import map_key
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, list_chunks
@@ -143,7 +143,7 @@ class ChunkObjectInfo:
         return await self._owners.ask_owner(map_key(self._dataset.id), message)
 
     async def find(self, scaled: Scaled) -> Json | None:
-        key = chunk_key(self._dataset.id, scaled)
+        key = self._dataset.spec.key(scaled)
         found = self._rows_json(await self._owners.ask_owner(key, FindChunk(self._dataset.spec, scaled)))
         return found[0] if found else None
 
@@ -153,7 +153,7 @@ class ChunkObjectInfo:
         return found[(found < counts).all(axis=1)]
 
     def _rows_json(self, rows: ChunkRows) -> list[Json]:
-        sparse, prefix = self._dataset.spec.sparse, chunk_prefix(self._dataset.id)
+        spec = self._dataset.spec
         offsets = rows.scaled * np.array(self.grid.chunk, np.uint64)
         columns = (rows.scaled.tolist(), offsets.tolist(), rows.size.tolist(), rows.etags)
         found: list[Json] = [
@@ -161,15 +161,15 @@ class ChunkObjectInfo:
                 "scaled": scaled,
                 "offset": offset,
                 "bucket": self._bucket,
-                "key": prefix + chunk_name(scaled),
+                "key": spec.key(scaled),
                 "address": 0,
                 "size": size,
-                **({} if sparse else {"filter_mask": 0}),
+                **({} if spec.sparse else {"filter_mask": 0}),
                 "etag": etag,
             }
             for scaled, offset, size, etag in zip(*columns, strict=True)
         ]
-        if sparse:
+        if spec.sparse:
             for item, table, defined in zip(
                 found, rows.sections.tolist(), rows.defined.tolist(), strict=True
             ):

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
-from hsparse.model.ids import chunk_key
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, list_chunks
@@ -96,7 +95,7 @@ class ChunkObjectElements:
 
     def key(self, chunk: PlannedChunk) -> str:
         """Return the key of a chunk object, by which its owner is found."""
-        return chunk_key(self._dataset.id, chunk.scaled)
+        return self._dataset.spec.key(chunk.scaled)
 
 
 def chunk_selections(planned: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:

@@ -27,6 +27,7 @@ from tests.clients.hdf5_files import FILES, OPTIONS
 from tests.clients.netcdf_files import NETCDF
 from tests.sn.file_domain import fetch, fill_domain
 from tests.sn.value_client import value_client
+from tests.support.endurance import repeats
 
 GOLDEN = Path(__file__).parent.parent.parent / "data" / "golden"
 HEADROOM = 64 * 1024 * 1024
@@ -135,8 +136,9 @@ def outcome(data: bytes) -> str:
         assert source.steps < 20_000
 
 
+@pytest.mark.endurance
 def test_mutations(seeds: list[Seed], request: pytest.FixtureRequest) -> None:
-    count = request.config.getoption("mutations")
+    count = request.config.getoption("mutations") or repeats(500, short=150)
     before = [outcome(seed.data) for seed in seeds]
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []

@@ -17,6 +17,7 @@ from hsparse.format.format_revision import FormatRevision
 from tests.cli.importer.domain_picture import Difference, Picture, differences, folded, picture_of
 from tests.cli.importer.known_changes import KNOWN, is_refused
 from tests.cli.importer.random_domain import DrawnDomain, domains, make_domain
+from tests.support.endurance import repeats
 
 REPORT = 50
 """Domains after which a long run tells how far it is."""
@@ -81,11 +82,12 @@ class RoundTrips:
         return wrong
 
 
+@pytest.mark.endurance
 def test_round_trips(url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     trips = RoundTrips(url, tmp_path)
 
     @settings(
-        max_examples=request.config.getoption("round_trips"),
+        max_examples=request.config.getoption("round_trips") or repeats(12, short=3),
         suppress_health_check=list(HealthCheck),
         phases=(Phase.generate,),
         database=None,

@@ -19,7 +19,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.direct import direct_elements
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.direct_source import direct_source
-from hsparse.client.direct.object_reader import ObjectPlace
+from hsparse.client.direct.object_reader import ObjectPlace, ObjectReader
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Corrupt
@@ -110,7 +110,8 @@ def test_random_selections(random_access: tuple[DirectElements, np.ndarray], sel
 @pytest.mark.parametrize("extent", [(40,), (9, 8, 7), (4, 5, 6, 3)], ids=str)
 def test_ranks_and_filters(directory_access: Access, extent: tuple[int, ...], name: str) -> None:
     chunks = tuple(max(1, length // 2) for length in extent)
-    dataset, dense = random_dataset(directory_access, extent, chunks=chunks, filters=FILTERS[name])
+    options: dict[str, Any] = {"chunks": chunks, "filters": FILTERS[name], "stripes": len(extent)}
+    dataset, dense = random_dataset(directory_access, extent, **options)
     source = directory_access.source(dataset)
     np.testing.assert_array_equal(placed(source.defined_elements(Orthogonal.all(extent)), extent), dense)
     assert source.statistics.fallbacks == 0
@@ -172,7 +173,7 @@ def test_elements_beyond_the_extent_are_not_there(directory_access: Access) -> N
     np.testing.assert_array_equal(found, dense[:21, :15])
 
 
-class Interrupting:
+class Interrupting(ObjectReader):
     """A reader that does something before it reads the first object."""
 
     def __init__(self, reader: Any, action: Any) -> None:

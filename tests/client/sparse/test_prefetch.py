@@ -31,3 +31,19 @@ def test_an_error_comes_in_its_place() -> None:
     assert [next(results), next(results)] == [2, 3]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_what_is_done_meanwhile_is_done_once_while_the_first_is_fetched() -> None:
+    done = threading.Event()
+    calls: list[int] = []
+
+    def fetch(number: int) -> int:
+        assert done.wait(60)
+        return number
+
+    def meanwhile() -> None:
+        calls.append(1)
+        done.set()
+
+    assert list(prefetched(fetch, range(3), meanwhile=meanwhile)) == [0, 1, 2]
+    assert calls == [1]

@@ -70,6 +70,16 @@ def test_filters_keep_their_order() -> None:
     )
 
 
+def test_the_element_size_is_that_of_points() -> None:
+    shuffle = {"id": 2, "element_size": 6}
+    found = parse_filters([shuffle], 4, sparse=True, chunk_bytes=64, record_size=8)
+    assert found == ((Filter(2, (6,)),), (Filter(2, (4,)),))
+    assert parse_filters([shuffle], 4, sparse=False, chunk_bytes=64) == ((Filter(2, (4,)),),)
+    for size in (0, 257, "4", True):
+        with pytest.raises(BadRequest, match="element size of the filter 2 must be 1 to 256"):
+            parse_filters([shuffle | {"element_size": size}], 4, sparse=True, chunk_bytes=64)
+
+
 def test_no_filters_are_none_for_a_dense_layout() -> None:
     assert dense() == dense("none") == ()
 

@@ -28,6 +28,7 @@ from tests.format.hdf5.file_walk import FileBytes
 from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_everything
 from tests.format.hdf5.plan_strategies import attribute, number
 from tests.model.type_strategies import ID, text
+from tests.support.endurance import repeats
 
 KINDS = [*LIBVERS, "tracked", "dense", "planned"]
 MAX_OBJECTS = 200
@@ -128,8 +129,9 @@ def test_what_is_whole_is_read(kind: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=300)
+@settings(max_examples=repeats(300, short=50))
 @given(st.data())
 def test_changed_bytes(kind: str, data: st.DataObject) -> None:
     changed = bytearray(sample(kind))
@@ -147,8 +149,9 @@ def test_changed_bytes(kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=200)
+@settings(max_examples=repeats(200, short=35))
 @given(st.data())
 def test_changed_addresses(kind: str, data: st.DataObject) -> None:
     """Exchange one thing that looks like an address for another: circles, and structures in each other's place."""

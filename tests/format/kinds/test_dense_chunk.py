@@ -8,13 +8,14 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.dense import decode_dense, encode_dense
 from tests.format.filters.filter_cases import CASES, pipeline
+from tests.support.endurance import repeats
 
 DTYPES = ["<i4", ">f8", "u1", "S3", [("a", ">i2"), ("b", "<f8")], (">i2", (2,)), "?"]
 dims_lists = st.lists(st.integers(1, 6), max_size=3).map(tuple)
@@ -25,7 +26,9 @@ def make(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.ndarray(dims, dtype, data.tobytes())
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("name", CASES)
+@settings(max_examples=repeats(100, short=30))
 @given(dims_lists, st.sampled_from(DTYPES))
 def test_an_object_reads_back(name: str, dims: tuple[int, ...], kind: Any) -> None:
     dtype = np.dtype(kind)

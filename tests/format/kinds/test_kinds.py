@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -30,6 +30,7 @@ from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import element_bytes
 from tests.format.selection_strategies import iterate, selections
 from tests.model.type_strategies import text
+from tests.support.endurance import repeats
 
 Row: TypeAlias = tuple[int, str]
 """An element of the type, a number and a text."""
@@ -187,7 +188,9 @@ def test_every_kind_is_here() -> None:
     assert {(one.sparse, one.datatype.is_vlen) for one in SPECS.values()} == set(KINDS)
 
 
+@pytest.mark.endurance
 @every_kind
+@settings(max_examples=repeats(100, short=30))
 @given(data=st.data())
 def test_what_is_changed_is_read(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -212,7 +215,9 @@ def test_what_is_changed_is_read(about: ChunkSpec, data: st.DataObject) -> None:
     assert subject.kind.read_work(subject.chunk, selection, fields) >= 0
 
 
+@pytest.mark.endurance
 @every_kind
+@settings(max_examples=repeats(100, short=30))
 @given(data=st.data())
 def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -246,7 +251,9 @@ def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataOb
     assert element_bytes(found.values) == ([] if places_only else elements)
 
 
+@pytest.mark.endurance
 @every_kind
+@settings(max_examples=repeats(100, short=30))
 @given(data=st.data())
 def test_queries_find_and_update(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -284,7 +291,9 @@ def test_queries_find_and_update(about: ChunkSpec, data: st.DataObject) -> None:
     check(found, places, subject.bytes_of(subject.model[offsets[place]] for place in places))
 
 
+@pytest.mark.endurance
 @every_kind
+@settings(max_examples=repeats(100, short=30))
 @given(data=st.data())
 def test_a_damaged_object_is_corrupt(about: ChunkSpec, data: st.DataObject) -> None:
     subject = Subject(about)
@@ -295,7 +304,9 @@ def test_a_damaged_object_is_corrupt(about: ChunkSpec, data: st.DataObject) -> N
         subject.kind.decode(stored[: data.draw(st.integers(0, len(stored) - 1))])
 
 
+@pytest.mark.endurance
 @every_kind
+@settings(max_examples=repeats(100, short=30))
 @given(selection=selections(DIMS))
 def test_bounds_are_not_exceeded(about: ChunkSpec, selection: Selection) -> None:
     subject = Subject(about)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -18,6 +18,7 @@ from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode
 from hsparse.format.selections.encoded_offsets import encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, build
 from hsparse.format.structured.footer import MAX_FOOTER, read_footer, seal
+from tests.support.endurance import repeats
 
 DIMS = (5, 4, 3)
 SIZE = math.prod(DIMS)
@@ -142,7 +143,9 @@ def test_erasing_what_is_not_defined_changes_nothing() -> None:
     assert chunk.merge(np.empty(0, np.uint32), np.empty(0, "<i4")) is chunk
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("name", PIPELINES)
+@settings(max_examples=repeats(100, short=30))
 @given(dtypes, offset_lists)
 def test_an_object_reads_back(name: str, dtype: np.dtype[Any], offsets: list[int]) -> None:
     chunk = make(dtype, offsets)

@@ -40,6 +40,7 @@ from tests.format.selection_strategies import (
     selections,
     spans,
 )
+from tests.support.endurance import repeats
 
 MINIMAL = bytes.fromhex(
     "01 00 08 18 00 00 00  01 01 01 00 00 00 00 00  05 00 00 00 00 00 00 00  05 00 00 00 00 00 00 00"
@@ -349,7 +350,8 @@ def test_another_extent_is_corrupt() -> None:
 # --- broken bytes ---------------------------------------------------------------------------------
 
 
-@settings(max_examples=400)
+@pytest.mark.endurance
+@settings(max_examples=repeats(400, short=100))
 @given(st.data())
 def test_mutations_are_corrupt_or_valid(data: st.DataObject) -> None:
     selection = data.draw(hdf5_selections())

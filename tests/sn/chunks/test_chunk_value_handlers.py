@@ -168,7 +168,7 @@ async def test_a_dense_chunk_with_filters_left_out_goes_through_them(client: Res
     assert (await read(client, path, "<i4", (512,)))[256:].tolist() == values.tolist()
 
 
-async def test_variable_length_chunks_in_queue_userm(client: RestClient, store: CountingStore) -> None:
+async def test_variable_length_chunks_in_counted_form(client: RestClient, store: CountingStore) -> None:
     text = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
     layout = {"class": "H5D_CHUNKED", "dims": [4]}
     one, two = [await create(client, [6], text, layout=layout, maxdims=[0]) for _ in range(2)]

@@ -19,6 +19,7 @@ from hsparse.storage.memory import MemoryStore
 from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, length_prefixed, text, values_of
 from tests.model.type_strategies import ITEMS as ITEMS_OF_ALL
 from tests.sn.value_client import BINARY, create, sparse, value_client
+from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
 
 TEXT = text("H5T_VARIABLE")
@@ -334,7 +335,7 @@ async def test_what_is_not_supported_and_what_is_no_text(client: RestClient) -> 
     assert (await client("GET", f"{path}/value", sparse=1)).status == 400
 
 
-async def test_the_stored_chunk_is_the_queue_userm() -> None:
+async def test_the_stored_chunk_is_the_counted_form() -> None:
     store = MemoryStore()
     async with value_client(store) as client:
         path = await create(
@@ -414,7 +415,8 @@ def bodies(draw: st.DrawFn) -> tuple[Any, list[Any]]:
     return item, found + [{"value": value} for value in draw(st.lists(lists | ANY_JSON, max_size=3))]
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.endurance
+@settings(max_examples=repeats(100, short=30), deadline=None)
 @given(bodies())
 async def test_any_body_is_taken_or_refused(drawn: tuple[Any, list[Any]]) -> None:
     item, found = drawn

@@ -27,6 +27,7 @@ from hsparse.storage.wal.prepared_put import PreparedPut, Put
 from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.wal_writer import WalWriter
 from hsparse.storage.wal.write_ahead_log import log_paths, read_log
+from tests.support.endurance import repeats
 
 KEYS = ("a", "d/b", "d/e/c")
 steps = st.lists(
@@ -241,8 +242,9 @@ class Machine:
             assert held == self.values.get(key) or held in self.unknown.get(key, ()), key
 
 
+@pytest.mark.endurance
 @given(steps, st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=repeats(150, short=40), deadline=None)
 def test_a_crash_loses_nothing_acknowledged(steps: list[tuple[str, str, int]], data: st.DataObject) -> None:
     def choose(choices: list[Any]) -> Any:
         return data.draw(st.sampled_from(choices))

@@ -27,6 +27,7 @@ from tests.format.hdf5.host_file import (
     replace_index,
 )
 from tests.format.hdf5.record_cases import choose_scaled, extent_of, load, make_layout, make_records, store
+from tests.support.endurance import repeats
 
 OLD, NEW, NEWEST = "old", "new", "newest"
 
@@ -146,8 +147,9 @@ def datasets(draw: st.DrawFn) -> tuple[str, dict[str, Any], list[tuple[int, ...]
     return draw(st.sampled_from(["earliest", OLD, NEW, NEWEST])), arguments, written
 
 
+@pytest.mark.endurance
 @given(datasets())
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=repeats(400, short=100), suppress_health_check=[HealthCheck.too_slow])
 def test_some_chunks_of_any_dataset(case: tuple[str, dict[str, Any], list[tuple[int, ...]]]) -> None:
     libver, arguments, written = case
 

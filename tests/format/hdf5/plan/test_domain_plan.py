@@ -34,6 +34,7 @@ from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.vlen_array import VlenArray
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.model.type_strategies import ID, ITEMS, nested, values_of
+from tests.support.endurance import repeats
 
 ROOT = "g-1c2d3e4f-00112233-0000-000000-000000"
 GROUP = "g-1c2d3e4f-00112233-4455-667788-99aabb"
@@ -44,7 +45,9 @@ INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 HARD = "H5L_TYPE_HARD"
 H5DUMP = shutil.which("h5dump")
 ONE_FILE = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=repeats(120, short=40),
+    deadline=None,
 )
 
 
@@ -116,6 +119,7 @@ def test_known_keys() -> None:
     assert known_key("", ids) is None
 
 
+@pytest.mark.endurance
 @ONE_FILE
 @given(ITEMS, st.data(), st.integers(0, 5), st.booleans())
 def test_elements_of_every_type_come_back(

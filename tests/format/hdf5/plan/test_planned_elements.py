@@ -37,9 +37,12 @@ from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import plain
 from tests.format.hdf5.plan_strategies import INT, attribute, simple, write
 from tests.model.type_strategies import ID, ITEMS, OBJECT, REGION, nested, text, values_of
+from tests.support.endurance import repeats
 
 H5DUMP = shutil.which("h5dump")
-ONE_FILE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+ONE_FILE = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=repeats(200, short=50)
+)
 KEYS = {"datasets/" + ID: "pointed"}
 EXTENT = (6, 8)
 
@@ -68,6 +71,7 @@ def read_back(path: Path) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.endurance
 @ONE_FILE
 @given(ITEMS, st.data(), st.lists(st.integers(0, 3), max_size=2).map(tuple))
 def test_values_come_back(tmp_path: Path, item: Any, data: st.DataObject, dims: tuple[int, ...]) -> None:

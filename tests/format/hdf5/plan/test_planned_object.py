@@ -51,8 +51,11 @@ from tests.format.hdf5.plan_strategies import (
     soft,
     write,
 )
+from tests.support.endurance import repeats
 
-ONE_FILE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+ONE_FILE = settings(
+    max_examples=repeats(100, short=30), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 COMPOUND = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "größe", "type": INT}]}
 
 
@@ -103,6 +106,7 @@ def test_datasets(tmp_path: Path, version: int) -> None:
         assert file["type"].attrs["n"] == 5
 
 
+@pytest.mark.endurance
 @ONE_FILE
 @given(st.data(), st.booleans())
 def test_groups(tmp_path: Path, data: st.DataObject, ordered: bool) -> None:

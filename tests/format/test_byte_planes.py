@@ -1,0 +1,64 @@
+"""Numbers put together from shuffled bytes against the bytes as they were."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.format.byte_planes import BytePlanes, join_planes
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import apply_filters, undo_to_planes
+
+
+@given(st.data())
+def test_any_column_of_any_shuffled_bytes(data: st.DataObject) -> None:
+    width = data.draw(st.sampled_from((1, 2, 4, 8)))
+    narrow = data.draw(st.sampled_from([size for size in (1, 2, 4, 8) if size <= width]))
+    columns, count = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 40))
+    before, behind = data.draw(st.binary(max_size=20)), data.draw(st.binary(max_size=5))
+    most = data.draw(st.sampled_from((1 << 8 * narrow, 1 << 8 * width))) - 1
+    numbers = data.draw(st.lists(st.integers(0, most), min_size=count * columns, max_size=count * columns))
+    table = np.array(numbers, f"<u{width}").reshape(count, columns)
+    content = before + table.tobytes() + behind
+    step = width * columns
+    element = data.draw(st.sampled_from((step, 2 * step, 4 * step, step + 1)))
+    shuffled, _ = apply_filters((Filter(2, (element,)),), content)
+    planes = BytePlanes(bytes(shuffled), element, len(content))
+    assert planes.joined() == content
+    for size in (0, 3, len(content), 99):
+        assert planes.head(size) == content[:size]
+    for column in range(columns):
+        expected = table[:, column]
+        found = planes.column(len(before) + column * width, step, count, width, narrow)
+        if (
+            element % step
+            or (expected >> np.array(8 * narrow - 1, expected.dtype) >> np.array(1, expected.dtype)).any()
+        ):
+            assert found is None
+        else:
+            assert found is not None
+            assert found.dtype.itemsize == narrow
+            assert found.tolist() == expected.tolist()
+
+
+@given(st.data())
+def test_planes_are_those_of_the_numbers(data: st.DataObject) -> None:
+    kind = np.dtype(data.draw(st.sampled_from(("<u1", "<u2", "<u4", "<u8"))))
+    numbers = np.array(data.draw(st.lists(st.integers(0, 2 ** (8 * kind.itemsize) - 1), max_size=9)), kind)
+    planes = np.ascontiguousarray(numbers.view(np.uint8).reshape(-1, kind.itemsize).T)
+    assert join_planes(list(planes)).tolist() == numbers.tolist()
+
+
+def test_only_what_is_shuffled_last_stays_so() -> None:
+    shuffle, deflate = Filter(2, (4,)), Filter(1, (4,))
+    content = bytes(range(64))
+    image, _ = apply_filters((shuffle, deflate), content)
+    found = undo_to_planes((shuffle, deflate), image, 0, 64)
+    assert isinstance(found, BytePlanes)
+    assert found.joined() == content
+    for pipeline, mask in (((deflate,), 0), ((shuffle, deflate), 1), ((Filter(2, (99,)), deflate), 0)):
+        image, _ = apply_filters(tuple(one for at, one in enumerate(pipeline) if not mask >> at & 1), content)
+        found = undo_to_planes(pipeline, image, mask, 64)
+        assert not isinstance(found, BytePlanes)
+        assert bytes(found) == content
