@@ -24,19 +24,12 @@ class LogFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """The address of a process, its queue and its log."""
+    """The address of a process, and its log."""
 
     GROUP: ClassVar[str] = "Server"
 
     host: str = setting("127.0.0.1", "address to listen on")
     port: int = setting(5101, "port to listen on; 0 takes a free one", ge=0, le=65535)
-    queue_wait: float = setting(
-        0.1,
-        "seconds that requests may wait for their turn while there is more to do than can be done",
-        group="Memory and limits",
-        ge=0,
-        le=3600,
-    )
     log_level: str = setting("WARNING", "DEBUG, INFO, WARNING or ERROR", group="Log")
     log_format: LogFormat = setting(LogFormat.TEXT, "form of the log's lines: text or json", group="Log")
     access_log: bool = setting(False, "log a line for each request", group="Log", commands=("serve", "sn"))

@@ -18,7 +18,6 @@ from functools import partial
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.stores import are_writable, open_stores, serving_store
 from hsparse.clock import Clock, SystemClock
-from hsparse.concurrency.adaptive_limit import AdaptiveLimit
 from hsparse.concurrency.admission import Admission
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
@@ -38,8 +37,6 @@ from hsparse.wire.remote_node import RemoteNode
 log = logging.getLogger(__name__)
 
 STANDARD_INPUT = 0
-LEAST_PLACES, FIRST_PLACES = 8, 32
-"""Messages that are always worked on at a time, and those of a new node."""
 ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be told apart from an address that others can use
 JOIN_AGAIN = 1.0
 """Seconds after which a node tries again to join a cluster of which it does not reach all members."""
@@ -60,8 +57,7 @@ async def serve_data_node(settings: Settings) -> None:
     if settings.cluster.with_parent:
         _stop_with_parent(stop)
     with _serving(settings):
-        limit = AdaptiveLimit(LEAST_PLACES, settings.data.messages_at_once, FIRST_PLACES)
-        admission = Admission(limit, settings.server.queue_wait, SystemClock().monotonic)
+        admission = Admission(settings.data.messages_at_once)
         node = await _open_member(settings, admission)
         try:
             await _serve_until(stop, node, settings, admission)
@@ -87,7 +83,7 @@ async def _serve_until(
     metrics = NodeMetrics(partial(_state, node))
     metrics.show(admission)
     token, slow = settings.cluster.node_token, settings.server.slow_request
-    app = create_node_app(node, token, slow, lambda: node.in_force, metrics, admission)
+    app = create_node_app(node, token, slow, lambda: node.in_force, metrics)
     async with (
         listening(app, settings) as url,
         _joined(node, _advertised(settings, url), stop),

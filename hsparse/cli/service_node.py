@@ -59,7 +59,6 @@ def make_service(
         other_buckets=buckets[1:],
         directory=_directory(settings),
         single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
-        queue_wait=settings.server.queue_wait,
         cors_origins=() if origins == ("none",) else origins,
     )
     authenticator = make_authenticator(settings.sign_in, clock)

@@ -1,8 +1,8 @@
 """Admission control by time: places for what is under way, a fair queue for them, and refusals before work is spent.
 
-Whoever comes is told at once if its turn would come too late: after its deadline or, while the queue does not empty,
-after `queue_wait` seconds, or twice as long as a place is taken lately. A queue of that length keeps all places taken;
-a longer one only makes everybody wait. A burst that the places work off within `BURST` seconds is no overload.
+Whoever comes is told at once if its turn would come too late: after its deadline or, when the queue has not been empty
+for `BURST` seconds, behind more than `QUEUE` for each place. Such a queue keeps all places taken; a longer one only
+makes everybody wait.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hsparse.concurrency.adaptive_limit import AdaptiveLimit
 from hsparse.concurrency.fair_queue import FairQueue
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
 BURST = 0.25
 """Seconds for which a queue may be as long as deadlines allow."""
-SHORT_QUEUE = 128
-"""A queue of so many is only limited by deadlines: clients that each wait for their answers do not overload a node."""
-MOST_WAITING = 5000
-PLACE_TIMES = 2
+QUEUE = 2
+"""How many may wait before a new one, for each place, when the queue does not empty."""
 MEMORY = 1 / 32
 """The weight of the newest in the mean of the seconds that a place is taken."""
 LONGEST_RETRY = 30.0
 NO_DEADLINE = math.inf
+TOO_LATE = "its time is over"
 
 
 class Rejection(StrEnum):
@@ -78,40 +76,21 @@ class _Waiter:
 
 
 class Admission:
-    """Places for as many as the limit allows at a time. One event loop uses it.
+    """Places for so many at a time. One event loop uses it; deadlines are times of that loop."""
 
-    Deadlines are times of that loop. `now` returns seconds of a monotonic clock: the loop's own may be coarse.
-    """
-
-    def __init__(
-        self,
-        limit: AdaptiveLimit,
-        queue_wait: float,
-        now: Callable[[], float],
-        watcher: Watcher | None = None,
-        short_queue: int = SHORT_QUEUE,
-    ) -> None:
-        self._limit = limit
-        self._queue_wait = queue_wait
-        self._now = now
-        self._short_queue = short_queue
+    def __init__(self, places: int, watcher: Watcher | None = None) -> None:
+        self._places = places
         self.watcher = watcher or Watcher()
         self._queue: FairQueue[_Waiter] = FairQueue()
         self._waiting_since = 0.0
         self._mean = 0.0
         self._refused, self._refused_at = 0.0, -math.inf
-        self._probe: float | None = None
         self.running = 0
 
     @property
     def waiting(self) -> int:
         """How many wait for a place."""
         return len(self._queue)
-
-    @property
-    def limit(self) -> int:
-        """How many may have a place now."""
-        return self._limit.value
 
     async def enter(
         self,
@@ -125,50 +104,28 @@ class Admission:
 
         One who is `patient` is refused for a deadline alone. `is_gone` says whether nobody waits for it any more.
         """
-        if self._queue or self.running >= self._limit.value:
+        if self._queue or self.running >= self._places:
             await self._turn(user, deadline, patient, is_gone)
+        elif deadline <= _now():
+            raise self._refusal(Rejection.DEADLINE, TOO_LATE)
         else:
             self.running += 1
-        return Place(self, user, self._measure_lag())
+        return Place(self, user, _now())
 
     def left(self, since: float) -> None:
         """Note that a place is free that was taken at a time."""
-        now = self._measure_lag()
-        self._mean += (now - since - self._mean) * MEMORY
+        self._mean += (_now() - since - self._mean) * MEMORY
         self._free()
-
-    def congested(self) -> None:
-        """Admit fewer at a time: what they need is taken."""
-        self._limit.shrink(self._now())
-
-    def refuses(self, user: str, left: float, coming: int = 0, *, patient: bool = False) -> Busy | None:
-        """Return the refusal of one of `user` that would come now and has so many seconds left, None for a turn.
-
-        So many are `coming` already that will have their turns before.
-        """
-        try:
-            if self._queue or left <= 0:
-                self._check_turn(user, self._now(), left, patient, coming)
-        except Busy as error:
-            return error
-        return None
-
-    def expected_wait(self, user: str, coming: int = 0) -> float:
-        """Return an estimate of how long a new one of `user` waits, behind so many that are not here yet."""
-        return (self._queue.ahead(user) + coming + 1) * self._mean / self._limit.value
-
-    # --- waiting --------------------------------------------------------------------------------------
 
     async def _turn(self, user: str, deadline: float, patient: bool, is_gone: Callable[[], bool]) -> None:
         """Wait for a place, which is taken on return."""
-        loop, began = asyncio.get_running_loop(), self._now()
-        left = deadline - loop.time()
-        self._check_turn(user, began, left, patient)
+        loop, began = asyncio.get_running_loop(), _now()
+        self._check_turn(user, deadline - began, patient)
         if not self._queue:
             self._waiting_since = began
         waiter = _Waiter(loop.create_future(), is_gone)
         entry = self._queue.push(user, waiter)
-        timer = None if left == NO_DEADLINE else loop.call_later(left, self._expire, waiter)
+        timer = None if deadline == NO_DEADLINE else loop.call_at(deadline, self._expire, waiter)
         try:
             with measured_wait():
                 await waiter.admitted
@@ -180,17 +137,16 @@ class Admission:
         finally:
             if timer is not None:
                 timer.cancel()
-            self.watcher.waited(self._now() - began)
+            self.watcher.waited(_now() - began)
 
-    def _check_turn(self, user: str, now: float, left: float, patient: bool, coming: int = 0) -> None:
-        """Raise `Busy` if the turn of a new one would come too late."""
+    def _check_turn(self, user: str, left: float, patient: bool) -> None:
+        """Raise `Busy` if the turn of a new one, which has so many seconds left, would come too late."""
         if left <= 0:
-            raise self._refusal(Rejection.DEADLINE, "its time is over")
-        allowed = left
-        if not patient and self.waiting > self._short_queue and now - self._waiting_since > BURST:
-            allowed = min(left, max(self._queue_wait, PLACE_TIMES * self._mean))
-        seconds = self.expected_wait(user, coming)
-        if seconds > allowed or (self.waiting >= MOST_WAITING and not patient):
+            raise self._refusal(Rejection.DEADLINE, TOO_LATE)
+        ahead = self._queue.ahead(user)
+        seconds = (ahead + 1) * self._mean / self._places
+        too_many = ahead >= QUEUE * self._places and _now() - self._waiting_since > BURST and not patient
+        if too_many or seconds > left:
             raise self._refusal(Rejection.OVERLOAD, f"its turn would come in {seconds:.2f} s")
 
     def _refusal(self, reason: Rejection, text: str) -> Busy:
@@ -198,11 +154,11 @@ class Admission:
 
         It says to come back when there is time for those who wait, and for those who were refused a moment ago.
         """
-        now = self._now()
+        now = _now()
         self._refused = self._refused * 0.5 ** min(now - self._refused_at, 60.0) + 1
         self._refused_at = now
         self.watcher.refused(reason)
-        seconds = (self.waiting + self._refused) * self._mean / self._limit.value
+        seconds = (self.waiting + self._refused) * self._mean / self._places
         again = min(max(1.0, math.ceil(seconds)), LONGEST_RETRY)
         return Busy(
             f"The server has more to do than it can: {self.waiting} wait before this, and {text}; "
@@ -212,15 +168,12 @@ class Admission:
 
     def _expire(self, waiter: _Waiter) -> None:
         if not waiter.admitted.done():
-            waiter.admitted.set_exception(self._refusal(Rejection.DEADLINE, "its time is over"))
+            waiter.admitted.set_exception(self._refusal(Rejection.DEADLINE, TOO_LATE))
 
     def _free(self) -> None:
+        """Give a place back, and the free ones to those who are next."""
         self.running -= 1
-        self._admit()
-
-    def _admit(self) -> None:
-        """Give the free places to those who are next."""
-        while self._queue and self.running < self._limit.value:
+        while self._queue and self.running < self._places:
             waiter = self._queue.pop()
             if waiter.admitted.done():
                 continue
@@ -230,19 +183,6 @@ class Admission:
             self.running += 1
             waiter.admitted.set_result(None)
 
-    # --- the event loop -------------------------------------------------------------------------------
 
-    def _measure_lag(self) -> float:
-        """Return the time; begin to measure how long the loop takes until its next step, unless that is under way."""
-        now = self._now()
-        if self._probe is None:
-            self._probe = now
-            asyncio.get_running_loop().call_soon(self._note_lag)
-        return now
-
-    def _note_lag(self) -> None:
-        assert self._probe is not None
-        now = self._now()
-        self._limit.note(now, now - self._probe, bool(self._queue))
-        self._probe = None
-        self._admit()
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -17,7 +17,7 @@ class DataSettings:
 
     `cache_size` bounds decoded chunks and records together; `pending_size` bounds the values of writes
     that are accepted but not yet durable; `workers` is the number of encoding threads. `messages_at_once` and
-    `store_requests` bound what is under way; `queue_wait` is that of `ServerSettings`.
+    `store_requests` bound what is under way.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -30,14 +30,8 @@ class DataSettings:
         600.0, "seconds between looks for interrupted deletions, which are finished then; 0: never", ge=0
     )
     messages_at_once: int = setting(
-        256,
-        "messages that a data node of a cluster works on at a time at most; as many as the CPU keeps up with are",
-        ge=1,
-        le=100_000,
+        256, "messages that a data node of a cluster works on at a time", ge=1, le=100_000
     )
-    store_requests: int = setting(
-        64, "requests to a store under way at a time at most; fewer while it is slow", ge=1, le=10_000
-    )
-    queue_wait: float = 0.1
+    store_requests: int = setting(64, "requests to a store under way at a time", ge=1, le=10_000)
     workers: int = 4
     max_object_size: int = 5 * 1024 * MIB

@@ -29,9 +29,6 @@ QUEUE_WAIT = Metric(
     SECONDS,
 )
 WAITING = Metric(Gauge, "hsparse_node_messages_waiting", "Messages that wait for their turn now.")
-PLACES = Metric(
-    Gauge, "hsparse_node_places", "Messages that are worked on at a time at most, as the CPU keeps up now."
-)
 REFUSED = Metric(
     Counter,
     "hsparse_node_messages_refused_total",
@@ -58,7 +55,6 @@ NODE_METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = 
     LATENCY,
     QUEUE_WAIT,
     WAITING,
-    PLACES,
     REFUSED,
     STORE_REQUESTS,
     CONFLICTS,
@@ -89,7 +85,6 @@ class NodeMetrics:
         self._latency = LATENCY.make(registry)
         self._queue_wait = QUEUE_WAIT.make(registry)
         self._waiting = WAITING.make(registry)
-        self._places = PLACES.make(registry)
         self._refused = REFUSED.make(registry)
         self._store_requests = STORE_REQUESTS.make(registry)
         self._conflicts = CONFLICTS.make(registry)
@@ -99,9 +94,8 @@ class NodeMetrics:
         MEMBERS.make(registry).set_function(lambda: state().members)
 
     def show(self, admission: Admission) -> None:
-        """Show who waits for a place, how many there are, and count those who are refused."""
+        """Show how many wait for a place, and count those who are refused."""
         self._waiting.set_function(lambda: admission.waiting)
-        self._places.set_function(lambda: admission.limit)
         admission.watcher = Watcher(refused=lambda reason: self._refused.labels(reason.value).inc())
 
     def count(self, message: Any, outcome: str, seconds: float, trace: RequestTrace) -> None:

@@ -12,7 +12,6 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
 from hsparse.dn.metrics import NodeMetrics, message_name
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
@@ -47,19 +46,16 @@ def create_node_app(
     slow: float = 0.0,
     ready: Callable[[], bool] = lambda: True,
     metrics: NodeMetrics | None = None,
-    admission: Admission | None = None,
 ) -> web.Application:
     """Make the application that answers for `node`; only messages with `token` are answered.
 
     `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
-    What the queue of its `admission` makes too late is refused before it is received. A message that takes `slow`
-    seconds is logged with what was done for it; 0 is never.
+    A message that takes `slow` seconds is logged with what was done for it; 0 is never.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             _check(request, token)
-            _check_turn(request, admission)
             message = decode_frame(await _body(request))
             with _tracing(request, message, slow, metrics):
                 reply = await node.send(message)
@@ -136,15 +132,6 @@ def _check(request: web.Request, token: str) -> None:
             f"This data node speaks version {VERSION} of the messages, the sender {version or 'none'}: "
             "upgrade the data nodes first."
         )
-
-
-def _check_turn(request: web.Request, admission: Admission | None) -> None:
-    """Raise `Busy` before the message is received, if its time will be over before its turn."""
-    if admission is not None and TIMEOUT_HEADER in request.headers:
-        user = unquote(request.headers.get(USER_HEADER, ""))
-        error = admission.refuses(user, _seconds_left(request), patient=True)
-        if error is not None:
-            raise error
 
 
 def _seconds_left(request: web.Request) -> float:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
-from hsparse.concurrency.adaptive_limit import AdaptiveLimit
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
@@ -71,7 +69,6 @@ R = TypeVar("R")
 
 QUEUE_PATIENCE = 30.0
 """Seconds that a message without a deadline waits for its turn."""
-LEAST_STORE_REQUESTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +124,7 @@ class DataService:
         self._versions = ChunkVersions(clock)
         self._admission = resources.admission
         self._ownership = ownership
-        limit = AdaptiveLimit(LEAST_STORE_REQUESTS, resources.store_requests)
-        places = Admission(limit, math.inf, clock.monotonic)
+        places = Admission(resources.store_requests)
         chunk_store = VersionedStore(store, self._versions, places)
         store = self._store = TracedStore(store, places)
         self._cache = resources.cache

@@ -1,6 +1,6 @@
 """A store that counts requests in the trace of the request that they are sent for, and limits those under way.
 
-A slow store is not piled up on: fewer are sent at a time while they fail or take long, and users have turns.
+A slow store is not piled up on, and users have turns.
 """
 
 from __future__ import annotations
@@ -11,13 +11,9 @@ from typing import TypeVar
 
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import Work, current_trace
-from hsparse.errors import StoreFailed
 from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
 
 R = TypeVar("R")
-
-SLOW = 2.0
-"""Seconds of a request after which the store is taken to have too much to do."""
 
 
 class TracedStore:
@@ -85,14 +81,7 @@ class TracedStore:
             if asyncio.iscoroutine(request):
                 request.close()
             raise
-        clock = asyncio.get_running_loop().time
-        began = clock()
         try:
             return await request
-        except StoreFailed:
-            self._places.congested()
-            raise
         finally:
-            if clock() - began > SLOW:
-                self._places.congested()
             place.leave()

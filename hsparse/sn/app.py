@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from hsparse.errors import BadRequest, Busy, Unauthenticated
+from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
@@ -100,9 +100,6 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         place = await wait_for_place(service.admission, request)
         try:
             return await answer(request, principal)
-        except Busy:
-            service.admission.congested()
-            raise
         finally:
             place.leave()
 

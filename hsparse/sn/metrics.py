@@ -1,7 +1,6 @@
 """The metrics of a service node, in Prometheus's text format.
 
-A route is its template, never the requested path; an unknown method or path is one value, `other`, as is one that is
-refused before it is looked for.
+A route is its template, never the requested path; an unknown method or path is one value, `other`.
 """
 
 from __future__ import annotations
@@ -45,9 +44,6 @@ BYTES_OUT = Metric(
 )
 IN_FLIGHT = Metric(Gauge, "hsparse_requests_in_flight", "Requests being answered now.")
 WAITING = Metric(Gauge, "hsparse_requests_waiting", "Requests that wait for their turn now.")
-PLACES = Metric(
-    Gauge, "hsparse_request_places", "Requests that are worked on at a time at most, as the CPU keeps up now."
-)
 QUEUE_WAIT = Metric(
     Histogram,
     "hsparse_request_queue_seconds",
@@ -72,7 +68,6 @@ METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
     BYTES_OUT,
     IN_FLIGHT,
     WAITING,
-    PLACES,
     QUEUE_WAIT,
     REFUSED,
     JOBS,
@@ -95,7 +90,6 @@ class Metrics:
         self._bytes_out = BYTES_OUT.make(self._registry)
         self._in_flight = IN_FLIGHT.make(self._registry)
         self._waiting = WAITING.make(self._registry)
-        self._places = PLACES.make(self._registry)
         refused = REFUSED.make(self._registry)
         self.watcher = Watcher(
             QUEUE_WAIT.make(self._registry).observe, lambda reason: refused.labels(reason.value).inc()
@@ -125,9 +119,8 @@ class Metrics:
                 self._count(request, status, size, self._clock.monotonic() - start)
 
     def show(self, admission: Admission) -> None:
-        """Show how many wait for a place, and how many places there are."""
+        """Show how many wait for a place."""
         self._waiting.set_function(lambda: admission.waiting)
-        self._places.set_function(lambda: admission.limit)
 
     def count_job(self, kind: str, outcome: str) -> None:
         """Count a job that has ended."""

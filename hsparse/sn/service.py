@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from hsparse.clock import Clock
-from hsparse.concurrency.adaptive_limit import AdaptiveLimit
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
@@ -20,9 +19,6 @@ from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
-
-LEAST_PLACES, FIRST_PLACES = 8, 32
-"""Requests that are always worked on at a time, and those of a new node."""
 
 
 class Component(Protocol):
@@ -66,12 +62,7 @@ class Service:
         self.log = log or RequestLog(clock)
         self.bodies = MemoryBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
-        self.admission = Admission(
-            AdaptiveLimit(LEAST_PLACES, settings.requests_at_once, FIRST_PLACES),
-            settings.queue_wait,
-            clock.monotonic,
-            metrics.watcher,
-        )
+        self.admission = Admission(settings.requests_at_once, metrics.watcher)
         metrics.show(self.admission)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
         self.named_bucket: str | None = None

@@ -30,13 +30,13 @@ class ServiceSettings:
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
 
-    Of the requests at most `requests_at_once` are worked on, and an answer must begin in `request_timeout` seconds
+    At most `requests_at_once` requests are worked on, and an answer must begin in `request_timeout` seconds
     (0: any time) where the client names no deadline.
 
-    Seven fields are not configurable here. `queue_wait` is that of `ServerSettings`. `single_user` is the name every
-    request acts as when authentication is off; None requires credentials. `bucket` is the name of the store as
-    reported to clients, `other_buckets` are those that requests may name. `directory` is the path of the first if that
-    is a directory, which maps tell clients on this machine.
+    Six fields are not configurable here. `single_user` is the name every request acts as when authentication is
+    off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
+    are those that requests may name. `directory` is the path of the first if that is a directory, which maps tell
+    clients on this machine.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -61,10 +61,7 @@ class ServiceSettings:
         0, "requests that a user may send at once; 0: those of ten seconds", ge=0, le=10**6
     )
     requests_at_once: int = setting(
-        256,
-        "requests worked on at a time at most; as many as the CPU keeps up with are",
-        ge=1,
-        le=100_000,
+        64, "requests worked on at a time; twice as many may wait", ge=1, le=100_000
     )
     request_timeout: float = setting(
         0.0, "seconds in which an answer must begin if the client names none; 0: any time", ge=0, le=86400
@@ -86,7 +83,6 @@ class ServiceSettings:
     )
     jobs_at_once: int = setting(1, "jobs that a service node runs at a time", group="Jobs", ge=1, le=64)
     jobs_queued: int = setting(16, "jobs that may wait for a service node", group="Jobs", ge=0, le=1000)
-    queue_wait: float = 0.1
     min_chunk_size: int = 1 * MIB
     max_chunk_size: int = 4 * MIB
     single_user: str | None = "admin"

@@ -9,7 +9,6 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from hsparse.clock import SystemClock
-from hsparse.concurrency.adaptive_limit import AdaptiveLimit
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.dn.data_settings import DataSettings
@@ -17,7 +16,7 @@ from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.dn.traced_store import TracedStore
-from hsparse.errors import Busy, StoreFailed
+from hsparse.errors import Busy
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Stored
 from hsparse.wire.message import GetInfo, Message
@@ -70,12 +69,12 @@ class Node:
 @pytest.fixture
 async def node() -> AsyncIterator[Node]:
     store = HeldStore()
-    admission = Admission(AdaptiveLimit(1, 1), 0.1, SystemClock().monotonic, short_queue=0)
+    admission = Admission(1)
     resources = NodeResources.of(DataSettings(), admission=admission)
     service = DataService(store, SystemClock(), resources=resources)
     metrics = NodeMetrics(lambda: NodeState(service.counters(), 0.0, 1))
     metrics.show(admission)
-    async with TestServer(create_node_app(service, "secret", metrics=metrics, admission=admission)) as server:
+    async with TestServer(create_node_app(service, "secret", metrics=metrics)) as server:
         remote = RemoteNode(str(server.make_url("/")), "secret")
         yield Node(remote, store, admission, metrics)
         store.gate.set()
@@ -150,7 +149,7 @@ async def test_changes_wait_where_reads_are_refused(node: Node) -> None:
 
 async def test_a_store_is_sent_so_many_requests_at_a_time() -> None:
     store = HeldStore()
-    places = Admission(AdaptiveLimit(2, 4), 0.0, SystemClock().monotonic)
+    places = Admission(4)
     traced = TracedStore(store, places)
     await store.put("a", b"x")
     reads = [asyncio.create_task(traced.get("a")) for _ in range(20)]
@@ -162,14 +161,3 @@ async def test_a_store_is_sent_so_many_requests_at_a_time() -> None:
     await asyncio.gather(*reads[:-1])
     assert store.most == 4
     assert (places.running, places.waiting) == (0, 0)
-
-
-async def test_a_store_that_fails_is_sent_fewer_requests() -> None:
-    class Failing(MemoryStore):
-        async def get(self, key: str) -> Stored:
-            raise StoreFailed("It is slow.")
-
-    places = Admission(AdaptiveLimit(2, 10), 0.0, SystemClock().monotonic)
-    with pytest.raises(StoreFailed):
-        await TracedStore(Failing(), places).get("a")
-    assert places.limit == 8
