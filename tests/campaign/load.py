@@ -160,7 +160,7 @@ class Load:
             task.add_done_callback(tasks.discard)
             due += generator.expovariate(rate)
         await asyncio.gather(*tasks)
-        outcomes.duration = seconds
+        outcomes.duration = loop.time() - began
         return outcomes
 
     async def _connected(self) -> _Connection:
