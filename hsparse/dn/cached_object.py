@@ -15,7 +15,15 @@ from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.concurrency.request_trace import RequestTrace, current_trace, measured_wait
+from hsparse.concurrency.request_trace import (
+    RequestTrace,
+    begin_trace,
+    count_hits,
+    count_loads,
+    current_trace,
+    end_trace,
+    measured_wait,
+)
 from hsparse.dn.membership.ownership import Ownership, SoleOwnership
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed, Unanswered
 from hsparse.storage.object_store import Buffer, ObjectStore, current_etag
@@ -169,6 +177,7 @@ class CachedObject(Generic[V]):
                 await asyncio.wait([self._putting])
             known, value = self.peek()
         if known:
+            count_hits()
             return value
         return (await self._loaded()).value
 
@@ -238,6 +247,7 @@ class CachedObject(Generic[V]):
         known = self._state
         if known is not None and known.decoded and await current_etag(self._store, self.key) == known.etag:
             return known
+        count_loads()
         try:
             stored = await self._store.get(self.key)
         except NotFound:
@@ -249,12 +259,15 @@ class CachedObject(Generic[V]):
         try:
             while self._waiting:
                 group, self._waiting = self._waiting, []
+                token = begin_trace(group[0].trace)
                 try:
                     results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001
                     # Whatever the error is, it is raised in every waiting request.
                     self._state = None
                     results = [error] * len(group)
+                finally:
+                    end_trace(token)
                 for waiting, result in zip(group, results, strict=True):
                     if waiting.done.done():
                         continue
@@ -278,6 +291,7 @@ class CachedObject(Generic[V]):
                         await self._confirm(state)
                 else:
                     self._check(term)
+                    _count_commit(group)
             except PreconditionFailed:
                 _count_conflict(group)
                 self._state = await self._seen_again(group)
@@ -289,6 +303,7 @@ class CachedObject(Generic[V]):
         """Return what to apply a group to; the store is asked only when its first change needs the value."""
         state = self._state
         if state is not None and (state.decoded or base is Base.IGNORED):
+            count_hits()
             return state
         if base is not Base.NEEDED and state is None:
             return _State(None, None, decoded=False)
@@ -379,6 +394,13 @@ class CachedObject(Generic[V]):
         """
         if await current_etag(self._store, self.key) != state.etag:
             raise PreconditionFailed(f"{self.key} was changed by another node.")
+
+
+def _count_commit(group: list[_Waiting[Any]]) -> None:
+    trace = group[0].trace
+    if trace is not None:
+        trace.commits += 1
+        trace.changes += len(group)
 
 
 def _count_conflict(group: list[_Waiting[Any]]) -> None:
