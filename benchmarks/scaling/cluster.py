@@ -167,7 +167,7 @@ def _joined(nodes: int) -> tuple[str, ...]:
             sent["messages"] += 1
         return await call(sender, receiver, work, rates)
 
-    cluster.network.call = counted  # type: ignore[method-assign, assignment]
+    cluster.network.call = counted
 
     async def main() -> None:
         for _ in range(nodes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.scaling import cluster, counts, cpu
 
@@ -17,50 +17,43 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def tables() -> Iterator[tuple[str, str]]:
+    """Yield the title of each table, and the table."""
+    yield "Requests to the store", table(TITLES_OF_REQUESTS, asyncio.run(counts.request_rows()))
+    nodes = [f"{one} data nodes" for one in counts.NODES]
+    yield (
+        "Messages to data nodes, about 16 things",
+        table(("operation", *nodes), asyncio.run(counts.message_rows())),
+    )
+    yield (
+        "CPU, milliseconds",
+        table(("operation", "about", *map(str, cpu.SIZES), "µs for one more"), asyncio.run(cpu.cpu_rows())),
+    )
+    yield (
+        "CPU beside many things, milliseconds",
+        table(("operation", "beside", *map(str, cpu.BESIDE), "bytes put"), asyncio.run(cpu.untouched_rows())),
+    )
+    yield (
+        "CPU beside many chunks, milliseconds (requests to the store)",
+        table(("request", *(f"{size:,}" for size in cpu.MANY)), asyncio.run(cpu.many_chunks_rows())),
+    )
+    yield (
+        "A data node more, and an idle cluster",
+        table(
+            ("data nodes", "store requests a second, idle", "to join", "messages to join", "seconds"),
+            cluster.join_rows(),
+        ),
+    )
+    yield (
+        "Requests a second",
+        table(
+            ("data nodes", "reads", "writes", "reads of 4 datasets", "writes of 4"), cluster.throughput_rows()
+        ),
+    )
+
+
 def main() -> None:
     """Print the tables, each as soon as it is there."""
-    for title, text in (
-        ("Requests to the store", lambda: table(TITLES_OF_REQUESTS, asyncio.run(counts.request_rows()))),
-        (
-            "Messages to data nodes, about 16 things",
-            lambda: table(
-                ("operation", *(f"{nodes} data nodes" for nodes in counts.NODES)),
-                asyncio.run(counts.message_rows()),
-            ),
-        ),
-        (
-            "CPU, milliseconds",
-            lambda: table(
-                ("operation", "about", *map(str, cpu.SIZES), "µs for one more"), asyncio.run(cpu.cpu_rows())
-            ),
-        ),
-        (
-            "CPU beside many things, milliseconds",
-            lambda: table(
-                ("operation", "beside", *map(str, cpu.BESIDE), "bytes put"),
-                asyncio.run(cpu.untouched_rows()),
-            ),
-        ),
-        (
-            "CPU beside many chunks, milliseconds (requests to the store)",
-            lambda: table(
-                ("request", *(f"{size:,}" for size in cpu.MANY)), asyncio.run(cpu.many_chunks_rows())
-            ),
-        ),
-        (
-            "A data node more, and an idle cluster",
-            lambda: table(
-                ("data nodes", "store requests a second, idle", "to join", "messages to join", "seconds"),
-                cluster.join_rows(),
-            ),
-        ),
-        (
-            "Requests a second",
-            lambda: table(
-                ("data nodes", "reads", "writes", "reads of 4 datasets", "writes of 4"),
-                cluster.throughput_rows(),
-            ),
-        ),
-    ):
-        sys.stdout.write(f"### {title}\n\n{text()}\n")
+    for title, text in tables():
+        sys.stdout.write(f"### {title}\n\n{text}\n")
         sys.stdout.flush()

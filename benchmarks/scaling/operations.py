@@ -57,7 +57,7 @@ def renamed(request: Request) -> Request:
 
 async def dataset(installation: Installation, chunks: int, layout: dict[str, Any] | None = None) -> str:
     """Create a dataset of so many chunks, and write them all; return its id."""
-    body = {"type": INTEGER, "shape": [CHUNK * chunks], "maxdims": [0]}
+    body: dict[str, Any] = {"type": INTEGER, "shape": [CHUNK * chunks], "maxdims": [0]}
     body["creationProperties"] = {"layout": layout or DENSE}
     id = str((await installation.ask(Request("POST", "/datasets", body)))["id"])
     await installation.ask(write_all(id, chunks))
@@ -108,7 +108,7 @@ async def domain_of_chunks(installation: Installation, size: int) -> str:
     """Create a domain with one dataset of so many chunks; return its path."""
     path = f"/{name()}"
     root = (await installation.ask(Request("PUT", "/", domain=path)))["root"]
-    body = {"type": INTEGER, "shape": [CHUNK * size], "link": {"id": root, "name": "x"}}
+    body: dict[str, Any] = {"type": INTEGER, "shape": [CHUNK * size], "link": {"id": root, "name": "x"}}
     body["creationProperties"] = {"layout": DENSE}
     id = (await installation.ask(Request("POST", "/datasets", body, domain=path)))["id"]
     await installation.ask(Request("PUT", f"/datasets/{id}/value", bytes(4 * CHUNK * size), domain=path))
