@@ -43,14 +43,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--every", type=at_least(1), default=12, metavar="N", help="keep every N-th in full (default: 12)"
     )
-    parser.add_argument(
+    store = parser.add_mutually_exclusive_group()
+    store.add_argument(
         "--keep", metavar="DIR", help="keep what the server stores in DIR, for `hsparse serve --root DIR`"
     )
+    store.add_argument(
+        "--bucket", metavar="NAME", help="store everything in an empty S3 bucket, and leave it there"
+    )
+    parser.add_argument("--s3-endpoint", metavar="URL", help="the bucket's server, when it is not AWS")
     args = parser.parse_args(arguments)
     story = Story(Console(highlight=False))
     try:
-        with directory(args.keep) as root:
-            tell(story, root, args.frames, args.every)
+        if args.bucket is not None:
+            tell(story, settings_for_bucket(args.bucket, args.s3_endpoint), args.frames, args.every)
+        else:
+            with directory(args.keep) as root:
+                tell(story, settings_for(root), args.frames, args.every)
     except Misconfigured as error:
         print(f"demo: {error.message}", file=sys.stderr)
         return 2
@@ -65,23 +73,24 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def tell(story: Story, root: Path, frames: int, every: int) -> None:
+def tell(story: Story, settings: Settings, frames: int, every: int) -> None:
     """Load, question and change both data sets, then start the server anew and read them again."""
     clock = SystemClock()
     started = clock.monotonic()
-    settings = settings_for(root)
+    root, buckets = settings.store.root, settings.store.bucket
+    place = f"as files in {root}" if root is not None else f"in the bucket {buckets[0]}"
     story.chapter("A server")
     with embedded_server(settings) as url:
         story.say(
-            f"hsparse listens on {url} and keeps HDF5 objects as files in {root}. All below goes over HTTP, and every "
-            "write is on the disk before it is answered."
+            f"hsparse listens on {url} and keeps HDF5 objects {place}. All below goes over HTTP, and every "
+            "write is stored before it is answered."
         )
         with Connection(url, CELLS_DOMAIN) as cells_connection, Connection(url, DETECTOR_DOMAIN) as detector:
             cells, lines = _cells(cells_connection, story)
             stream, more = _frames(detector, frames, every, story)
     story.chapter("The same after a restart")
     story.say(
-        "The server is stopped, and another one started on the same directory. What was acknowledged is there:"
+        "The server is stopped, and another one started on the same store. What was acknowledged is there:"
     )
     with embedded_server(settings) as url:
         with Connection(url, CELLS_DOMAIN) as connection:
@@ -125,6 +134,16 @@ def settings_for(root: Path) -> Settings:
     return replace(
         settings,
         store=replace(settings.store, bucket=(), single_writer=False),
+        sign_in=replace(settings.sign_in, password_file=None),
+    )
+
+
+def settings_for_bucket(bucket: str, endpoint: str | None) -> Settings:
+    """Return the same over a bucket, with credentials from botocore's own chain."""
+    settings = load_settings(bucket=(bucket,), host="127.0.0.1", port=0, user="admin", s3_endpoint=endpoint)
+    return replace(
+        settings,
+        store=replace(settings.store, root=None, single_writer=False),
         sign_in=replace(settings.sign_in, password_file=None),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import BeforeValidator, Field, ValidationError, create_model
@@ -25,7 +26,6 @@ NOT_FOR_JOBS = {
     f"{PREFIX}{name}" for name in ("NODE_TOKEN", "USER", "PASSWORD", "TOKEN", "TOKEN_FILE", "ENDPOINT")
 }
 """Variables that jobs' commands must not have: they are given their server and their credential."""
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Settings:
 
     def check_exposure(self) -> None:
         """Raise `Misconfigured` if the server would listen beyond this machine without authentication."""
-        if self.server.host not in LOOPBACK and not self.sign_in.signs_in:
+        if not is_loopback(self.server.host) and not self.sign_in.signs_in:
             raise Misconfigured(
                 f"Without --password-file, --key-file or --oidc-issuer the server is open to whoever reaches it: "
                 f"it listens on 127.0.0.1 only, not on {self.server.host}. Add users with "
@@ -50,7 +50,7 @@ class Settings:
 
     def check_node_exposure(self) -> None:
         """Raise `Misconfigured` if a data node would listen beyond this machine without a token."""
-        if self.server.host not in LOOPBACK and not self.cluster.node_token:
+        if not is_loopback(self.server.host) and not self.cluster.node_token:
             raise Misconfigured(
                 f"A data node that listens on {self.server.host} needs a secret: set HSPARSE_NODE_TOKEN, "
                 "the same on every node."
@@ -63,6 +63,14 @@ SETTINGS: dict[str, Declaration] = {
     name: one for section in SECTIONS.values() for name, one in declared_settings(section).items()
 }
 """All settings, by name."""
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether nobody outside this machine reaches an address: `localhost`, `::1`, and all of 127.0.0.0/8."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class _Environment(BaseSettings):

@@ -54,10 +54,10 @@ class ClusterSettings:
         None, "URL by which other nodes reach this data node (default: its address)", commands=("dn",)
     )
     lease: float = setting(
-        2.0,
-        "seconds after which others take over from a data node that does not answer",
-        ge=0.1,
-        le=60,
+        1.0,
+        "seconds after which a data node renews its lease, which lasts twice as long; then others take over",
+        ge=0.05,
+        le=30,
         commands=("serve", "dn"),
     )
     with_parent: bool = setting(

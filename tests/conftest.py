@@ -54,16 +54,24 @@ GRACE = 30
 """Seconds that pytest-timeout's signal has to fail a test that hangs, before its process ends."""
 JUDGES = {
     "bash": "bash",
+    "ceph": "ceph-common",
+    "ceph-authtool": "ceph-common",
+    "ceph-mon": "ceph-mon",
+    "ceph-osd": "ceph-osd",
     "curl": "curl",
     "h5diff": "hdf5-tools",
     "h5dump": "hdf5-tools",
     "h5repack": "hdf5-tools",
     "helm": "none; make .venv/bin/helm",
+    "ip": "iproute2",
     "jq": "jq",
     "kubectl": "none; make .venv/bin/helm",
+    "monmaptool": "ceph-base",
     "node": "nodejs",
     "npm": "npm",
     "od": "coreutils",
+    "radosgw": "radosgw",
+    "radosgw-admin": "ceph-common",
 }
 """Programs that tests need, and Debian's packages with them."""
 

@@ -138,7 +138,7 @@ async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pyt
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     generator = random.Random(seed)
-    with server_process("--root", str(tmp_path), "--dn", "2", "--lease", "0.3") as server:
+    with server_process("--root", str(tmp_path), "--dn", "2", "--lease", "0.15") as server:
         driver = await RestDriver(RemoteRest(server.url), "/chaos").open()
         datasets = {await driver.create(kind): kind for kind in KINDS}
         writers = Writers(driver, datasets, seed)

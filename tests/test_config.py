@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.config import SECTIONS, SETTINGS, load_settings
+from hsparse.config import SECTIONS, SETTINGS, is_loopback, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.setting import declared_settings, setting
 from hsparse.sn.service_settings import CompressionPolicy
@@ -109,3 +109,8 @@ def test_a_list_may_be_given_several_times() -> None:
     settings = load_settings(bucket=["a", "b, c"], admins=["ann,ben"])
     assert settings.store.bucket == ("a", "b", "c")
     assert settings.sign_in.admins == ("ann", "ben")
+
+
+def test_all_addresses_of_the_machine_alone_are_safe_without_users() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.0.0.2", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.0.1", "localhost.example.org", "")))

@@ -16,6 +16,8 @@ from benchmarks.peers.server import Server
 from benchmarks.report import OLDER, OURS
 
 PROJECT = Path(__file__).resolve().parents[2]
+HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
+"""Addresses of this machine: the first one is known to be its own."""
 
 
 def version() -> str:
@@ -55,15 +57,20 @@ async def serve(
     *,
     python: Path = Path(sys.executable),
     name: str = OURS,
+    host: str = HERE,
 ) -> AsyncIterator[Server]:
-    """Start the `hsparse serve` beside `python` over a directory of `work`, which may be there; stop it at the end."""
+    """Start the `hsparse serve` beside `python` over a directory of `work`, which may be there; stop it at the end.
+
+    To the client a server at the host `ELSEWHERE` is one of another machine.
+    """
     folder = name.replace(" ", "-")
     store = work / folder
     store.mkdir(parents=True, exist_ok=True)
     port = free_port()
     command = python.with_name("hsparse")
-    argv: list[str | Path] = [command, "serve", "--root", store, "--port", str(port), *arguments]
-    server = Server(name, f"http://127.0.0.1:{port}", durable=True, children=[], store=store)
+    argv: list[str | Path] = [command, "serve", "--root", store, "--host", host, "--port", str(port)]
+    argv += arguments
+    server = Server(name, f"http://{host}:{port}", durable=True, children=[], store=store)
     try:
         server.children.append(await Child.start(argv, work / f"{folder}.log", env))
         await server.wait_ready()

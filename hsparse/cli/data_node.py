@@ -17,16 +17,15 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
-from hsparse.cli.stores import open_stores, serving_store
+from hsparse.cli.stores import are_writable, open_stores, serving_store
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import Clock, SystemClock
 from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
-from hsparse.dn.cached_object import SOLE
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.member_node import MemberNode
-from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.membership.ownership import SOLE, NoOwnership, Ownership
 from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
@@ -35,6 +34,7 @@ from hsparse.errors import HsparseError, Misconfigured, Unanswered
 from hsparse.sections import ClusterSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.store_settings import StoreSettings
+from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 
 log = logging.getLogger(__name__)
@@ -163,9 +163,42 @@ def _stop_with_parent(stop: asyncio.Event) -> None:
     loop.add_reader(STANDARD_INPUT, read)
 
 
-async def open_data_node(settings: Settings, clock: Clock | None = None) -> DataService | BucketRouter:
-    """Open a data node over the configured stores, which is alone with them."""
-    return _make_node(await open_stores(settings.store), clock or SystemClock(), settings.data, SOLE)
+@asynccontextmanager
+async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, tuple[str, ...]]]:
+    """Hold the data node of a whole server over the configured stores; yield it, and the names of their buckets.
+
+    A directory has one server. A bucket may have others: this one is a member beside them, from before it is yielded.
+    """
+    stores, clock = await open_stores(settings.store), SystemClock()
+    buckets = tuple(store.name for store in stores)
+    if settings.store.root is None and settings.store.bucket and not settings.store.single_writer:
+        if not are_writable(stores):
+            node: DataNode = _make_node(stores, clock, settings.data, NoOwnership())
+        else:
+            node = await _open_member_server(settings, stores, clock)
+    else:
+        node = _make_node(stores, clock, settings.data, SOLE)
+    try:
+        yield node, buckets
+    finally:
+        await node.close()
+
+
+async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:
+    """Return the data node of a server once other members of the first store know of it."""
+    make = partial(_make_node, stores, clock, settings.data)
+    node = MemberNode(make, stores[0], clock, "", _connect_to_nobody, settings.cluster.lease, server=True)
+    try:
+        await node.join()
+        await node.wait_in_force()
+    except BaseException:
+        await node.close()
+        raise
+    return node
+
+
+def _connect_to_nobody(url: str) -> DataNode:
+    raise Unanswered("A server sends no messages to other members.")
 
 
 def _make_node(

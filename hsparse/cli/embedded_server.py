@@ -12,7 +12,7 @@ from typing import TypeVar
 import uvloop
 from aiohttp import web
 
-from hsparse.cli.data_node import open_data_node
+from hsparse.cli.data_node import server_data_node
 from hsparse.cli.node_process import listening
 from hsparse.cli.service_node import local_owners, make_service
 from hsparse.cli.stores import serving_store
@@ -73,11 +73,8 @@ def in_thread(
 async def embedded_app(settings: Settings, command: str) -> AsyncIterator[web.Application]:
     """Hold the application of a server, and its data node, while the context lasts; it may raise `Misconfigured`."""
     with serving_store(settings.store, command):
-        node = await open_data_node(settings)
-        try:
-            yield create_app(make_service(settings, local_owners(node), node.buckets))
-        finally:
-            await node.close()
+        async with server_data_node(settings) as (node, buckets):
+            yield create_app(make_service(settings, local_owners(node), buckets))
 
 
 @asynccontextmanager

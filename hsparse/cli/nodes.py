@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from functools import partial
 
 from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.stores import opened_stores
+from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
+from hsparse.cluster.rebuilding import rebuild_membership
 from hsparse.config import Settings
 from hsparse.setting import declared_settings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.store_settings import StoreSettings
 
 DESCRIPTION = """\
-List the data nodes of a cluster as the store has them: a line for each, with its id, its URL, whether it owns objects
-or is leaving, and the state of its lease. The first line has the epoch: it grows by one whenever owners change.
+List the members of a cluster as the store has them: a line for each, with its id, its URL, whether it is a data node
+that owns objects or is leaving, or a whole server, and the state of its lease. The first line has the epoch: it grows
+by one whenever the members change.
 
-With --rebuild the list is replaced by an empty one, also if it is damaged. No data is touched, and data nodes that
-run join again by themselves.
+With --rebuild the list is replaced by an empty one, also if it is damaged or missing. First all leases are revoked,
+and the command waits until none holds, a few seconds. No data is touched. Data nodes and servers that run find their
+leases revoked, and join again by themselves; changes wait for that, reads do not.
 """
 
 
@@ -44,8 +49,11 @@ def run(args: argparse.Namespace) -> int:
 
 async def _list(settings: Settings, rebuild: bool) -> None:
     async with opened_stores(settings.store) as stores:
-        stored = MembershipObject(stores[0], settings.cluster.node_token)
-        view = await (stored.rebuild() if rebuild else stored.read())
+        token = settings.cluster.node_token
+        if rebuild:
+            view = await rebuild_membership(stores[0], token, SystemClock(), partial(print, flush=True))
+        else:
+            view = await MembershipObject(stores[0], token).read()
         for line in await _lines(stores[0], view):
             print(line)
 
@@ -55,7 +63,7 @@ async def _lines(store: ObjectStore, view: Membership) -> list[str]:
     found = [f"epoch {view.epoch}, {len(view.nodes)} data nodes"]
     for id in view.members:
         lease = await leases.read(id)
-        role = "leaving" if id in view.leaving else "owner"
+        role = "server" if id in view.servers else "leaving" if id in view.leaving else "owner"
         state = "no lease" if lease is None else f"lease {lease.state}"
-        found.append(f"{id}  {view.urls[id]}  {role}  {state}")
+        found.append(f"{id}  {view.urls.get(id, '-')}  {role}  {state}")
     return found

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hsparse.cli.child_nodes import child_nodes
-from hsparse.cli.data_node import open_data_node
+from hsparse.cli.data_node import server_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import cluster_owners, local_owners, make_service, running_jobs
 from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
@@ -70,11 +70,8 @@ async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, 
                 async with cluster_owners(stores, token) as owners, child_nodes(settings, token):
                     yield owners, tuple(store.name for store in stores)
                 return
-    node = await open_data_node(settings)
-    try:
-        yield local_owners(node), node.buckets
-    finally:
-        await node.close()
+    async with server_data_node(settings) as (node, buckets):
+        yield local_owners(node), buckets
 
 
 async def _serve_clients(

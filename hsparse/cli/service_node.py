@@ -14,8 +14,6 @@ from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings, job_environment
-from hsparse.dn.buckets import BucketRouter
-from hsparse.dn.service import DataService
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.node_set import FixedNodes
@@ -26,7 +24,11 @@ from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
+
+LOCAL = "dn-001"
+"""The name of the only data node of a server."""
 
 
 @asynccontextmanager
@@ -41,9 +43,9 @@ async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator
         await nodes.close()
 
 
-def local_owners(node: DataService | BucketRouter) -> Owners:
+def local_owners(node: DataNode) -> Owners:
     """Return the one data node of this process."""
-    return Owners(FixedNodes({node.id: node}))
+    return Owners(FixedNodes({LOCAL: node}))
 
 
 def make_service(

@@ -1,6 +1,6 @@
 """The stores that the settings name: directories and buckets, opened, probed and locked.
 
-Tests: tests/cli/test_serve.py, tests/cli/test_store_schema.py.
+Tests: tests/cli/test_stores.py, tests/cli/test_serve.py, tests/cli/test_store_schema.py.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hsparse.cli.store_schema import with_schema
 from hsparse.errors import Misconfigured
 from hsparse.model.bucket import check_bucket_name
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.conditional_delete import with_conditional_delete
-from hsparse.storage.conditional_put import SingleWriter, probe
+from hsparse.storage.conditional_put import CurrentEtagRefused, SingleWriter, probe
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.object_store import ObjectStore
@@ -111,10 +112,12 @@ async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore
             .S3Store(place, endpoint=settings.s3_endpoint, region=settings.s3_region)
             .open()
         )
+        probed = probed_bucket
     else:
         store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log)
+        probed = _probed
     try:
-        return await with_schema(store, _single_writer if settings.single_writer else _probed)
+        return await with_schema(store, _single_writer if settings.single_writer else probed)
     except BaseException:
         await store.close()
         raise
@@ -127,3 +130,12 @@ async def _single_writer(store: ObjectStore) -> ObjectStore:
 async def _probed(store: ObjectStore) -> ObjectStore:
     await probe(store)
     return await with_conditional_delete(store)
+
+
+async def probed_bucket(store: Any) -> ObjectStore:
+    """Probe an `S3Store`; one that refuses quoted etags is probed again with bare ones, which it may compare."""
+    try:
+        return await _probed(store)
+    except CurrentEtagRefused:
+        store.bare_etags = True
+        return await _probed(store)

@@ -39,6 +39,7 @@ Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 T = TypeVar("T")
 BROKEN = (OSError, http.client.HTTPException)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GROWING = ("append", "extend")
 """Parameters, or members of a body, of requests that have another effect each time."""
 
@@ -106,6 +107,11 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the server is known to be on this machine."""
+        return urlsplit(self.url).hostname in LOOPBACK
 
     def for_domain(self, domain: str | None) -> Connection:
         """Return a connection about another domain of the server, or none, that shares this one's HTTP connections."""

@@ -49,6 +49,10 @@ class EmbeddedConnection(Connection):
         self.__dict__.update(state)
         self._pool = EmbeddedPool(self.root, self._timeout)
 
+    @property
+    def is_here(self) -> bool:
+        return True
+
     def for_domain(self, domain: str | None) -> EmbeddedConnection:
         """Return a connection about another domain of the store."""
         other = object.__new__(EmbeddedConnection)

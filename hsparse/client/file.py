@@ -197,9 +197,10 @@ def open(
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
     `Retry-After`; one that does not answer `retries` times, if the request only reads.
 
-    `direct` says how values are read past the server: None where it is free and safe (the store is a directory of this
-    machine), True as the server offers it, the store's directory or bucket (`s3://name`) with the user's own
-    credentials, False not at all. Raises `MissingKey` for a domain that is not there.
+    `direct` says how chunks are read to be decoded here: None where it pays (from a directory of this machine, or from
+    the server as they are stored), True past the server as it offers it, the store's directory or bucket (`s3://name`)
+    with the user's own credentials, "server" always from it, False not at all. Raises `MissingKey` for a domain that is
+    not there.
     """
     if mode not in ("r+", "a", "w", "x"):
         raise InvalidValue(f"There is no mode {mode!r}: give 'r+', 'a', 'w' or 'x'.")

@@ -1,9 +1,11 @@
 """Leases in the store: an object for each data node, which it renews by conditional put.
 
-The object is JSON: `state`, `seconds`, `renewals`. A lease lasts `seconds` of its holder's monotonic clock, counted
-from before the renewal was sent. No clock is compared with another machine's: whoever wants to take over overwrites the
-object, after which no renewal can succeed, and waits until the holder's last lease must have run out. Only then it
-notes in the object that the node is evicted, on condition that the holder has not come back meanwhile.
+The object is JSON: `state`, `seconds`, `renewals`, and `epoch`, that of the membership that its holder has adopted. A
+lease lasts `seconds` of its holder's monotonic clock, counted from before the renewal was sent. No clock is compared
+with another machine's: whoever wants to take over overwrites the object, after which no renewal can succeed, and waits
+until the holder's last lease must have run out. Only then it
+notes in the object that the node is evicted, on condition that the holder has not come back meanwhile. A lease that is
+*recalled* is overwritten, too: its holder adopts the newest membership, and renews it at once.
 """
 
 from __future__ import annotations
@@ -18,16 +20,18 @@ MARGIN = 1.1
 """By how much longer than the lease others wait: the holder's clock may be a tenth slower than theirs."""
 MOST = 60.0
 """The most seconds of a lease."""
-HELD, REVOKED, EVICTED = "held", "revoked", "evicted"
+HELD, RECALLED, REVOKED, EVICTED = "held", "recalled", "revoked", "evicted"
+PREFIX = "db/.cluster/leases/"
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease object as read: `state` is `HELD`, `REVOKED` or `EVICTED`."""
+    """A lease object as read: `state` is `HELD`, `RECALLED`, `REVOKED` or `EVICTED`."""
 
     state: str
     etag: str
     seconds: float
+    epoch: int = 0
 
     @property
     def grace(self) -> float:
@@ -37,7 +41,7 @@ class Lease:
 
 def lease_key(node: str) -> str:
     """Return the key of a node's lease object."""
-    return f"db/.cluster/leases/{node}.json"
+    return f"{PREFIX}{node}.json"
 
 
 class LeaseObjects:
@@ -46,13 +50,20 @@ class LeaseObjects:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def take(self, node: str, seconds: float) -> str:
+    async def take(self, node: str, seconds: float, epoch: int = 0) -> str:
         """Put the first lease of a node, and return its etag."""
-        return await self._store.put_if_absent(lease_key(node), _encode(HELD, seconds))
+        return await self._store.put_if_absent(lease_key(node), _encode(HELD, seconds, epoch))
 
-    async def renew(self, node: str, etag: str, seconds: float, renewals: int) -> str:
+    async def renew(self, node: str, etag: str, seconds: float, renewals: int, epoch: int = 0) -> str:
         """Renew a lease, and return its new etag; `PreconditionFailed` when another node has overwritten it."""
-        return await self._store.put_if_match(lease_key(node), _encode(HELD, seconds, renewals), etag)
+        return await self._store.put_if_match(lease_key(node), _encode(HELD, seconds, epoch, renewals), etag)
+
+    async def nodes(self) -> list[str]:
+        """Return the nodes that have a lease object, by a listing."""
+        found = []
+        async for page in self._store.list(PREFIX):
+            found += [entry.key.removeprefix(PREFIX).removesuffix(".json") for entry in page.entries]
+        return found
 
     async def read(self, node: str) -> Lease | None:
         """Return a node's lease, None when it has none (any more)."""
@@ -61,6 +72,10 @@ class LeaseObjects:
         except NotFound:
             return None
         return _decode(stored.data, stored.etag)
+
+    async def recall(self, node: str, lease: Lease) -> Lease | None:
+        """Overwrite a lease as it was read, so that its holder looks at the membership; return what is there now."""
+        return await self._overwrite(node, lease, RECALLED)
 
     async def revoke(self, node: str, lease: Lease) -> Lease | None:
         """Overwrite a lease as it was read, and return what is there now: another one if the holder was first."""
@@ -77,21 +92,23 @@ class LeaseObjects:
 
     async def _overwrite(self, node: str, lease: Lease, state: str) -> Lease | None:
         try:
-            etag = await self._store.put_if_match(lease_key(node), _encode(state, lease.seconds), lease.etag)
+            data = _encode(state, lease.seconds, lease.epoch)
+            etag = await self._store.put_if_match(lease_key(node), data, lease.etag)
         except PreconditionFailed:
             return await self.read(node)
-        return Lease(state, etag, lease.seconds)
+        return Lease(state, etag, lease.seconds, lease.epoch)
 
 
-def _encode(state: str, seconds: float, renewals: int = 0) -> bytes:
-    return json.dumps({"state": state, "seconds": seconds, "renewals": renewals}).encode()
+def _encode(state: str, seconds: float, epoch: int, renewals: int = 0) -> bytes:
+    return json.dumps({"state": state, "seconds": seconds, "renewals": renewals, "epoch": epoch}).encode()
 
 
 def _decode(data: bytes, etag: str) -> Lease:
     """Return the lease of an object; a damaged one counts as revoked, and as long as a lease can be."""
     try:
         form = json.loads(data)
-        state, seconds = form["state"], float(form["seconds"])
-    except (ValueError, KeyError, TypeError):
+        state, seconds, epoch = form["state"], float(form["seconds"]), int(form.get("epoch", 0))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Lease(REVOKED, etag, MOST)
-    return Lease(state if state in (HELD, EVICTED) else REVOKED, etag, min(seconds, MOST))
+    known = state in (HELD, RECALLED, EVICTED)
+    return Lease(state if known else REVOKED, etag, min(seconds, MOST), epoch)

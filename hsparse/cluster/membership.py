@@ -17,7 +17,8 @@ class Membership:
     """The data nodes of one epoch, by id. Memberships with equal epochs have equal `nodes`.
 
     `nodes` own objects. Those that are `leaving` own nothing, but may still be storing what they had accepted. `urls`
-    has the address of each of both kinds; without it all nodes are in this process.
+    has the address of each of both kinds; without it all nodes are in this process. `servers` are whole servers, whose
+    data nodes answer nobody else: no message reaches them, only what is in the store.
     """
 
     epoch: int
@@ -26,11 +27,22 @@ class Membership:
     urls: Mapping[str, str] = field(default_factory=dict)
     secret: str = ""
     """A digest of the nodes' token."""
+    servers: tuple[str, ...] = ()
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The ids of all members, those that leave included."""
+        """The ids of all members, those that leave and servers included."""
+        return (*self.nodes, *self.leaving, *self.servers)
+
+    @property
+    def reachable(self) -> tuple[str, ...]:
+        """The ids of the members that answer messages."""
         return (*self.nodes, *self.leaving)
+
+    @property
+    def shared(self) -> bool:
+        """Whether a server and other members change the same objects: then no member may answer from its cache."""
+        return bool(self.servers) and len(self.members) > 1
 
     def owner(self, name: str) -> str:
         """Return the node that owns `name` (an object id, a domain path, a chunk's key); there is at least one node."""

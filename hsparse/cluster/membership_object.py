@@ -1,18 +1,19 @@
 """The membership in the store: one object, which a data node changes by conditional put when it joins or leaves.
 
 The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), and
-`members`, by id the `url` of each and whether it is `leaving`. There is no coordinator: any data node may remove one
-that is gone (`hsparse.cluster.lease_object` says when).
+`members`, by id the `url` of each, whether it is `leaving`, and whether it is a `server`, which has no URL. There is no
+coordinator: any data node may remove one that is gone (`hsparse.cluster.lease_object` says when).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from hsparse.cluster.membership import NO_MEMBERS, Membership
+from hsparse.cluster.membership import Membership
 from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed
 from hsparse.storage.object_store import ObjectStore
 
@@ -23,6 +24,14 @@ ATTEMPTS = 64
 """How often a change is tried while other nodes change the object too."""
 
 Members = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The object's etag, None where there is no object, and its epoch, None where that cannot be read."""
+
+    etag: str | None
+    epoch: int | None
 
 
 class MembershipObject:
@@ -41,7 +50,7 @@ class MembershipObject:
 
     def other_token(self, view: Membership) -> Misconfigured | None:
         """Return the error for a membership whose nodes have another token, None for one that may be joined."""
-        if not view.members or view.secret == self._secret:
+        if not view.reachable or view.secret == self._secret:
             return None
         return Misconfigured(
             "The data nodes of this store have another token: give every node the same HSPARSE_NODE_TOKEN."
@@ -50,6 +59,10 @@ class MembershipObject:
     async def join(self, id: str, url: str) -> Membership:
         """Add a data node, and return the new membership. Raises as `read`."""
         return await self._change(lambda members: {**members, id: {"url": url}})
+
+    async def join_as_server(self, id: str) -> Membership:
+        """Add a whole server, which needs no token: nobody sends to it."""
+        return await self._change(lambda members: {**members, id: {"url": "", "server": True}})
 
     async def leave(self, id: str) -> Membership:
         """Note that a data node is leaving: it owns nothing from then on."""
@@ -63,21 +76,24 @@ class MembershipObject:
         """Remove a data node, which may no longer answer from its cache nor acknowledge a change."""
         return await self._change(lambda members: {name: one for name, one in members.items() if name != id})
 
-    async def rebuild(self) -> Membership:
-        """Replace the object, damaged or not, by one without members; each node that is alive joins it again.
-
-        The epoch goes on from the one that can still be read; without one it is made higher than any was likely to be.
-        """
+    async def seen(self) -> Seen:
+        """Return what there is of the object, damaged or not."""
         try:
             stored = await self._store.get(KEY)
         except NotFound:
-            return NO_MEMBERS
+            return Seen(None, None)
         try:
-            epoch = int(json.loads(stored.data)["epoch"])
+            return Seen(stored.etag, int(json.loads(stored.data)["epoch"]))
         except (ValueError, KeyError, TypeError):
-            epoch = 1 << 32
-        form = {"version": VERSION, "epoch": epoch + 1, "secret": self._secret, "members": {}}
-        await self._store.put_if_match(KEY, _encode(form), stored.etag)
+            return Seen(stored.etag, None)
+
+    async def replace(self, seen: Seen, epoch: int) -> Membership:
+        """Replace the object by one without members; `PreconditionFailed` if it is not as it was seen any more."""
+        form = {"version": VERSION, "epoch": epoch, "secret": self._secret, "members": {}}
+        if seen.etag is None:
+            await self._store.put_if_absent(KEY, _encode(form))
+        else:
+            await self._store.put_if_match(KEY, _encode(form), seen.etag)
         return _membership(form)
 
     async def _change(self, change: Callable[[Members], Members]) -> Membership:
@@ -87,8 +103,9 @@ class MembershipObject:
             after = change(before)
             if after == before:
                 return _membership(form)
-            moved = _owners(after) != _owners(before)
-            form = {**form, "epoch": form["epoch"] + moved, "secret": self._secret, "members": after}
+            moved = _that_count(after) != _that_count(before)
+            secret = form["secret"] if _is_reachable(before) else self._secret
+            form = {**form, "epoch": form["epoch"] + moved, "secret": secret, "members": after}
             try:
                 if etag is None:
                     await self._store.put_if_absent(KEY, _encode(form))
@@ -114,18 +131,26 @@ class MembershipObject:
         return form, stored.etag
 
 
-def _owners(members: Members) -> set[str]:
-    return {id for id, one in members.items() if not one.get("leaving")}
+def _that_count(members: Members) -> set[str]:
+    """Return the members on whom it depends who owns what: owners and servers; beside a server all members."""
+    shared = any(one.get("server") for one in members.values())
+    return {id for id, one in members.items() if shared or not one.get("leaving")}
+
+
+def _is_reachable(members: Members) -> bool:
+    return any(not one.get("server") for one in members.values())
 
 
 def _membership(form: dict[str, Any]) -> Membership:
     members: Members = form["members"]
+    reachable = {id: one for id, one in members.items() if not one.get("server")}
     return Membership(
         form["epoch"],
-        tuple(id for id, one in members.items() if not one.get("leaving")),
-        tuple(id for id, one in members.items() if one.get("leaving")),
-        {id: one["url"] for id, one in members.items()},
+        tuple(id for id, one in reachable.items() if not one.get("leaving")),
+        tuple(id for id, one in reachable.items() if one.get("leaving")),
+        {id: one["url"] for id, one in reachable.items()},
         form["secret"],
+        tuple(id for id in members if id not in reachable),
     )
 
 

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
 
 
 async def staggered(
-    attempts: Sequence[Callable[[], Awaitable[T]]], delay: float, failures: tuple[type[Exception], ...]
+    attempts: Iterable[Callable[[], Awaitable[T]]], delay: float, failures: tuple[type[Exception], ...]
 ) -> T:
     """Return the result of the attempt that is the first to succeed; the others are cancelled.
 
     The next attempt begins when the newest one has run for `delay` seconds, or one has raised one of the `failures`.
-    Any other error is raised at once; when all have failed, the last failure is.
+    Any other error is raised at once; when all have failed, the last failure is. There is at least one attempt; each is
+    taken from the iterable when it is to begin.
     """
-    todo = list(attempts)
+    todo = iter(attempts)
+    more = True
     tasks: set[asyncio.Task[T]] = set()
     failure: BaseException | None = None
     try:
-        while todo or tasks:
-            if todo:
-                tasks.add(asyncio.ensure_future(_awaited(todo.pop(0))))
+        while True:
+            if more and (attempt := next(todo, None)) is not None:
+                tasks.add(asyncio.ensure_future(_awaited(attempt)))
+            else:
+                more = False
+            if not tasks:
+                break
             done, tasks = await asyncio.wait(
-                tasks, timeout=delay if todo else None, return_when=asyncio.FIRST_COMPLETED
+                tasks, timeout=delay if more else None, return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
                 failure = task.exception()

@@ -56,10 +56,10 @@ class BucketRouter:
         objects = sum(one["cached_objects"] for one in found)
         return {"cached_objects": objects, "cached_bytes": found[0]["cached_bytes"]}
 
-    def forget_fences(self) -> None:
+    def forget_news(self) -> None:
         """See `DataService`."""
         for service in self._services.values():
-            service.forget_fences()
+            service.forget_news()
 
     async def close(self) -> None:
         """Finish the accepted changes of all buckets, then stop."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import (
-    RequestTrace,
     begin_trace,
     count_hits,
     count_loads,
@@ -24,65 +22,25 @@ from hsparse.concurrency.request_trace import (
     end_trace,
     measured_wait,
 )
-from hsparse.dn.membership.ownership import Ownership, SoleOwnership
+from hsparse.dn.group_commit import (
+    AppliedGroup,
+    Base,
+    Codec,
+    Encoded,
+    WaitingChange,
+    apply_group,
+    count_commit,
+    count_conflict,
+)
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed, Unanswered
 from hsparse.storage.object_store import Buffer, ObjectStore, current_etag
 
 V = TypeVar("V")
 T = TypeVar("T")
 
-SOLE = SoleOwnership()
 ATTEMPTS = 64
 """How often a group is applied before it fails as busy; it is applied again when another writer's put came first."""
-
-
-class Codec(Protocol[V]):
-    """Bytes <-> value of one kind of object. Values are never modified once they are committed."""
-
-    def decode(self, data: bytes) -> V:
-        """Return the value; `Corrupt` when the bytes are not one."""
-        ...
-
-    def encode(self, value: V) -> Buffer:
-        """Return the object's bytes."""
-        ...
-
-    def nbytes(self, value: V, stored: int) -> int:
-        """Return about how many bytes of memory the value takes; its object has `stored` bytes."""
-        ...
-
-    def work(self, nbytes: int) -> int:
-        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `OffloadPool.run`."""
-        ...
-
-
-class Base(Enum):
-    """What a change needs of the value it is applied to, when that is not in memory."""
-
-    NEEDED = "needed"
-    """The value: it is loaded first."""
-    ABSENT = "absent"
-    """Most likely there is no object: try that first, load only when the put is refused."""
-    IGNORED = "ignored"
-    """Nothing: the change replaces any value, and never raises."""
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded(Generic[V]):
-    """A value that a change returns together with its encoded bytes; the codec does not encode it."""
-
-    value: V
-    data: Buffer
-
-
-@dataclass(slots=True)
-class _Waiting(Generic[V]):
-    change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
-    weight: int
-    base: Base
-    done: asyncio.Future[Any]
-    trace: RequestTrace | None
-    term: int
 
 
 @dataclass(slots=True)
@@ -97,15 +55,6 @@ class _State(Generic[V]):
     decoded: bool = True
     nbytes: int = 0
     certain: bool = False
-
-
-@dataclass(slots=True)
-class _Group(Generic[V]):
-    """A group applied to a value: the new value, its bytes (None: nothing to put), a result a change."""
-
-    value: V | None
-    data: Buffer | None
-    results: list[Any] = field(default_factory=list)
 
 
 class CachedObject(Generic[V]):
@@ -136,7 +85,7 @@ class CachedObject(Generic[V]):
         self._unanswered = False
         """Whether a put or delete that the store did not answer may still be carried out."""
         self._loading: asyncio.Task[_State[V]] | None = None
-        self._waiting: list[_Waiting[V]] = []
+        self._waiting: list[WaitingChange[V]] = []
         self._committing: asyncio.Task[None] | None = None
 
     @property
@@ -197,7 +146,7 @@ class CachedObject(Generic[V]):
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(
-            _Waiting(change, weight, base, done, current_trace(), self._ownership.accepted_in())
+            WaitingChange(change, weight, base, done, current_trace(), self._ownership.accepted_in())
         )
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit())
@@ -278,22 +227,22 @@ class CachedObject(Generic[V]):
         finally:
             self._committing = None
 
-    async def _commit_group(self, group: list[_Waiting[V]]) -> list[Any]:
+    async def _commit_group(self, group: list[WaitingChange[V]]) -> list[Any]:
         term = min(waiting.term for waiting in group)
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
             weight = self._codec.work(state.nbytes) + sum(waiting.weight for waiting in group)
-            applied = await self._workers.run(weight, self._apply_group, group, state.value)
+            applied = await self._workers.run(weight, apply_group, group, state.value, self._codec)
             try:
                 if not await self._put(state, applied, group[0].base, term):
                     if remembered:
                         await self._confirm(state)
                 else:
                     self._check(term)
-                    _count_commit(group)
+                    count_commit(group)
             except PreconditionFailed:
-                _count_conflict(group)
+                count_conflict(group)
                 self._state = await self._seen_again(group)
                 continue
             return applied.results
@@ -309,33 +258,13 @@ class CachedObject(Generic[V]):
             return _State(None, None, decoded=False)
         return await self._loaded()
 
-    async def _seen_again(self, group: list[_Waiting[V]]) -> _State[V] | None:
+    async def _seen_again(self, group: list[WaitingChange[V]]) -> _State[V] | None:
         """After a refused put: None, to load; where the value is ignored the current etag is enough."""
         if group[0].base is not Base.IGNORED:
             group[0].base = Base.NEEDED
             return None
         etag = await current_etag(self._store, self.key)
         return _State(None, etag, decoded=etag is None)
-
-    def _apply_group(self, group: list[_Waiting[V]], value: V | None) -> _Group[V]:
-        before = value
-        data: Buffer | None = None
-        results: list[Any] = []
-        for waiting in group:
-            try:
-                new, result = waiting.change(value)
-            except HsparseError as error:
-                result = error
-            else:
-                if isinstance(new, Encoded):
-                    value, data = new.value, new.data
-                elif new is not value:
-                    value, data = new, None
-            results.append(result)
-        changed = value is not None and (value is not before or before is None)
-        if data is None and changed and value is not None:
-            data = self._codec.encode(value)
-        return _Group(value, data, results)
 
     def _check(self, term: int) -> None:
         """Raise `Unanswered` if another node may own the object by now: it has changed it, and may have been told so.
@@ -345,7 +274,7 @@ class CachedObject(Generic[V]):
         if not self._ownership.may_change(term):
             raise Unanswered(f"Another node may own {self.key} by now.")
 
-    async def _put(self, state: _State[V], group: _Group[V], base: Base, term: int) -> bool:
+    async def _put(self, state: _State[V], group: AppliedGroup[V], base: Base, term: int) -> bool:
         """Store what the group made; False when there was nothing to store."""
         if group.data is None and (group.value is not None or (state.value is None and state.decoded)):
             return False
@@ -394,16 +323,3 @@ class CachedObject(Generic[V]):
         """
         if await current_etag(self._store, self.key) != state.etag:
             raise PreconditionFailed(f"{self.key} was changed by another node.")
-
-
-def _count_commit(group: list[_Waiting[Any]]) -> None:
-    trace = group[0].trace
-    if trace is not None:
-        trace.commits += 1
-        trace.changes += len(group)
-
-
-def _count_conflict(group: list[_Waiting[Any]]) -> None:
-    for waiting in group:
-        if waiting.trace is not None:
-            waiting.trace.conflicts += 1

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
-from hsparse.dn.cached_object import SOLE, Base, CachedObject
+from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.fences import Fences
+from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec

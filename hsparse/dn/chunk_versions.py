@@ -20,7 +20,8 @@ class ChunkVersions:
     """Numbers the changes of chunks that this node makes. A version is of one run of the node."""
 
     def __init__(self, clock: Clock, limit: int = MAX_DATASETS) -> None:
-        self._run = clock.token(8).hex()
+        self._clock = clock
+        self.begin_again()
         self._limit = limit
         self._count = 0
         self._forgotten = 0
@@ -35,6 +36,10 @@ class ChunkVersions:
         self._last.move_to_end(folder)
         if len(self._last) > self._limit:
             _, self._forgotten = self._last.popitem(last=False)
+
+    def begin_again(self) -> None:
+        """Give all chunks new versions: others may have changed any of them."""
+        self._run = self._clock.token(8).hex()
 
     def of(self, dataset: str) -> str:
         """Answer `GetChunkVersion`."""

@@ -6,15 +6,15 @@ import numpy as np
 
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cached_object import Base, Encoded
+from hsparse.dn.chunk_bytes import check_sealed
 from hsparse.dn.chunk_index import footer_columns
 from hsparse.dn.chunk_objects import ChunkObjects
-from hsparse.errors import BadRequest, Corrupt, NotFound
+from hsparse.dn.group_commit import Base, Encoded
+from hsparse.errors import BadRequest, NotFound
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.direct_chunk import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid
-from hsparse.format.structured.footer import unseal
 from hsparse.model.ids import chunk_key
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
@@ -43,10 +43,7 @@ class DirectChunks:
         row = ChunkRows.of((message.scaled,), len(spec.dims), (stored.size,), (stored.etag,))
         if not spec.sparse:
             return DirectChunk(np.frombuffer(stored.data, np.uint8), row)
-        try:
-            content, footer = await self._workers.run(len(stored.data), unseal, stored.data)
-        except Corrupt as error:
-            raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
+        content, footer = await check_sealed(self._workers, key, stored.data)
         row = row.described(*footer_columns([footer], len(footer.sections)))
         return DirectChunk(np.frombuffer(content, np.uint8), row)
 

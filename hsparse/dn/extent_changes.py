@@ -11,6 +11,9 @@ when all parts before it are. A part whose service node is gone would hold up th
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
 
+`record["extents"]` has the last changes of the extent by their tokens, with the extents before and after each, so that
+one that is sent again, because its reply was lost, is not made again.
+
 Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/sn/values/test_append.py.
 """
 
@@ -29,14 +32,19 @@ from hsparse.wire.record_message import (
     EndTrim,
     SetExtent,
     appended_parts,
+    extents_of_change,
 )
 
-DROPPED_SECONDS = 600.0
-"""How long the token of a dropped part is kept: longer than any request lasts."""
+MOST_REMEMBERED = 16
+"""How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
+DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
+"""How long the token of a dropped part is kept, and how many: longer than any request lasts, on clocks that differ."""
 
 
 def set_extent(change: SetExtent, record: Record) -> Record:
-    """Return the fields of a record that `change` sets, none if the extent is that already."""
+    """Return the fields of a record that `change` sets, none if it was made already, or the extent is that already."""
+    if extents_of_change(record, change.token) is not None:
+        return {}
     shape = record["shape"]
     before = tuple(shape.get("dims") or ())
     if change.expect is not None and change.expect != before:
@@ -52,6 +60,9 @@ def set_extent(change: SetExtent, record: Record) -> Record:
     if grows and "trim" in record:
         raise Conflict(f"{change.id} is still being shrunk; finish that before it grows.")
     fields: dict[str, Any] = {"shape": {**shape, "dims": list(after)}}
+    if change.token:
+        made = {"token": change.token, "before": list(before), "after": list(after)}
+        fields["extents"] = [*record.get("extents", ()), made][-MOST_REMEMBERED:]
     return fields | (_trim(record) if shrinks else {})
 
 
@@ -124,7 +135,8 @@ def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Recor
 
 def _dropped(record: Record, now: float) -> dict[str, float]:
     dropped: dict[str, float] = record.get("appends", {}).get("dropped", {})
-    return {token: time for token, time in dropped.items() if time > now - DROPPED_SECONDS}
+    kept = [(token, time) for token, time in dropped.items() if time > now - DROPPED_SECONDS]
+    return dict(kept[-MOST_DROPPED:])
 
 
 def _with_appends(record: Record, dim: int, parts: list[Record], dropped: dict[str, float]) -> Record:

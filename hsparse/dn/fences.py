@@ -21,12 +21,18 @@ class Fences:
     """The fencing token of each dataset: the newest generation seen, None when it was deleted.
 
     `generation_of` reads a dataset's generation from its stored record, so that a restarted node accepts no operation
-    that it had refused before.
+    that it had refused before. A node that does not hear of all shrinks reads it each time.
     """
 
-    def __init__(self, generation_of: Callable[[str], Awaitable[int]], limit: int = MAX_FENCES) -> None:
+    def __init__(
+        self,
+        generation_of: Callable[[str], Awaitable[int]],
+        limit: int = MAX_FENCES,
+        hears_all: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._generation_of = generation_of
         self._limit = limit
+        self._hears_all = hears_all
         self._newest: OrderedDict[str, int | None] = OrderedDict()
         self._unread: set[str] = set()
         """Datasets whose generation a message has told, and whose record was not read."""
@@ -36,7 +42,7 @@ class Fences:
 
         Raises what `generation_of` raises, each time: the record forbids changes.
         """
-        if dataset not in self._newest or dataset in self._unread:
+        if dataset not in self._newest or dataset in self._unread or not self._hears_all():
             generation = await self._generation_of(dataset)
             self._raise(dataset, generation)
             self._unread.discard(dataset)

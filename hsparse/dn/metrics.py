@@ -48,7 +48,9 @@ CONFLICTS = Metric(
 CACHED_OBJECTS = Metric(Gauge, "hsparse_node_cached_objects", "Objects in the cache.")
 CACHED_BYTES = Metric(Gauge, "hsparse_node_cached_bytes", "Bytes of the objects in the cache.")
 LEASE_AGE = Metric(
-    Gauge, "hsparse_node_lease_age_seconds", "Seconds since the lease was renewed; it lasts for --lease."
+    Gauge,
+    "hsparse_node_lease_age_seconds",
+    "Seconds since the lease was renewed; it lasts for twice --lease.",
 )
 MEMBERS = Metric(Gauge, "hsparse_node_members", "Data nodes in the membership that this node has adopted.")
 

@@ -15,10 +15,11 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache
-from hsparse.dn.cached_object import SOLE, Base, CachedObject
+from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.fences import DeletedNames
+from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.recent_changes import RecentChanges
 from hsparse.dn.record_changes import change_record
 from hsparse.errors import Corrupt, HsparseError, NotFound, Unanswered

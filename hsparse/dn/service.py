@@ -13,7 +13,7 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
-from hsparse.dn.cached_object import SOLE
+from hsparse.dn.chunk_bytes import ChunkBytes
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
@@ -24,7 +24,7 @@ from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import Ownership
+from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.records import Records
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import BadRequest
@@ -36,6 +36,7 @@ from hsparse.wire.chunk_info_message import (
     GetChunkVersion,
     ListChunks,
     ReadDirect,
+    ReadObjectBytes,
     SignKeys,
     WriteDirect,
 )
@@ -114,6 +115,7 @@ class DataService:
         self.id = id
         self.bucket = store.name
         self._versions = ChunkVersions(clock)
+        self._ownership = ownership
         chunk_store = VersionedStore(store, self._versions, resources.requests)
         store = self._store = TracedStore(store, resources.requests)
         self._cache = resources.cache
@@ -121,12 +123,13 @@ class DataService:
         summaries = HsdsSummaries(store)
         self._records = Records(store, self._cache, self._workers, summaries, clock, ownership)
         self.deletions = Deletions(store, clock, self._cache)
-        fences = self._fences = Fences(self._records.generation)
+        fences = self._fences = Fences(self._records.generation, hears_all=lambda: ownership.hears_all)
         pending = resources.pending
         objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries, ownership)
         self._chunks = Chunks(objects, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, objects, self._workers, pending)
+        self._bytes = ChunkBytes(store, self._cache, self._workers, fences, self._versions)
         self._file_backed = FileBackedChunks(
             BackingFiles(store, resources.stores), self._cache, self._workers, fences
         )
@@ -177,9 +180,11 @@ class DataService:
             case FindChunk():
                 return await self._index.find(message)
             case GetChunkVersion(dataset):
-                return self._versions.of(dataset)
+                return self._version(dataset)
             case ReadDirect():
                 return await self._direct.read(message)
+            case ReadObjectBytes():
+                return await self._bytes.read(message)
             case WriteDirect():
                 return await self._direct.write(message)
             case SignKeys():
@@ -191,7 +196,7 @@ class DataService:
             case DeleteTree(id, born):
                 return await self.deletions.delete_tree(id, born)
             case ChangedLately(root, seconds):
-                return self._records.recent.within(root, seconds)
+                return not self._ownership.hears_all or self._records.recent.within(root, seconds)
             case SettleChanges(root):
                 return self._records.recent.settle(root)
             case FenceDeleted():
@@ -201,6 +206,11 @@ class DataService:
             case GetInfo():
                 return self._info()
         raise BadRequest(f"{type(message).__name__} is not a message of a data node.")
+
+    def _version(self, dataset: str) -> str:
+        if not self._ownership.hears_all:
+            self._versions.begin_again()
+        return self._versions.of(dataset)
 
     def _info(self) -> NodeInfo:
         return NodeInfo(self.id, "READY", self._start_time, self.bucket, self.counters(), (self.bucket,))
@@ -214,9 +224,10 @@ class DataService:
         for entry in self._cache:
             entry.doubt(kept)
 
-    def forget_fences(self) -> None:
-        """Learn the fences of all datasets anew."""
+    def forget_news(self) -> None:
+        """Learn the fences of all datasets anew, and count no version on: this node was not told of all changes."""
         self._fences.forget()
+        self._versions.begin_again()
 
     def start(self, sweep_interval: float) -> None:
         """Begin to resume interrupted deletions, so often in seconds, until closed; 0: never."""

@@ -14,6 +14,7 @@ from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_re
 from hsparse.sn.chunks.chunk_value_handlers import get_chunk_value, put_chunk_value
 from hsparse.sn.chunks.handlers import get_chunk, get_chunk_selection, get_chunks
 from hsparse.sn.chunks.map_handlers import get_dataset_map, get_map
+from hsparse.sn.chunks.stored_chunk_read import post_chunk_values
 from hsparse.sn.context import Context
 from hsparse.sn.domains.folder_handlers import get_domains
 from hsparse.sn.domains.handlers import (
@@ -175,6 +176,7 @@ VALUE_ROUTES = (
 CHUNK_ROUTES = (
     Route("GET", "/datasets/{id}/chunks", get_chunks, Right.READ),
     Route("GET", "/datasets/{id}/chunks/selection", get_chunk_selection, Right.READ),
+    Route("POST", "/datasets/{id}/chunks/values", post_chunk_values, Right.READ),
     Route("GET", "/datasets/{id}/chunks/{chunk}", get_chunk, Right.READ),
     Route("GET", "/datasets/{id}/chunks/{chunk}/value", get_chunk_value, Right.READ),
     Route("PUT", "/datasets/{id}/chunks/{chunk}/value", put_chunk_value, Right.UPDATE),

@@ -22,8 +22,12 @@ REMEDY = (
 )
 
 
+class CurrentEtagRefused(Misconfigured):
+    """The store refuses `If-Match` with the etag that the object has."""
+
+
 async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
-    """Try each condition on `store`; `Misconfigured` says which one it ignores, and what to do.
+    """Try each condition on `store`; `Misconfigured` says which one it ignores or refuses, and what to do.
 
     The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
     """
@@ -55,7 +59,8 @@ async def _accepted(store: ObjectStore, key: str, data: bytes, case: str, etag: 
             return await store.put_if_absent(key, data)
         return await store.put_if_match(key, data, etag)
     except PreconditionFailed as error:
-        raise Misconfigured(f"The store {store.name!r} refuses {case}; {REMEDY}.") from error
+        kind = Misconfigured if etag is None else CurrentEtagRefused
+        raise kind(f"The store {store.name!r} refuses {case}; {REMEDY}.") from error
 
 
 async def _refused(store: ObjectStore, key: str, case: str, etag: str | None = None) -> None:

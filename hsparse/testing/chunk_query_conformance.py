@@ -20,7 +20,14 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal, Points
 from hsparse.model.ids import map_key, tree_prefix
 from hsparse.testing.node_conformance import DIMS, spec
-from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, ReadDirect, WriteDirect
+from hsparse.wire.chunk_info_message import (
+    CountChunks,
+    FindChunk,
+    ListChunks,
+    ReadDirect,
+    ReadObjectBytes,
+    WriteDirect,
+)
 from hsparse.wire.chunk_message import FenceDeleted, ReadChunks, TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import DeleteTree, ListKeys
@@ -126,6 +133,28 @@ async def test_a_chunk_is_moved_as_it_is(node: DataNode, sparse: bool) -> None:
         await node.send(WriteDirect(other, EXTENT, (10, 0), found.data, sections))
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+async def test_objects_are_read_by_their_etags(node: DataNode, sparse: bool) -> None:
+    about = await stored(node, sparse=sparse)
+    rows = (await node.send(ListChunks(about, EXTENT))).rows
+    content = rows.sections[:, :, SIZE].sum(axis=1) if sparse else rows.size
+    message = ReadObjectBytes(about, rows.scaled, rows.etags, content)
+    found = await node.send(message)
+    for scaled, size, data in zip(rows.scaled.tolist(), rows.size.tolist(), found, strict=True):
+        direct = await node.send(ReadDirect(about, tuple(scaled)))
+        assert direct is not None
+        assert data is not None
+        assert len(data) == size
+        assert data.tobytes().startswith(direct.data.tobytes())
+    await node.send(WriteChunks(about, (ChunkSelection(BY_KEY[1], Orthogonal.all(DIMS)),), (np.array(7.0),)))
+    absent = replace(message, scaled=rows.scaled + np.uint64(100))
+    assert [data is None for data in await node.send(message)] == [False, True, False, False, False]
+    assert await node.send(absent) == (None,) * len(rows)
+    await node.send(FenceDeleted(about.dataset))
+    with pytest.raises(Gone):
+        await node.send(message)
+
+
 async def test_queries_about_a_larger_extent_have_moved(node: DataNode) -> None:
     old = await stored(node, sparse=True)
     found = await node.send(ReadDirect(old, (2, 9)))
@@ -137,6 +166,7 @@ async def test_queries_about_a_larger_extent_have_moved(node: DataNode) -> None:
         CountChunks(old, EXTENT),
         FindChunk(old, (2, 9)),
         ReadDirect(old, (2, 9)),
+        ReadObjectBytes(old, found.row.scaled, found.row.etags, found.row.size),
         WriteDirect(old, EXTENT, (2, 9), found.data, found.row.sections[0]),
     ):
         with pytest.raises(Moved):

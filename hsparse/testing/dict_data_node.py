@@ -228,6 +228,8 @@ def _same(new: Record, there: Record | None) -> bool:
 
 def _set_extent(record: Record, change: SetExtent) -> bool:
     """Set the extent and return whether it changed; a shrink leaves `trim` and a new generation."""
+    if any(change.token == made["token"] for made in record.get("extents", ())):
+        return False
     shape = record["shape"]
     before: list[int] = shape["dims"]
     after = list(change.dims)
@@ -246,6 +248,9 @@ def _set_extent(record: Record, change: SetExtent) -> bool:
         record["generation"] = record.get("generation", 0) + 1
         record["trim"] = True
     shape["dims"] = after
+    if change.token and after != before:
+        made = {"token": change.token, "before": before, "after": after}
+        record["extents"] = [*record.get("extents", ()), made]
     return after != before
 
 

@@ -68,6 +68,7 @@ from hsparse.wire.record_message import (
     SetExtent,
     SettleChanges,
     UpdateJob,
+    extents_of_change,
 )
 
 CLOCK = SystemClock()
@@ -286,6 +287,22 @@ async def test_an_extent_that_is_expected(node: DataNode) -> None:
     assert kind(await change(node, SetExtent(id, (2,), expect=(5,)))) == ErrorKind.CONFLICT
     assert (await record_of(node, id))["shape"]["dims"] == [4]
     assert (await change(node, SetExtent(id, (2,), expect=(4,)))).unwrap()["shape"]["dims"] == [2]
+
+
+async def test_a_change_of_the_extent_with_a_token_happens_once(node: DataNode) -> None:
+    id = await created(node, shape={"class": "H5S_SIMPLE", "dims": [4], "maxdims": [0]})
+    first = SetExtent(id, (2,), extend_dim=0, token="a")  # noqa: S106
+    for _ in range(2):
+        record = (await change(node, first)).unwrap()
+        assert extents_of_change(record, "a") == ((4,), (6,))
+    await change(node, SetExtent(id, (3,), extend_dim=0, token="b"))  # noqa: S106
+    record = (await change(node, first)).unwrap()
+    assert record["shape"]["dims"] == [9]
+    assert extents_of_change(record, "a") == ((4,), (6,))
+    assert extents_of_change(record, "b") == ((6,), (9,))
+    expecting = SetExtent(id, (5,), expect=(9,), token="c")  # noqa: S106
+    for _ in range(2):
+        assert (await change(node, expecting)).unwrap()["shape"]["dims"] == [5]
 
 
 async def appendable(node: DataNode, dims: list[int]) -> str:

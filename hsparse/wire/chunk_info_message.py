@@ -100,6 +100,20 @@ class ReadDirect(ReadMessage[DirectChunk | None]):
     scaled: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadObjectBytes(ReadMessage[tuple[NDArray[np.uint8] | None, ...]]):
+    """Read the whole objects of chunks: for each its bytes, `(n,) uint8`, None unless it has the etag.
+
+    `scaled: (n, rank) uint64`; `sizes: (n,) uint64` are the bytes of each chunk, without its footer: no object of more
+    bytes is read. The caller limits their sum.
+    """
+
+    spec: ChunkSpec
+    scaled: NDArray[np.uint64]
+    etags: tuple[str, ...]
+    sizes: NDArray[np.uint64]
+
+
 @dataclass(frozen=True, slots=True)
 class WriteDirect(Message[None]):
     """Store a chunk's encoded bytes, `data: (n,) uint8`; durable when answered.

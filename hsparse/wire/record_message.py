@@ -135,13 +135,14 @@ class SetExtent:
     With `extend_dim >= 0`, `dims` has one number: by how much that dimension grows when the change is applied. With
     `expect` it is a `Conflict` if that is not the extent. `Moved` while the dataset is appended to. A shrink leaves
     `trim` in the record until `EndTrim`: elements outside must be erased before any dimension grows again (`Conflict`
-    until then).
+    until then). A change with a `token` is made once, however often it is sent: the record remembers the last tokens.
     """
 
     id: str
     dims: tuple[int, ...]
     extend_dim: int = -1
     expect: tuple[int, ...] | None = None
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,14 @@ class AbandonAppends:
     id: str
     token: str = ""
     expired: bool = False
+
+
+def extents_of_change(record: Record, token: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the extents before and after a `SetExtent` with this token; None if it is not remembered."""
+    for change in record.get("extents", ()):
+        if token and change["token"] == token:
+            return tuple(change["before"]), tuple(change["after"])
+    return None
 
 
 def appended_parts(record: Record) -> list[Record]:

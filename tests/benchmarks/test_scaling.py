@@ -14,7 +14,8 @@ PAGE = "docs/scaling.md"
 
 async def test_the_page_has_the_requests_of_every_operation() -> None:
     """After a change of the counts: `python -m benchmarks scaling`, and look why."""
-    assert [tuple(row) for row in rows(PAGE, TITLES_OF_REQUESTS[0])] == await request_rows()
+    tables = [tuple(row) for row in rows(PAGE, TITLES_OF_REQUESTS[0])]
+    assert [row for row in tables if len(row) == len(TITLES_OF_REQUESTS)] == await request_rows()
 
 
 def test_counts_as_formulas() -> None:

@@ -27,7 +27,7 @@ DATASET = {
 class Tally:
     """What happened: the times of successes, requests that failed after retries, and answers that were wrong."""
 
-    done: list[float] = field(default_factory=list)
+    done: list[float] = field(default_factory=list, repr=False)
     failed: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     retried: int = 0

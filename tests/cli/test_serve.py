@@ -109,7 +109,7 @@ def test_a_data_node_must_say_how_it_is_reached(
 
 
 def test_a_data_node_with_another_token_is_refused(tmp_path: Path) -> None:
-    command = [*COMMAND, "dn", "--root", str(tmp_path), "--port", "0", "--lease", "0.5"]
+    command = [*COMMAND, "dn", "--root", str(tmp_path), "--port", "0", "--lease", "0.25"]
     environment = {**os.environ, "HSPARSE_NODE_TOKEN": "one"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as node:
         try:

@@ -29,7 +29,7 @@ from hsparse.sections import ServerSettings
 from hsparse.storage.store_settings import StoreSettings
 from tests.support.s3_servers import make_bucket
 
-WAYS = ("http", "directory", "s3", "presigned", "embedded")
+WAYS = ("http", "directory", "s3", "presigned", "embedded", "server")
 NUMBERS = itertools.count()
 
 
@@ -105,9 +105,10 @@ def open_access(way: str, request: pytest.FixtureRequest) -> Iterator[Access]:
         root = request.getfixturevalue("embedded_root")
         connection: Connection = embedded_connection(root, domain)
         direct = True  # small reads too
-    elif way in ("http", "directory"):
+    elif way in ("http", "directory", "server"):
         url, root = request.getfixturevalue("directory_server")
-        connection, direct = Connection(url, domain), root if way == "directory" else False
+        connection = Connection(url, domain)
+        direct = {"http": False, "directory": root, "server": "server"}[way]
     else:
         url, named = request.getfixturevalue("bucket_server")
         connection, direct, bucket = Connection(url, domain), named if way == "s3" else True, named.name

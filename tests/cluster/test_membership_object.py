@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
-from hsparse.errors import Corrupt, Misconfigured
+from hsparse.errors import Corrupt, Misconfigured, PreconditionFailed
 from hsparse.storage.memory import MemoryStore
 
 
@@ -49,16 +49,34 @@ async def test_a_damaged_object_is_named_and_rebuilt(data: bytes) -> None:
     for change in stored.read(), stored.join("a", "http://a"):
         with pytest.raises(Corrupt, match="hsparse nodes --rebuild"):
             await change
-    view = await stored.rebuild()
-    assert view.nodes == ()
-    assert (await stored.join("a", "http://a")).epoch == view.epoch + 1
+    seen = await stored.seen()
+    view = await stored.replace(seen, 7)
+    assert (view.epoch, view.nodes) == (7, ())
+    assert (await stored.join("a", "http://a")).epoch == 8
+    with pytest.raises(PreconditionFailed):
+        await stored.replace(seen, 9)
 
 
-async def test_a_rebuilt_object_goes_on_from_its_epoch() -> None:
-    stored = MembershipObject(MemoryStore(), "secret")
-    assert (await stored.rebuild()).epoch == 0
-    before = await stored.join("a", "http://a")
-    assert (await stored.rebuild()).epoch > before.epoch
+async def test_servers_are_members_without_a_token_to_whom_nobody_sends() -> None:
+    store = MemoryStore()
+    nodes, server = MembershipObject(store, "secret"), MembershipObject(store, "")
+    first = await server.join_as_server("s")
+    assert (first.epoch, first.servers, first.nodes, first.shared) == (1, ("s",), (), False)
+    assert nodes.other_token(first) is None
+    both = await nodes.join("a", "http://a")
+    assert (both.epoch, both.members, both.reachable, both.shared) == (2, ("a", "s"), ("a",), True)
+    again = await server.join_as_server("t")
+    assert again.secret == both.secret, "the nodes keep their token"
+    assert nodes.other_token(again) is None
+    assert isinstance(server.other_token(again), Misconfigured)
+    assert (await server.remove("s")).epoch == 4
+    leaving = await nodes.leave("a")
+    assert (leaving.nodes, leaving.leaving, leaving.shared) == ((), ("a",), True)
+    gone = await nodes.remove("a")
+    assert (gone.epoch, gone.shared) == (leaving.epoch + 1, False), "the server has to hear of it"
+    await nodes.join("a", "http://a")
+    alone = await server.remove("t")
+    assert (alone.members, alone.shared) == (("a",), False)
 
 
 async def test_an_object_of_a_newer_hsparse_is_refused() -> None:

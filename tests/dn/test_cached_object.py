@@ -8,7 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cached_object import Base, CachedObject, Encoded
+from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.group_commit import Base, Encoded
+from hsparse.dn.membership.ownership import NoOwnership
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
@@ -381,3 +383,14 @@ async def test_a_change_is_not_stored_once_another_node_may_have_carried_it_out(
     lease.holds = True
     await cached.apply(add("b"))
     assert (await store.store.get(KEY)).data == b"old,new,b"
+
+
+async def test_who_only_reads_what_others_may_write_confirms_each_read(
+    store: CountingStore, workers: OffloadPool
+) -> None:
+    await store.store.put(KEY, b"a")
+    reader = CachedObject(KEY, store, TextCodec(), workers, NoOwnership())
+    assert [await reader.read() for _ in range(3)] == ["a"] * 3
+    assert store.calls == {"get": 1, "get_range": 2}
+    await store.store.put(KEY, b"b")
+    assert await reader.read() == "b"

@@ -54,3 +54,11 @@ async def test_a_store_notes_what_may_have_changed() -> None:
     assert len(set(seen)) == len(seen)
     assert not [page async for page in store.list("")]
     assert versions.of(ONE) == seen[-1]
+
+
+def test_versions_that_begin_again_are_new() -> None:
+    versions = ChunkVersions(SystemClock())
+    seen = versions.of(ONE)
+    versions.begin_again()
+    assert versions.of(ONE) != seen
+    assert versions.of(ONE) == versions.of(ONE)

@@ -75,3 +75,16 @@ async def test_a_record_is_read_although_a_message_has_told_its_generation() -> 
     assert records.asked == ["d-1"]
     with pytest.raises(Moved):
         fences.check(replace(SPEC, generation=2))
+
+
+async def test_a_node_that_does_not_hear_of_all_shrinks_reads_the_record_each_time() -> None:
+    records, hears = Records(d_1=1), [False]
+    fences = Fences(records.generation, hears_all=lambda: hears[0])
+    await fences.learn("d-1")
+    records.generations["d-1"] = 2
+    await fences.learn("d-1")
+    with pytest.raises(Moved):
+        fences.check(replace(SPEC, generation=1))
+    hears[0] = True
+    await fences.learn("d-1")
+    assert len(records.asked) == 2

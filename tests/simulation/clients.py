@@ -23,11 +23,29 @@ UNKNOWN = ("store_failed", "busy", "unanswered", "moved")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The objects that clients work on: two datasets that exist from the start, and groups that need not."""
+    """The objects that clients work on: datasets that exist from the start, and groups that need not."""
 
     written: str
     appended: str
+    extended: str
     groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """How often clients do what: writes, reads, erasures; groups, attributes, appends, reads of extents, extensions.
+
+    `focus` is how often an operation on elements is one on the first element alone.
+    """
+
+    of_elements: tuple[int, int, int] = (8, 10, 2)
+    of_others: tuple[int, int, int, int, int] = (4, 6, 2, 1, 1)
+    focus: float = 0.0
+
+
+MIXED = Mix()
+MOST_READS = Mix((3, 20, 0), (0, 0, 0, 0, 0), 0.7)
+MOST_WRITES = Mix((12, 8, 0), (0, 0, 0, 0, 0))
 
 
 class Request(Protocol):
@@ -47,6 +65,7 @@ class Clients:
     history: History
     generator: random.Random
     sparse: bool
+    mix: Mix = MIXED
     values: Any = field(default_factory=lambda: iter(range(1, 1 << 30)))
     errors: list[str] = field(default_factory=list)
     """The errors of operations of which it is not known whether they took effect."""
@@ -67,8 +86,15 @@ class Clients:
     async def step(self, client: str) -> None:
         """Do an operation."""
         (step,) = self.generator.choices(
-            [self.write, self.read, self.erase, self.group, self.attribute, self.append, self.extent],
-            [8, 10, 2 if self.sparse else 0, 4, 6, 2, 1],
+            [
+                *(self.write, self.read, self.erase),
+                *(self.group, self.attribute, self.append, self.extent, self.extend),
+            ],
+            [
+                *self.mix.of_elements[:2],
+                self.mix.of_elements[2] if self.sparse else 0,
+                *self.mix.of_others,
+            ],
         )
         await step(client)
 
@@ -141,6 +167,13 @@ class Clients:
         if length is not None:
             self.history.extents.append(ExtentRead(length, invoked, next(self.history.ticks)))
 
+    async def extend(self, client: str) -> None:
+        count = self.generator.randint(1, 3)
+        self.history.extensions.append((count, None))
+        place = len(self.history.extensions) - 1
+        start = await self._ask(lambda node: node.extend(self.names.extended, count))
+        self.history.extensions[place] = (count, start)
+
     async def _change(self, noted: Sequence[Operation], work: Callable[[ServiceOperations], Any]) -> None:
         try:
             await self.request(work)
@@ -167,6 +200,8 @@ class Clients:
         (self.errors if error.kind in UNKNOWN else self.defects).append(text)
 
     def _places(self) -> list[int]:
+        if self.mix.focus and self.generator.random() < self.mix.focus:
+            return [0]
         return sorted(self.generator.sample(range(ELEMENTS), self.generator.choice((1, 1, 2, 3))))
 
 

@@ -73,6 +73,8 @@ class History:
     operations: list[Operation] = field(default_factory=list)
     appends: list[AppendOperation] = field(default_factory=list)
     extents: list[ExtentRead] = field(default_factory=list)
+    extensions: list[tuple[int, int | None]] = field(default_factory=list)
+    """By how much an extent was to grow, and where the answer says that the new elements begin."""
     ticks: Any = field(default_factory=lambda: itertools.count(1))
     clock: Callable[[], float] = lambda: 0.0
 

@@ -14,6 +14,7 @@ answered never takes effect any more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from tests.simulation.history import Action, AppendOperation, ExtentRead, History, Operation, Value
 
@@ -142,6 +143,27 @@ def wrong_appends(
         before += [other.length for other in extents if other.returned < read.invoked]
         if read.length < max(before, default=0):
             sentences.append(f"the extent read at {read.invoked} is {read.length}, not {max(before)} or more")
+    return sentences
+
+
+def wrong_extensions(extent: int, extensions: Sequence[tuple[int, int | None]]) -> list[str]:
+    """Return a sentence if extensions by so much do not lead to `extent`.
+
+    Those that were answered have elements of their own, from where the answer says; any other took place once or not
+    at all.
+    """
+    answered = sorted((start, count) for count, start in extensions if start is not None)
+    sentences = [
+        f"extensions by {count} at {start} and at {after} overlap"
+        for (start, count), (after, _) in pairwise(answered)
+        if start + count > after
+    ]
+    possible = {sum(count for _, count in answered)}
+    for count, start in extensions:
+        if start is None:
+            possible |= {total + count for total in possible}
+    if extent not in possible:
+        sentences.append(f"extensions {extensions} do not lead to the extent {extent}")
     return sentences
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hsparse.cluster.membership_object import KEY
 from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
 from tests.simulation.simulated_network import FaultRates
 from tests.simulation.simulated_store import STORE
@@ -45,6 +46,14 @@ class Nemesis:
         self.until = max(self.until, when)
         self.cluster.loop.outside_at(when, end)
 
+    def server(self) -> Machine | None:
+        """Return a whole server that lives on, None if there is no other node that answers clients."""
+        nodes = [
+            one for one in self.cluster.living(self.cluster.service_nodes) if one.node and not one.ending
+        ]
+        servers = [one for one in nodes if one.is_server]
+        return self.generator.choice(servers) if servers and len(nodes) > 1 else None
+
     def data_node(self) -> Machine | None:
         """Return a data node that lives on, None if it is the last one."""
         living = [one for one in self.cluster.living(self.cluster.data_nodes) if not one.ending]
@@ -70,6 +79,17 @@ async def pause(nemesis: Nemesis) -> None:
     if machine is None:
         return
     seconds = nemesis.generator.choice((0.3, 1.5, 2.5, 4, 8)) * nemesis.generator.uniform(0.8, 1.2)
+    nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
+    machine.process.freeze()
+    nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+
+
+async def pause_long(nemesis: Nemesis) -> None:
+    """Freeze a data node until another one has taken over, and more has been written there."""
+    machine = nemesis.data_node()
+    if machine is None:
+        return
+    seconds = nemesis.generator.uniform(4, 7)
     nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
     machine.process.freeze()
     nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
@@ -181,6 +201,77 @@ async def slow_store(nemesis: Nemesis) -> None:
     _for_a_while(nemesis, "slow the store down", replace(cluster.store_rates, latency=0.02, slow=0.3))
 
 
+async def slow_puts(nemesis: Nemesis) -> None:
+    """Let most puts of data take about a second, or their replies: others see a value before it is acknowledged."""
+    cluster, seconds = nemesis.cluster, nemesis.generator.uniform(2, 8)
+    nemesis.tell(f"slow puts down for {seconds:.3f} s")
+    cluster.put_rates = replace(CALM, latency=0.03, slow=0.6)
+
+    def end() -> None:
+        cluster.put_rates = None
+
+    nemesis.after(seconds, end)
+
+
+async def part_one(nemesis: Nemesis) -> None:
+    """Cut one service node from one data node: it reads from the store by way of another one."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    chosen = [generator.choice(cluster.living(some)) for some in (cluster.data_nodes, cluster.service_nodes)]
+    one, other = (machine.process.name for machine in chosen)
+    seconds = generator.uniform(3, 10)
+    nemesis.tell(f"cut {one} from {other} for {seconds:.3f} s")
+    cluster.network.cut(one, other)
+    nemesis.after(seconds, cluster.network.heal)
+
+
+async def rebuild(nemesis: Nemesis) -> None:
+    """Let an operator rebuild the membership, in half of the cases because it is damaged."""
+    damaged = nemesis.generator.random() < 0.5
+    if damaged:
+        await nemesis.cluster.store.put(KEY, b"{")
+        await asyncio.sleep(nemesis.generator.uniform(0, 2))
+    nemesis.tell("rebuild the damaged membership" if damaged else "rebuild the membership")
+    nemesis.cluster.rebuild()
+
+
+async def serve(nemesis: Nemesis) -> None:
+    """Start a whole server."""
+    nemesis.tell(f"start {nemesis.cluster.start_server().process.name}")
+
+
+async def stop_server(nemesis: Nemesis) -> None:
+    """Stop a server by SIGTERM, or kill it at any await."""
+    machine = nemesis.server()
+    if machine is None:
+        return
+    machine.ending = True
+    if nemesis.generator.random() < 0.5:
+        nemesis.tell(f"stop {machine.process.name}")
+        nemesis.cluster.stop_server(machine)
+    else:
+        nemesis.tell(f"kill {machine.process.name}")
+        machine.process.kill_after(nemesis.generator.randrange(60))
+        nemesis.after(0.5, machine.process.kill)
+    if nemesis.generator.random() < 0.5:
+        nemesis.after(nemesis.generator.uniform(0, 4), nemesis.cluster.start_server)
+
+
+async def pause_server(nemesis: Nemesis) -> None:
+    """Freeze a server, often for longer than its lease, in half of the cases with its requests to the store."""
+    machine = nemesis.server()
+    if machine is None:
+        return
+    seconds = nemesis.generator.choice((0.3, 1.5, 2.5, 4, 8)) * nemesis.generator.uniform(0.8, 1.2)
+    if nemesis.generator.random() < 0.5:
+        nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
+        machine.process.freeze()
+        nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+    else:
+        nemesis.tell(f"cut {machine.process.name} from the store for {seconds:.3f} s")
+        nemesis.cluster.network.cut(machine.process.name, STORE)
+        nemesis.after(seconds, nemesis.cluster.network.heal)
+
+
 def _for_a_while(nemesis: Nemesis, what: str, rates: FaultRates) -> None:
     cluster, seconds = nemesis.cluster, nemesis.generator.uniform(0.5, 6)
     nemesis.tell(f"{what} for {seconds:.3f} s")
@@ -192,7 +283,7 @@ def _for_a_while(nemesis: Nemesis, what: str, rates: FaultRates) -> None:
     nemesis.after(seconds, end)
 
 
-PROCESSES: tuple[Fault, ...] = (kill, pause, join, leave, jump)
+PROCESSES: tuple[Fault, ...] = (kill, pause, join, leave, jump, rebuild)
 """Faults of data nodes alone: no client's request fails for them."""
 ALL: tuple[Fault, ...] = (
     *PROCESSES,
@@ -203,4 +294,19 @@ ALL: tuple[Fault, ...] = (
     bad_network,
     bad_store,
     slow_store,
+    slow_puts,
 )
+SERVERS: tuple[Fault, ...] = (
+    serve,
+    stop_server,
+    pause_server,
+    rebuild,
+    cut,
+    bad_store,
+    slow_store,
+    slow_puts,
+    jump,
+)
+"""Faults where whole servers share a store."""
+BESIDE: tuple[Fault, ...] = (serve, serve, stop_server, pause_server, *ALL)
+"""Faults where servers come and go beside a cluster."""

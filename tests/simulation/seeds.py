@@ -7,7 +7,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.simulation.nemesis import ALL, Fault
+from tests.simulation.nemesis import (
+    SERVERS,
+    Fault,
+    bad_network,
+    bad_store,
+    cut,
+    isolate,
+    join,
+    jump,
+    kill,
+    leave,
+    partition,
+    pause,
+    restart_service_node,
+    slow_store,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +32,17 @@ class KeptSeed:
     seed: int
     faults: tuple[Fault, ...]
     defect: str
+    servers: int = 0
 
     def __str__(self) -> str:
         return f"{self.seed}: {self.defect}"
 
+
+ALL: tuple[Fault, ...] = (
+    *(kill, pause, join, leave, jump, partition, isolate, cut),
+    *(restart_service_node, bad_network, bad_store, slow_store),
+)
+"""The faults that there were when these were found."""
 
 SEEDS = (
     KeptSeed(39, ALL, "a node that was stopped longer than its lease deleted what others had created"),
@@ -29,4 +51,7 @@ SEEDS = (
     KeptSeed(3682, ALL, "a put without a lease undid what the next owner had acknowledged"),
     KeptSeed(21512, ALL, "the same, after the store was out of reach for half a second"),
     KeptSeed(22783, ALL, "a node did not join again, as it met a member that died while it left alone"),
+    KeptSeed(
+        1032, SERVERS, "an append was acknowledged that a server of another time had dropped", servers=2
+    ),
 )

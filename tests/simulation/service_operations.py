@@ -17,7 +17,13 @@ from hsparse.sn.records.dataset import ATTEMPTS, Dataset
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import CreateObject, DeleteObject, PutAttributes
+from hsparse.wire.record_message import (
+    CreateObject,
+    DeleteObject,
+    PutAttributes,
+    SetExtent,
+    extents_of_change,
+)
 
 T = TypeVar("T")
 DTYPE = np.dtype("<i8")
@@ -78,6 +84,14 @@ class ServiceOperations:
 
         select = await Append(count, 0).apply(self.owners, self._clock, load, prepare, write)
         return int(select.strip("[]").split(":")[0])
+
+    async def extend(self, id: str, count: int) -> int:
+        """Extend by `count` elements, and return where they begin."""
+        token = self._clock.token(8).hex()
+        record = (await self.owners.apply(SetExtent(id, (count,), 0, token=token))).unwrap()
+        extents = extents_of_change(record, token)
+        assert extents is not None
+        return extents[0][0]
 
     async def extent(self, id: str) -> int:
         """Return the extent."""

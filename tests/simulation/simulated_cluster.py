@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hsparse.cluster.membership_object import MembershipObject
+from hsparse.cluster.rebuilding import rebuild_membership
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.service import DataService
 from hsparse.errors import HsparseError, Unanswered
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
+from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
@@ -35,13 +37,15 @@ CLIENT = FaultRates(slow=0.0, patience=300.0)
 
 @dataclass(slots=True, eq=False)
 class Machine:
-    """A process and the node in it: a `MemberNode`, or `ServiceOperations`."""
+    """A process and the node in it: a `MemberNode`, or `ServiceOperations`; a whole server has both."""
 
     process: Process
     clock: VirtualClock
     node: Any = None
     error: str = ""
     """Why it could not join, the last time."""
+    member: MemberNode | None = None
+    is_server: bool = False
     ending: bool = False
     """Whether it is about to be killed, or leaves."""
 
@@ -64,10 +68,14 @@ class SimulatedCluster:
         self._seed = seed
         self._generator = random.Random(f"requests {seed}")
         self.rates = self.store_rates = CALM
+        self.put_rates: FaultRates | None = None
+        """What holds for puts of data, if that differs."""
         self.network = SimulatedNetwork(loop, random.Random(f"network {seed}"), error=Unanswered)
         self.store = MemoryStore(clock=VirtualClock(loop, random.Random(f"store {seed}")))
         self.data_nodes: dict[str, Machine] = {}
         self.service_nodes: dict[str, Machine] = {}
+        self.rebuilding = 0
+        """How many operators are rebuilding the membership."""
         self._wrap = wrap
         self._count = 0
 
@@ -114,6 +122,63 @@ class SimulatedCluster:
         machine.node = ServiceOperations(Owners(nodes), machine.clock)
         return machine
 
+    def start_server(self) -> Machine:
+        """Start a whole server; it answers clients once the other members know of it."""
+        machine = self._machine("serve")
+        machine.is_server = True
+        self.service_nodes[machine.process.name] = machine
+        view, clock = self._view(machine.process), machine.clock
+
+        def make(ownership: Ownership) -> DataService:
+            return DataService(view, clock, SETTINGS, ownership=ownership)
+
+        def connect(url: str) -> SimulatedNode:
+            raise AssertionError("a server sends to nobody")
+
+        async def start() -> None:
+            while machine.node is None:
+                member = machine.member = MemberNode(make, view, clock, "", connect, server=True)
+                try:
+                    await member.join()
+                except HsparseError as error:
+                    machine.error = str(error)
+                    await asyncio.sleep(RESTART)
+                    continue
+                await member.wait_in_force()
+                machine.node = ServiceOperations(Owners(FixedNodes({"local": member})), clock)
+
+        self.loop.spawn(machine.process, start())
+        return machine
+
+    def stop_server(self, machine: Machine) -> None:
+        """Let a server leave, as SIGTERM does; it ends when it has left."""
+
+        async def stop() -> None:
+            try:
+                if machine.member is not None:
+                    await machine.member.close()
+            finally:
+                machine.process.kill()
+
+        self.loop.spawn(machine.process, stop())
+
+    def rebuild(self) -> None:
+        """Let an operator rebuild the membership, again and again until that succeeds."""
+        machine = self._machine("operator")
+
+        async def rebuild() -> None:
+            while True:
+                try:
+                    await rebuild_membership(self._view(machine.process), TOKEN, machine.clock)
+                except HsparseError:
+                    await asyncio.sleep(RESTART)
+                else:
+                    self.rebuilding -= 1
+                    return
+
+        self.rebuilding += 1
+        self.loop.spawn(machine.process, rebuild())
+
     def living(self, machines: dict[str, Machine]) -> list[Machine]:
         """Return those that are not dead."""
         return [one for one in machines.values() if not one.process.dead]
@@ -125,7 +190,12 @@ class SimulatedCluster:
         return Machine(process, VirtualClock(self.loop, generator))
 
     def _view(self, process: Process) -> ObjectStore:
-        return self._wrap(SimulatedStore(self.store, self.network, process, lambda: self.store_rates))
+        return self._wrap(SimulatedStore(self.store, self.network, process, self._rates_of))
+
+    def _rates_of(self, method: str, key: str) -> FaultRates:
+        """Return the rates of a request to the store: puts of data may have others than the members' own objects."""
+        is_data = method.startswith("put") and "/.cluster/" not in key
+        return self.put_rates or self.store_rates if is_data else self.store_rates
 
     def _connect(self, sender: Process) -> Callable[[str], SimulatedNode]:
         def connect(url: str) -> SimulatedNode:
@@ -141,7 +211,7 @@ class SimulatedCluster:
 
     async def request(self, work: Callable[[ServiceOperations], Awaitable[T]]) -> T:
         """Send a client's request to a service node; `Unanswered` if that dies."""
-        chosen = self._generator.choice(self.living(self.service_nodes))
+        chosen = self._generator.choice([one for one in self.living(self.service_nodes) if one.node])
 
         async def answer() -> T:
             return await work(chosen.node)
@@ -157,10 +227,11 @@ class SimulatedCluster:
         """
         self.network.heal()
         self.rates = self.store_rates = CALM
+        self.put_rates = None
         for machine in [*self.data_nodes.values(), *self.service_nodes.values()]:
             if machine.process.frozen:
                 machine.process.thaw(self.loop)
-        if not self.living(self.data_nodes):
+        if not self.living(self.data_nodes) and not all(one.is_server for one in self.service_nodes.values()):
             self.start_data_node()
         while not self._settled():  # noqa: ASYNC110 - a node in force tells nobody
             await asyncio.sleep(1)
@@ -168,8 +239,9 @@ class SimulatedCluster:
     def describe(self) -> str:
         """Return what the data nodes that live know of each other."""
         lines = []
-        for machine in self.living(self.data_nodes):
-            node = machine.node
+        servers = [machine for machine in self.living(self.service_nodes) if machine.is_server]
+        for machine in [*self.living(self.data_nodes), *servers]:
+            node = machine.member or machine.node
             if node is None:
                 lines.append(f"{machine.process.name} has not begun")
             else:
@@ -181,6 +253,10 @@ class SimulatedCluster:
 
     def _settled(self) -> bool:
         nodes = [machine.node for machine in self.living(self.data_nodes)]
-        if not all(node is not None and node.in_force for node in nodes):
+        servers = [machine for machine in self.living(self.service_nodes) if machine.is_server]
+        nodes += [machine.member for machine in servers]
+        if self.rebuilding or not all(node is not None and node.in_force for node in nodes):
+            return False
+        if not all(machine.node for machine in servers):
             return False
         return len({node.membership.epoch for node in nodes}) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from hsparse.storage.object_store import Buffer, ObjectStore
@@ -18,14 +17,17 @@ STORE = "store"
 
 
 class SimulatedStore(StoreWrapper):
-    """One process's view of a store, which outlives it: a request that was sent may still be applied."""
+    """One process's view of a store, which outlives it: a request that was sent may still be applied.
+
+    `rates` are by method and key.
+    """
 
     def __init__(
         self,
         store: ObjectStore,
         network: SimulatedNetwork,
         process: Process,
-        rates: Callable[[], FaultRates],
+        rates: Callable[[str, str], FaultRates],
     ) -> None:
         super().__init__(store)
         self._network = network
@@ -33,10 +35,7 @@ class SimulatedStore(StoreWrapper):
         self._rates = rates
 
     async def around(self, method: str, key: str, data: Buffer, call: Callable[[Buffer], Awaitable[R]]) -> R:
-        sent, rates = bytes(data), self._rates()
-        if method == "delete":
-            # Stores have no portable conditional delete: one that arrives late may delete what was created since.
-            rates = replace(rates, late=0.0)
+        sent, rates = bytes(data), self._rates(method, key)
 
         async def apply() -> R:
             return await call(sent)

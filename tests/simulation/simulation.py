@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from hsparse.errors import HsparseError
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.storage.object_store import ObjectStore
-from tests.simulation.clients import ELEMENTS, Clients, Names, dataset_record
+from tests.simulation.clients import ELEMENTS, MIXED, Clients, Mix, Names, dataset_record
 from tests.simulation.history import History
-from tests.simulation.linearizability import wrong_appends, wrong_registers
+from tests.simulation.linearizability import wrong_appends, wrong_extensions, wrong_registers
 from tests.simulation.nemesis import ALL, Fault, Nemesis
 from tests.simulation.simulated_cluster import SimulatedCluster
 from tests.simulation.virtual_clock import VirtualClock
@@ -57,8 +57,13 @@ def run_seed(
     operations: int = OPERATIONS,
     errors_allowed: bool = True,
     wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+    servers: int = 0,
+    mix: Mix = MIXED,
 ) -> Run:
-    """Run a cluster of 1 to 3 data nodes and 2 service nodes, with up to `most` of the faults."""
+    """Run a cluster of 1 to 3 data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
+
+    With another `mix` there are twice as many clients, which pause less.
+    """
     run, loop = Run(seed), VirtualLoop()
     started = loop.time()
     run.history.clock = loop.time
@@ -66,14 +71,19 @@ def run_seed(
     chosen = random.Random(f"faults {seed}")
 
     async def main() -> None:
-        for _ in range(chosen.choice((1, 2, 2, 3, 3))):
-            cluster.start_data_node()
-        for _ in range(2):
-            cluster.start_service_node()
+        for _ in range(servers):
+            cluster.start_server()
+        if not servers:
+            for _ in range(chosen.choice((1, 2, 2, 3, 3))):
+                cluster.start_data_node()
+            for _ in range(2):
+                cluster.start_service_node()
         await cluster.recover()
         clients = await begin(cluster, run.history, random.Random(f"clients {seed}"))
         nemesis = Nemesis(cluster, chosen, run.faults)
-        work = asyncio.ensure_future(clients.run(CLIENTS, operations, PAUSE))
+        count, pause = (CLIENTS, PAUSE) if mix is MIXED else (2 * CLIENTS, PAUSE / 3)
+        clients.mix = mix
+        work = asyncio.ensure_future(clients.run(count, operations, pause))
         await nemesis.run(chosen.choices(faults, k=chosen.randint(1, most)), 1.5)
         await work
         await nemesis.wait()
@@ -94,13 +104,13 @@ async def begin(cluster: SimulatedCluster, history: History, generator: random.R
     """Create the datasets, and return clients for them."""
     clock = VirtualClock(cluster.loop, generator)
     root = new_root_id(clock)
-    ids = [new_id("datasets", root, clock) for _ in range(2)]
+    ids = [new_id("datasets", root, clock) for _ in range(3)]
     groups = tuple(new_id("groups", root, clock) for _ in range(2))
     sparse = generator.random() < 0.5
-    for id, extent in zip(ids, (ELEMENTS, 0), strict=True):
+    for id, extent in zip(ids, (ELEMENTS, 0, 0), strict=True):
         record = dataset_record(id, root, extent, sparse=sparse)
         await cluster.request(lambda node, id=id, record=record: node.create(id, record))
-    return Clients(Names(ids[0], ids[1], groups), cluster.request, history, generator, sparse)
+    return Clients(Names(*ids, groups), cluster.request, history, generator, sparse)
 
 
 async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
@@ -114,6 +124,7 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     await clients.extent("end")
     try:
         values = await cluster.request(lambda node: node.read_all(clients.names.appended))
+        extent = await cluster.request(lambda node: node.extent(clients.names.extended))
     except HsparseError as error:
         run.wrong.append(f"after all faults: {error!r}")
         return
@@ -121,5 +132,6 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     run.wrong += [f"after all faults: {text}" for text in clients.errors]
     run.wrong += [f"a defect: {error!r}" for error in cluster.network.defects]
     run.wrong += wrong_registers(run.history, repeats=True)
+    run.wrong += wrong_extensions(extent, run.history.extensions)
     found = [value or None for value in values]
     run.wrong += wrong_appends(found, run.history.appends, run.history.extents)

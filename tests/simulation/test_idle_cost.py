@@ -14,11 +14,11 @@ from hsparse.testing.store_wrapper import CountingStore
 from tests.simulation.simulated_cluster import SETTINGS, SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop
 
-REQUESTS_A_LEASE = 2
-"""The most requests to the store that a data node sends in the time that its lease lasts."""
-LEASES = 20
-LEASE = 2.0
-"""Seconds that a lease lasts by default."""
+REQUESTS_A_PERIOD = 1
+"""The most requests to the store that a data node sends in a lease period."""
+PERIODS = 40
+PERIOD = 1.0
+"""Seconds of a lease period by default."""
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -33,14 +33,14 @@ def test_an_idle_cluster_renews_its_leases_and_asks_nothing_else(count: int) -> 
         for _ in range(2):
             cluster.start_service_node()
         await cluster.recover()
-        await asyncio.sleep(LEASE)
+        await asyncio.sleep(PERIOD)
         store.reset()
-        await asyncio.sleep(LEASES * LEASE)
+        await asyncio.sleep(PERIODS * PERIOD)
         calls.update(store.calls)
 
     loop.run(main())
     assert set(calls) == {"put_if_match"}
-    assert 0 < calls["put_if_match"] <= count * LEASES * REQUESTS_A_LEASE
+    assert 0 < calls["put_if_match"] <= count * PERIODS * REQUESTS_A_PERIOD
 
 
 def test_a_data_node_alone_asks_nothing_of_its_store() -> None:
@@ -50,7 +50,7 @@ def test_a_data_node_alone_asks_nothing_of_its_store() -> None:
         cluster = SimulatedCluster(loop, 1)
         machine = cluster.start_service_node()
         node = DataService(store, machine.clock, SETTINGS, ownership=SoleOwnership())
-        await asyncio.sleep(LEASES * LEASE)
+        await asyncio.sleep(PERIODS * PERIOD)
         await node.close()
 
     loop.run(main())

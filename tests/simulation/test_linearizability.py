@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.simulation.history import Action, AppendOperation, ExtentRead, Operation
-from tests.simulation.linearizability import refuted_by, wrong_appends
+from tests.simulation.linearizability import refuted_by, wrong_appends, wrong_extensions
 
 W, R, C, D = Action.WRITE, Action.READ, Action.CREATE, Action.DELETE
 
@@ -145,3 +145,11 @@ APPENDS = [AppendOperation(1, 2, 1, 4, 0), AppendOperation(2, 1, 2, None), Appen
 )
 def test_appends(values: list[int | None], extents: list[ExtentRead], wrong: int) -> None:
     assert len(wrong_appends(values, APPENDS, extents)) == wrong
+
+
+def test_extensions_take_place_once_and_do_not_overlap() -> None:
+    assert wrong_extensions(0, []) == []
+    assert wrong_extensions(5, [(2, 3), (3, 0)]) == []
+    assert wrong_extensions(5, [(2, 3), (1, None), (3, None)]) == []
+    assert "do not lead" in wrong_extensions(7, [(2, 0), (3, None)])[0]
+    assert "overlap" in wrong_extensions(4, [(2, 0), (2, 1)])[0]

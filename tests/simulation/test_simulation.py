@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.nemesis import ALL, PROCESSES
+from tests.simulation.nemesis import ALL, BESIDE, PROCESSES, SERVERS
 from tests.simulation.seeds import SEEDS, KeptSeed
 from tests.simulation.simulation import Run, run_seed
 
@@ -36,7 +36,19 @@ def failed(run: Callable[[int], Run], seeds: range) -> list[int]:
 
 def test_faults_of_any_kind(pytestconfig: pytest.Config) -> None:
     """What was answered is linearizable, and once the faults have ended everything is answered."""
-    assert failed(run_seed, range(pytestconfig.getoption("seeds") // 2)) == []
+    assert failed(run_seed, range(pytestconfig.getoption("seeds") // 4)) == []
+
+
+def test_whole_servers_that_share_a_store(pytestconfig: pytest.Config) -> None:
+    """Each reads what the others wrote."""
+    seeds = range(pytestconfig.getoption("seeds") // 8)
+    assert failed(lambda seed: run_seed(seed, SERVERS, servers=2), seeds) == []
+
+
+def test_servers_that_come_and_go_beside_a_cluster(pytestconfig: pytest.Config) -> None:
+    """What one writes the other reads, and the cluster trusts its caches again when it is alone."""
+    seeds = range(pytestconfig.getoption("seeds") // 8)
+    assert failed(lambda seed: run_seed(seed, BESIDE), seeds) == []
 
 
 def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) -> None:
@@ -47,7 +59,7 @@ def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) 
 
 @pytest.mark.parametrize("kept", SEEDS, ids=str)
 def test_a_seed_that_once_failed(kept: KeptSeed) -> None:
-    assert run_seed(kept.seed, kept.faults).wrong == []
+    assert run_seed(kept.seed, kept.faults, servers=kept.servers).wrong == []
 
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -14,6 +14,7 @@ from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.service import DataService
 from hsparse.errors import Unanswered
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
+from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
@@ -58,7 +59,7 @@ class Cluster:
     started: int = 0
     dead: list[MemberNode] = field(default_factory=list)
 
-    def make(self, url: str, token: str = TOKEN) -> MemberNode:
+    def make(self, url: str, token: str = TOKEN, *, server: bool = False) -> MemberNode:
         """Return a data node that has not joined."""
         store = self.stores[url] = CrashingStore(self.store)
         clock = SystemClock()
@@ -68,7 +69,8 @@ class Cluster:
             clock,
             token,
             lambda other: Link(self, url, other),
-            LEASE,
+            LEASE / 2,
+            server=server,
         )
 
     async def start(self) -> str:
@@ -79,6 +81,19 @@ class Cluster:
         await member.join(url)
         await self.in_force(url)
         return url
+
+    async def serve(self) -> str:
+        """Start a whole server; return its name once it is in force."""
+        self.started += 1
+        name = f"serve-{self.started}"
+        member = self.members[name] = self.make(name, "", server=True)
+        await member.join()
+        await self.in_force(name)
+        return name
+
+    def server(self, name: str) -> Owners:
+        """Return the owners as a whole server has them: its own data node."""
+        return Owners(FixedNodes({name: self.members[name]}))
 
     async def in_force(self, *urls: str) -> None:
         """Wait until members own what the membership gives them."""
@@ -106,10 +121,17 @@ class Cluster:
         return Owners(ClusterNodes(stored, SystemClock(), lambda url: Link(self, sender, url)))
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds of which nobody tells."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def cluster(count: int) -> AsyncIterator[tuple[Cluster, list[str]]]:
+async def cluster(count: int, store: ObjectStore | None = None) -> AsyncIterator[tuple[Cluster, list[str]]]:
     """Run a cluster of so many members while the context lasts; yield it and their URLs."""
-    made = Cluster()
+    made = Cluster(store or MemoryStore())
     urls = [await made.start() for _ in range(count)]
     await made.in_force(*urls)
     try:

@@ -1,8 +1,9 @@
-"""A loopback HTTP proxy that loses requests and replies as scripted, for tests of retries."""
+"""A loopback HTTP proxy that loses requests and replies as scripted, for tests of retries, or at random."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,13 +17,17 @@ class Loss:
     It is forwarded, unless `forward` is False; a `late` one when `release` is called, after the client has
     lost its connection. Then `after` is awaited, and the client gets `answer` (bytes of a reply) or the
     reply, of which only the first `keep` bytes, and the connection is closed. One that `hang`s waits for
-    `release` before all that. `met` is set when the request has come, `done` when it has been forwarded.
+    `release` before all that, another one `delay` seconds. One that is sent `twice` is forwarded again when its
+    reply has come, and the second reply is taken: some proxies do so when they lose the first one. `met` is set
+    when the request has come, `done` when it has been forwarded.
     """
 
     method: str
     forward: bool = True
     late: bool = False
     hang: bool = False
+    delay: float = 0.0
+    twice: bool = False
     keep: int | None = None
     answer: bytes | None = None
     after: Callable[[], Awaitable[object]] | None = None
@@ -43,13 +48,40 @@ def error_reply(status: int, code: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
+@dataclass(frozen=True, slots=True)
+class Weather:
+    """Draws losses: the part of the requests that are delayed, lost, answered without the reply, or sent twice."""
+
+    generator: random.Random
+    delayed: float = 0.05
+    longest_delay: float = 0.1
+    """Seconds."""
+    lost: float = 0.005
+    unanswered: float = 0.005
+    twice: float = 0.01
+
+    def __call__(self, method: str) -> Loss:
+        draw = self.generator.random
+        delay = self.longest_delay * draw() if draw() < self.delayed else 0.0
+        if draw() < self.lost:
+            return Loss(method, forward=False, delay=delay, keep=0)
+        return Loss(
+            method,
+            delay=delay,
+            twice=draw() < self.twice,
+            keep=0 if draw() < self.unanswered else None,
+        )
+
+
 class FaultyProxy:
     """A proxy before the server at `upstream`; `script` has what it does to requests, in order.
 
-    `requests` lists what came, as `"PUT /bucket/key"`; one connection serves one request.
+    To a request that the script has nothing about it does what `draw` returns. `requests` lists what came, as
+    `"PUT /bucket/key"`; one connection serves one request.
     """
 
-    def __init__(self, upstream: str) -> None:
+    def __init__(self, upstream: str, draw: Callable[[str], Loss] = Loss) -> None:
+        self.draw = draw
         self.script: list[Loss] = []
         self.requests: list[str] = []
         self.url = ""
@@ -67,9 +99,9 @@ class FaultyProxy:
         return [request.split()[0] for request in self.requests]
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[FaultyProxy]:
+    async def serving(self, host: str = "127.0.0.1") -> AsyncIterator[FaultyProxy]:
         """Serve for the duration of the context."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._accept, host, 0)
         host, port = server.sockets[0].getsockname()
         self.url = f"http://{host}:{port}"
         try:
@@ -101,7 +133,11 @@ class FaultyProxy:
         if loss.late:
             writer.close()
             await loss.released.wait()
+        if loss.delay:
+            await asyncio.sleep(loss.delay)
         reply = await self._forward(request) if loss.forward else b""
+        if loss.twice:
+            reply = await self._forward(request)
         loss.done.set()
         if loss.after is not None:
             await loss.after()
@@ -128,7 +164,7 @@ class FaultyProxy:
             if loss.method == method:
                 self.script.remove(loss)
                 return loss
-        return Loss(method)
+        return self.draw(method)
 
     async def _forward(self, request: bytes) -> bytes:
         reader, writer = await asyncio.open_connection(*self._upstream)

@@ -88,9 +88,9 @@ def _source_matches(environ: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def moto_server() -> Iterator[str]:
-    """Run the server for the duration of the context, whose value is its URL."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+def moto_server(host: str = "127.0.0.1") -> Iterator[str]:
+    """Run the server at an address of this machine for the duration of the context, whose value is its URL."""
+    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
     server.start()
     werkzeug = server._server
     assert werkzeug is not None
@@ -98,7 +98,7 @@ def moto_server() -> Iterator[str]:
     werkzeug.app = _OneAtATime(create_backend_app("s3"))
     werkzeug.RequestHandlerClass = _KeptConnection
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    host, port = server.get_host_and_port()
+    _, port = server.get_host_and_port()
     try:
         yield f"http://{host}:{port}"
     finally:

@@ -6,6 +6,7 @@ is typed is started in tests/cli/test_serve.py.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -16,10 +17,12 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import TextIO
 
 from hsparse.cli.main import main
 
 STOP_SECONDS = 20
+CLONE_NEWNET = 0x40000000  # <linux/sched.h>; os.setns is new in Python 3.12
 STARTS = get_context("forkserver")
 STARTS.set_forkserver_preload([__name__, "hsparse.cli.serve"])
 
@@ -63,14 +66,10 @@ def server_process(*flags: str, log: Path | None = None, **variables: str) -> It
 
     What it logs goes to the file `log`, if there is one, else to where this process's standard error goes.
     """
-    reading, writing = os.pipe()
-    errors = os.dup(2) if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    # As connections, because those are passed on.
-    with Connection(writing) as output, Connection(errors) as error_output:
-        environment = {**os.environ, **variables}
-        process = STARTS.Process(target=_serve, args=(flags, environment, output, error_output), daemon=True)
-        process.start()
-    with os.fdopen(reading) as lines:
+    if log is not None:
+        log.write_bytes(b"")
+    process, lines = start_command(("serve", "--port", "0", *flags), log, "", variables)
+    with lines:
         try:
             line = lines.readline()
             if " on http" not in line:
@@ -83,18 +82,51 @@ def server_process(*flags: str, log: Path | None = None, **variables: str) -> It
             _ended(process)
 
 
-def _serve(
-    flags: tuple[str, ...], environment: dict[str, str], output: Connection, errors: Connection
+def start_command(
+    arguments: tuple[str, ...], log: Path | None, namespace: str, variables: dict[str, str]
+) -> tuple[ForkServerProcess, TextIO]:
+    """Start `hsparse` with `arguments`, and environment variables; return the process and what it prints.
+
+    What it logs is added to the file `log`, if there is one. `namespace` is the path of a network namespace that it is
+    to be in, or "".
+    """
+    reading, writing = os.pipe()
+    errors = os.dup(2) if log is None else os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    # As connections, because those are passed on.
+    with Connection(writing) as output, Connection(errors) as error_output:
+        environment = {**os.environ, **variables}
+        process = STARTS.Process(
+            target=_run, args=(arguments, environment, output, error_output, namespace), daemon=True
+        )
+        process.start()
+    return process, os.fdopen(reading)
+
+
+def _run(
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    output: Connection,
+    errors: Connection,
+    namespace: str,
 ) -> None:
-    """Be the process of the server."""
+    """Be the process of a command."""
     os.dup2(output.fileno(), 1)
     os.dup2(errors.fileno(), 2)
     output.close()
     errors.close()
+    if namespace:
+        enter_namespace(namespace)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["hsparse", "serve", "--port", "0", *flags]
+    sys.argv = ["hsparse", *arguments]
     sys.exit(main())
+
+
+def enter_namespace(path: str) -> None:
+    """Give this process, which has one thread, the network of a namespace."""
+    with Path(path).open() as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"{path} cannot be entered; it needs root")
 
 
 def _ended(process: ForkServerProcess) -> int:

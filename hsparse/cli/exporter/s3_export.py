@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from hsparse.cli.connection_flags import connector
 from hsparse.cli.exporter.file_reads import FileReads
@@ -19,7 +20,7 @@ from hsparse.cli.progress import print_message, show_progress
 from hsparse.client.files.domain_file import ReportProgress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.hdf5.plan.file_form import FileForm
-from hsparse.storage.s3.multipart_upload import Part, S3Upload, find_marked
+from hsparse.storage.s3.multipart_upload import CopySource, Part, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
 
 AT_ONCE = 16
@@ -28,6 +29,8 @@ SENT_AT_ONCE = 8
 MEMORY = 128 * 1024 * 1024
 """The most bytes of parts in memory, twice that while they are joined; a single part may have more."""
 MEDIA = "application/x-hdf5"
+NO_ETAG = "0123456789abcdef0123456789abcdef"
+"""The etag of no object."""
 
 
 class _NotCopied(Exception):
@@ -128,11 +131,21 @@ class S3Export:
         for number, part in enumerate(parts, 1):
             if part.source is not None:
                 try:
-                    have[number] = have.get(number) or await upload.copy(number, part.source)
+                    if number not in have:
+                        await self._check_condition(upload, number, part.source)
+                        have[number] = await upload.copy(number, part.source)
                 except HsparseError as error:
                     await self._check_unchanged(etag)
                     raise _NotCopied(error.message) from error
                 return
+
+    async def _check_condition(self, upload: S3Upload, number: int, source: CopySource) -> None:
+        """Raise `_NotCopied` if the store copies a part on a condition that is false."""
+        try:
+            await upload.copy(number, replace(source, etag=NO_ETAG))
+        except PreconditionFailed:
+            return
+        raise _NotCopied(f"The bucket {self._store.name!r} ignores the condition of a copy.")
 
     async def _all(
         self, upload: S3Upload, parts: tuple[FilePart, ...], have: dict[int, Part], etag: str

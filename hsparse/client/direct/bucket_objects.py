@@ -9,7 +9,12 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.direct.object_reader import (
+    ObjectChanged,
+    ObjectPlace,
+    ObjectReader,
+    ObjectUnavailable,
+)
 from hsparse.client.errors import InvalidValue
 from hsparse.optional_module import OptionalModule
 
@@ -61,7 +66,7 @@ _PROCESSES: dict[str, int] = {}
 """The process that used obstore first; a forked one inherits this."""
 
 
-class BucketObjects:
+class BucketObjects(ObjectReader):
     """Reads the objects of a bucket. A process that unpickles it makes a client of its own.
 
     obstore's threads do not live on in a forked process, where its calls would wait for ever: there the server reads.

@@ -30,14 +30,15 @@ VERSION = 1
 class DatasetMap:
     """The stored chunks of a dataset of the extent `extent`, all or those that a selection meets.
 
-    `scaled: (n, rank) uint64`, `defined: (n,) int64` (0 for dense chunks), `etags` and `urls` (n, or none) describe
-    their objects. `directory` is that of the store, if the server says so.
+    `scaled: (n, rank) uint64`, `defined: (n,) int64` (0 for dense chunks), `sizes: (n,) int64` (bytes of the chunks),
+    `etags` and `urls` (n, or none) describe their objects. `directory` is that of the store, if the server says so.
     """
 
     extent: tuple[int, ...]
     spec: ChunkSpec
     scaled: NDArray[np.uint64]
     defined: NDArray[np.int64]
+    sizes: NDArray[np.int64]
     etags: tuple[str, ...]
     urls: tuple[str, ...]
     directory: str | None
@@ -55,7 +56,8 @@ class DatasetMap:
     def place(self, row: int) -> ObjectPlace:
         """Return where the object of a chunk is. Its key follows from the dataset: the server cannot name another."""
         key = chunk_key(self.spec.dataset, tuple(self.scaled[row].tolist()))
-        return ObjectPlace(key, self.etags[row], self.urls[row] if self.urls else None)
+        url = self.urls[row] if self.urls else None
+        return ObjectPlace(key, self.etags[row], url, int(self.sizes[row]))
 
 
 def parse_map(answer: Json) -> DatasetMap:
@@ -83,6 +85,7 @@ def parse_map(answer: Json) -> DatasetMap:
         spec,
         scaled,
         np.array([row.get("defined", 0) for row in rows], np.int64),
+        np.array([row["size"] for row in rows], np.int64),
         tuple(row["etag"] for row in rows),
         tuple(row["url"] for row in rows if "url" in row),
         _text(answer.get("directory")),

@@ -7,7 +7,6 @@ has a filter that is not installed here. So the answers, and the errors, are tho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
@@ -25,13 +24,20 @@ from hsparse.client.direct.chunk_elements import (
 from hsparse.client.direct.dataset_map import DatasetMap
 from hsparse.client.direct.direct_rows import DirectRows
 from hsparse.client.direct.kept_map import KeptMap
-from hsparse.client.direct.object_reader import ObjectChanged, ObjectReader, ObjectUnavailable
+from hsparse.client.direct.object_reader import (
+    ObjectChanged,
+    ObjectReader,
+    ObjectUnavailable,
+    ReaderClosed,
+    Take,
+)
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.errors import Corrupt, HsparseError, Unsupported
+from hsparse.errors import Corrupt, HsparseError, NotFound, Unsupported
+from hsparse.format.buffer import Buffer
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
@@ -61,8 +67,9 @@ class DirectElements:
     """An `ValueSource` over the objects of a store; `server` is asked where these do not serve.
 
     Values have the type `dtype`, the client's view of the stored one. Threads may share one. `statistics` counts what
-    was read how. Reads of less than `least_part` of the elements of the chunks that they meet are the server's: it has
-    decoded chunks in its cache, which for a row of a chunk is ten times as fast.
+    was read how. With a `least_part` small reads are the server's: it has decoded chunks in its cache, which for a row
+    of a chunk is ten times as fast. Small ones take less than this part of the elements of the chunks that they meet;
+    once a reader is chosen, it says what is small.
     """
 
     def __init__(
@@ -106,13 +113,16 @@ class DirectElements:
         defined = [int(found.defined[found.rows[one.scaled]]) for one in planned]
         rows = DirectRows(selection, planned, defined, self._dtype)
 
-        def add(item: tuple[PlannedChunk, int]) -> None:
-            chunk = self._columns(found, item[0])
+        def add(item: tuple[PlannedChunk, int], data: Buffer) -> None:
+            chunk = _columns(found, data)
             if len(chunk) != item[1]:
                 raise Corrupt("The chunk has another number of elements than its map says.")
             rows.add(item[0], chunk.view(self._dtype))
 
-        self._each(add, list(zip(planned, defined, strict=True)), failed, lambda item: item[0])
+        try:
+            self._each(found, add, list(zip(planned, defined, strict=True)), failed, lambda item: item[0])
+        except NotDirect:
+            return None
         return None if failed.changed or failed.others else rows.result()
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
@@ -149,11 +159,11 @@ class DirectElements:
         whole = [one for one in planned if one.selection.is_all]
         partly = [one for one in planned if not one.selection.is_all]
 
-        def select(one: PlannedChunk) -> Elements:
-            part = select_elements(self._columns(found, one), one.selection, grid.origin(one.scaled), extent)
+        def select(one: PlannedChunk, data: Buffer) -> Elements:
+            part = select_elements(_columns(found, data), one.selection, grid.origin(one.scaled), extent)
             return Elements(part.columns, part.values.view(self._dtype))
 
-        parts = [part for part in self._each(select, partly, failed) if part is not None]
+        parts = [part for part in self._each(found, select, partly, failed) if part is not None]
         counts = [int(found.defined[found.rows[one.scaled]]) for one in whole]
         ends = np.cumsum([*counts, *map(len, parts)], dtype=np.int64).tolist()
         stored = allocate_elements(ends[-1] if ends else 0, extent, found.spec.dtype)
@@ -166,14 +176,14 @@ class DirectElements:
             ):
                 target[...] = column
 
-        def fill(item: tuple[PlannedChunk, Elements]) -> Elements:
-            chunk, slot = self._columns(found, item[0]), item[1]
+        def fill(item: tuple[PlannedChunk, Elements], data: Buffer) -> Elements:
+            chunk, slot = _columns(found, data), item[1]
             if len(chunk) != len(slot):
                 raise Corrupt("The chunk has another number of elements than its map says.")
             write_elements(chunk, grid.origin(item[0].scaled), slot)
             return slot
 
-        filled = self._each(fill, list(zip(whole, slots, strict=True)), failed, lambda item: item[0])
+        filled = self._each(found, fill, list(zip(whole, slots, strict=True)), failed, lambda item: item[0])
         if None not in filled:
             return [room], failed
         behind = ends[len(counts) - 1]
@@ -191,14 +201,12 @@ class DirectElements:
                 result.append(unwritten.view(self._dtype))
             failed = _Failed()
 
-            def fill(one: PlannedChunk) -> None:
-                values: Any = found.kind.read(
-                    found.kind.decode(self._bytes(found, one)), one.selection, (), NO_LIMIT
-                )
+            def fill(one: PlannedChunk, data: Buffer) -> None:
+                values: Any = found.kind.read(found.kind.decode(data), one.selection, (), NO_LIMIT)
                 if values is not None:
                     result[0][one.place] = values.view(self._dtype)
 
-            self._each(fill, planned, failed)
+            self._each(found, fill, planned, failed)
             return [], failed
 
         def ask(at: Selection) -> list[NDArray[Any]]:
@@ -211,11 +219,14 @@ class DirectElements:
     # --- both ---------------------------------------------------------------------------------------
 
     def _is_small(self, selection: Selection) -> bool:
-        chunk = self._kept.chunks
+        chunk, reader = self._kept.chunks, self._reader
         if not self._least_part or len(chunk) != len(selection.extent):
             return False
+        least = self._least_part if reader is None else reader.least_part
+        if reader is not None and selection.size < reader.least_size:
+            return True
         met = count_chunks(selection, Grid(selection.extent, chunk)) * prod(chunk)
-        return selection.size < met * self._least_part
+        return selection.size < met * least
 
     def _leave_small(self, selection: Selection) -> bool:
         """Say whether a read is left to the server because it is small, and count it."""
@@ -263,7 +274,7 @@ class DirectElements:
         except Unreachable:
             raise
         except HsparseError as error:  # such as a corrupt chunk, which this read may not need
-            if isinstance(error, Unsupported):
+            if isinstance(error, Unsupported | NotFound):  # no map of such data, or no maps at all
                 self._closed = error.message
             raise NotDirect(error.message) from error
         if self._reader is None:
@@ -285,39 +296,43 @@ class DirectElements:
             inside &= found.defined > 0
         return plan(selection, grid, found.scaled[inside])
 
-    def _columns(self, found: DatasetMap, one: PlannedChunk) -> ChunkColumns:
-        spec = found.spec
-        return read_columns(self._bytes(found, one), spec.dims, spec.dtype, spec.filters)
-
-    def _bytes(self, found: DatasetMap, one: PlannedChunk) -> bytes:
-        place = found.place(found.rows[one.scaled])
-        assert self._reader is not None
-        data = self._reader.read(place)
-        self.statistics.add(objects=1, bytes=len(data))
-        return data
-
     def _each(
         self,
-        work: Callable[[U], T],
+        found: DatasetMap,
+        work: Callable[[U, Buffer], T],
         items: Sequence[U],
         failed: _Failed,
         chunk: Callable[[U], Any] = lambda item: item,
     ) -> list[T | None]:
-        """Return `work` of each item, in threads; None where it failed, whose chunk is noted in `failed`."""
+        """Return `work` of each item and its chunk's object, in threads; None where it failed.
 
-        def run(item: U) -> T | None:
+        The chunks of those are noted in `failed`. `NotDirect` if there is no way to the objects any more.
+        """
+        results: list[T | None] = [None] * len(items)
+
+        def use(number: int, take: Take) -> None:
+            item = items[number]
             try:
-                return work(item)
+                data = take()
+                self.statistics.add(objects=1, bytes=len(data))
+                results[number] = work(item, data)
             except ObjectChanged:
                 failed.changed.append(chunk(item))
             except (ObjectUnavailable, HsparseError) as error:
                 reason = error.message if isinstance(error, HsparseError) else str(error)
                 self.statistics.add(reason=reason)
                 failed.others.append(chunk(item))
-            return None
 
-        threads = min(self._reader.at_once if self._reader else 1, len(items))
-        if threads < 2:
-            return [run(item) for item in items]
-        with ThreadPoolExecutor(threads, thread_name_prefix="direct-read") as pool:
-            return list(pool.map(run, items))
+        places = [found.place(found.rows[chunk(item).scaled]) for item in items]
+        if self._reader is not None:  # without any stored chunk there is none, nor an item
+            try:
+                self._reader.read_each(places, use)
+            except ReaderClosed as error:
+                self._closed = str(error)
+                raise NotDirect(self._closed) from error
+        return results
+
+
+def _columns(found: DatasetMap, data: Buffer) -> ChunkColumns:
+    spec = found.spec
+    return read_columns(data, spec.dims, spec.dtype, spec.filters)

@@ -1,48 +1,49 @@
-"""Which way a dataset is read past the server: a directory, a bucket, presigned URLs, or none."""
+"""How chunks are read as they are stored: from a directory, a bucket, presigned URLs, the server, or not at all."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
 from hsparse.client.direct.kept_map import KeptMap
+from hsparse.client.direct.object_reader import LEAST_PART
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
+from hsparse.client.direct.server_objects import ServerObjects
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
 from hsparse.model.layout import CHUNKED, STRUCTURED
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 SCHEME = "s3://"
-LEAST_PART = 1 / 8
-"""The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
-2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
-"""
+SERVER = "server"
+WHOLE_ELSEWHERE = 4000
+"""Chunks of the largest grid whose map a server elsewhere is asked for whole at once: it has a megabyte."""
 
 
 def direct_source(
     connection: Connection, record: Json, direct: Direct, server: ValueSource
 ) -> DirectElements | None:
-    """Return a source of a dataset's values past the server; None if it is to be read by the server.
+    """Return a source of a dataset's values that decodes its chunks here; None if the server is to do that.
 
     `record` is the dataset's, `server` the source that is asked for what cannot be read directly. No request is sent.
     `BadRequest` for a directory without a store, `Misconfigured` if an extra is missing.
     """
-    choice = _choice(connection, direct)
+    choice = _choice(connection, record["id"], direct)
     extent = shape_of(record["shape"])
     kind = Hdf5Type.parse(record["type"])
     if choice is None or extent is None or kind.is_vlen or not _has_objects(record):
         return None
     statistics = ReadStatistics()
     dims = record["layout"]["dims"] if extent else ()  # a scalar's one chunk has no dimensions
-    kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True)
-    least = LEAST_PART if direct is None else 0.0
+    is_here = connection.is_here
+    whole = None if is_here or direct is not None else WHOLE_ELSEWHERE
+    kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True, whole=whole)
+    least = (LEAST_PART if is_here else ServerObjects.least_part) if direct is None else 0.0
     return DirectElements(server, kept, choice, kind.dtype, statistics, least)
 
 
@@ -54,7 +55,7 @@ def _has_objects(record: Json) -> bool:
     return stored in (CHUNKED, STRUCTURED) and "_REF" not in asked and not properties.get("initializer")
 
 
-def _choice(connection: Connection, direct: Direct) -> ReaderChoice | None:
+def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | None:
     if direct is False:
         return None
     if isinstance(connection, EmbeddedConnection) and (direct is None or direct is True):
@@ -62,7 +63,9 @@ def _choice(connection: Connection, direct: Direct) -> ReaderChoice | None:
     if direct is True:
         return OfferedReader(required=True)
     if direct is None:
-        return OfferedReader() if urlsplit(connection.url).hostname in LOOPBACK else None
+        return OfferedReader(connection.is_here, ServerObjects(connection, id))
+    if direct == SERVER:
+        return GivenReader(ServerObjects(connection, id))
     if isinstance(direct, str) and direct.startswith(SCHEME):
         direct = Bucket(direct.removeprefix(SCHEME).strip("/"))
     if isinstance(direct, Bucket):

@@ -6,14 +6,19 @@ import os
 import stat
 from pathlib import Path
 
-from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.direct.object_reader import (
+    ObjectChanged,
+    ObjectPlace,
+    ObjectReader,
+    ObjectUnavailable,
+)
 from hsparse.storage.filesystem.object_file import file_etag, is_half_written, open_file, read_at
 
 MARK = ".hsparse"
 """The directory that a store has at its root."""
 
 
-class DirectoryObjects:
+class DirectoryObjects(ObjectReader):
     """Reads the files of a store. A file that is being written in place, or was left so, is left to the server.
 
     The etag of a file is its modification time, size and inode, so a file of another directory never has that of the

@@ -41,6 +41,8 @@ class _Kept:
 class KeptMap:
     """The map of the dataset `id`, with presigned URLs if `signed` and the store has them; for any thread.
 
+    Grids of up to `whole` chunks are asked for whole at once, by default of `WHOLE`.
+
     A read that begins after a write was acknowledged gets a map that has it: each call of `current` is one request.
     """
 
@@ -52,6 +54,7 @@ class KeptMap:
         statistics: ReadStatistics,
         *,
         signed: bool = False,
+        whole: int | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._connection = connection
@@ -59,6 +62,7 @@ class KeptMap:
         self.chunks = tuple(chunks)
         self._statistics = statistics
         self._signed = signed
+        self._whole = WHOLE if whole is None else whole
         self._clock = clock or SystemClock()
         self._kept: _Kept | None = None
         self._parts = 0
@@ -82,7 +86,7 @@ class KeptMap:
         count = prod(-(-length // step) for length, step in zip(extent, self.chunks, strict=True))
         if self._signed:
             return count > WHOLE_SIGNED
-        return count > MOST or (count > WHOLE and self._parts < PARTS)
+        return count > MOST or (count > self._whole and self._parts < PARTS)
 
     def _ask(self, kept: _Kept | None, **params: object) -> tuple[DatasetMap, str | None]:
         urls = URL_SECONDS if self._signed else None
@@ -100,7 +104,7 @@ class KeptMap:
             return kept.map, kept.etag
         try:
             return parse_map(answer), etag
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise HsparseError(f"{self._connection.url} answered {self._path} with no map.") from error
 
     def __getstate__(self) -> dict[str, Any]:

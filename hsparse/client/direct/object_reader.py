@@ -5,8 +5,17 @@ Tests: tests/client/direct/test_directory_objects.py, tests/client/direct/test_b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar
+
+from hsparse.format.buffer import Buffer
+
+LEAST_PART = 1 / 8
+"""The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of
+2000 x 2000 elements in a directory: the server was faster for 1/20 of them, half as fast for 2/3.
+"""
 
 
 class ObjectChanged(Exception):
@@ -17,24 +26,63 @@ class ObjectUnavailable(Exception):
     """The object cannot be read in this way: ask the server. The message names the reason, no secret."""
 
 
+class ReaderClosed(Exception):
+    """Nothing can be read in this way, now or later: the server has no such answers. The message names the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectPlace:
-    """An object of the store: its key and etag, without quotes, and its presigned URL, if the map has one."""
+    """An object of the store: its key and etag, without quotes.
+
+    `url` is its presigned URL, if the map has one, `size` that of the chunk in it, in bytes.
+    """
 
     key: str
     etag: str
     url: str | None = None
+    size: int = 0
+
+
+Item = TypeVar("Item")
+Take: TypeAlias = Callable[[], Buffer]
+"""Returns the bytes of an object, or raises what `ObjectReader.read` raises."""
+Use: TypeAlias = Callable[[int, Take], None]
+"""Is given the number of an object among those that are read, and how to take its bytes."""
 
 
 class ObjectReader(Protocol):
-    """Reads objects of one store, for any thread. `at_once` is how many requests at a time it is good for."""
+    """Reads objects of one store, for any thread. `at_once` is how many requests at a time it is good for.
+
+    If the caller leaves the way open, reads of less than the part `least_part` of their chunks' elements, or of less
+    than `least_size` elements, defined or not, are left to the server.
+    """
 
     at_once: int
+    least_part: float = LEAST_PART
+    least_size: int = 0
 
-    def read(self, place: ObjectPlace) -> bytes:
+    def read(self, place: ObjectPlace) -> Buffer:
         """Return the object's bytes; raises `ObjectChanged` unless it has the etag, or `ObjectUnavailable`."""
         ...
+
+    def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
+        """Call `use` once for each object, in any order, in several threads; it calls `take` at once.
+
+        Raises `ReaderClosed`; then `use` was not called for all.
+        """
+        in_threads(self.at_once, range(len(places)), lambda at: use(at, lambda: self.read(places[at])))
 
     def close(self) -> None:
         """Close what is kept open; the next read opens it again."""
         ...
+
+
+def in_threads(count: int, items: Sequence[Item], work: Callable[[Item], None]) -> None:
+    """Call `work` with each item, in at most `count` threads; raises the first error once all have ended."""
+    threads = min(count, len(items))
+    if threads < 2:
+        for item in items:
+            work(item)
+        return
+    with ThreadPoolExecutor(threads, thread_name_prefix="direct-read") as pool:
+        list(pool.map(work, items))

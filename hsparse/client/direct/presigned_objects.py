@@ -7,14 +7,19 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.direct.object_reader import (
+    ObjectChanged,
+    ObjectPlace,
+    ObjectReader,
+    ObjectUnavailable,
+)
 from hsparse.client.http.connection_pool import ConnectionPool
 
 AT_ONCE = 16
 OK, NOT_FOUND, PRECONDITION_FAILED = 200, 404, 412
 
 
-class PresignedObjects:
+class PresignedObjects(ObjectReader):
     """Reads objects by their URLs over kept connections. The URLs are secrets: no error has them."""
 
     def __init__(self, timeout: float = 60.0, at_once: int = AT_ONCE) -> None:

@@ -38,16 +38,21 @@ class GivenReader:
 class OfferedReader:
     """Presigned URLs, if the map has them, or the store's directory, if it is on this machine.
 
-    Without either the server reads or, if direct reads are `required`, `Unsupported` is raised.
+    A directory is believed only of a server on this machine, if `here`. Without either the objects come from `server`.
+    Without that the server reads or, if direct reads are `required`, `Unsupported` is raised.
     """
 
+    here: bool = True
+    server: ObjectReader | None = None
     required: bool = False
 
     def choose(self, found: DatasetMap) -> ObjectReader | None:
         if found.urls:
             return PresignedObjects()
-        if found.directory is not None and is_store(Path(found.directory)):
+        if self.here and found.directory is not None and is_store(Path(found.directory)):
             return DirectoryObjects(Path(found.directory))
+        if self.server is not None:
+            return self.server
         if self.required and len(found.scaled):
             raise Unsupported(
                 "The server offers no direct reads: its store has no presigned URLs, and is no directory on this "

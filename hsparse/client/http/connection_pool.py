@@ -14,6 +14,7 @@ import ssl
 import sys
 import threading
 from contextlib import suppress
+from typing import Any
 from weakref import WeakSet, finalize
 
 MAX_IDLE = 16
@@ -31,6 +32,11 @@ class OwnAnswer(http.client.HTTPResponse):
         if self._process != os.getpid():
             raise OSError("another process asked for this answer")
         return super().read(amt)
+
+    def readinto(self, b: Any) -> int:
+        if self._process != os.getpid():
+            raise OSError("another process asked for this answer")
+        return super().readinto(b)
 
 
 class ConnectionPool:

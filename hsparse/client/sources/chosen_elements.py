@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.sources.elements import Elements, ValueSource
+from hsparse.client.sources.elements import FEW_ELSEWHERE, Elements, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.format.selections.selection import Orthogonal, Selection
@@ -22,7 +22,7 @@ from hsparse.optional_module import OptionalModule
 
 DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")
 FEW = 1 << 12
-"""Elements of a selection that the server is asked for, if the caller leaves the way open."""
+"""Elements of a selection, defined or not, that the server is asked for if the caller leaves the way open."""
 
 
 class ChosenElements:
@@ -57,5 +57,6 @@ class ChosenElements:
         return found or self._server
 
     def _for(self, selection: Selection) -> ValueSource:
+        few = FEW if self._connection.is_here else FEW_ELSEWHERE
         is_open = self._connection.direct is None
-        return self._server if is_open and selection.size <= FEW else self.chosen
+        return self._server if is_open and selection.size <= few else self.chosen

@@ -18,8 +18,14 @@ Direct: TypeAlias = bool | str | Path | Bucket | None
 """How datasets are read past the server.
 
 True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the
-user's own credentials. None: from the directory, where it is on this machine and much of each chunk is read. False:
-all is read by the server.
+user's own credentials. "server": chunks as they are stored, handed out by the server. None: where much of each chunk is
+read, from the directory if it is on this machine, else in this way. False: all values come from the server.
+"""
+
+FEW_ELSEWHERE = 1 << 20
+"""Elements of a selection, defined or not, for which a server elsewhere is asked for values if the way is left open.
+
+For chunks it would be asked for the map, too, which takes as long as all of a smaller read.
 """
 
 

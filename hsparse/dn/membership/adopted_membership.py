@@ -13,29 +13,33 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.eviction import Eviction
+from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
-from hsparse.errors import HsparseError, Misdirected, Unanswered
+from hsparse.errors import Corrupt, HsparseError, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 SETTLING = 10.0
 """Seconds that a change waits for a membership to be settled, or for a lease."""
 FINISHING = 0.3
 """Seconds that the answer to `AdoptMembership` waits for earlier changes: it also tells that this node is alive."""
+LOOKS = 8
+"""A member looks after another one each time that it has renewed its lease so often."""
 Kept = Callable[[str], bool]
 
 
 class AdoptedMembership:
-    """The newest membership that a node knows of. `doubt` is told which names the node owned before and after."""
+    """The newest membership that a node knows of, as the `LeaseHolder` of its lease.
+
+    `doubt` is told which names the node owned before and after, `forget` that it has not heard of all changes.
+    """
 
     def __init__(
         self,
@@ -43,27 +47,33 @@ class AdoptedMembership:
         stored: MembershipObject,
         peers: Peers,
         eviction: Eviction,
+        tasks: NodeTasks,
         doubt: Callable[[Kept], None],
+        forget: Callable[[], None],
     ) -> None:
         self._ownership = ownership
         self._stored = stored
         self._peers = peers
         self._eviction = eviction
         self._doubt = doubt
+        self._forget = forget
+        self._renewals = 0
         self._running: Counter[int] = Counter()
         """How many changes are being carried out that were accepted in each epoch."""
         self._changed = asyncio.Condition()
         """Notified when a membership is adopted or settled, when a lease holds again, and when changes have ended."""
-        self._once: dict[tuple[str, str], asyncio.Task[Any]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self.defect = asyncio.Event()
-        """Set when a task has failed by a defect: without it this node might own nothing for ever."""
+        self._tasks = tasks
         self._settling: asyncio.Task[None] | None = None
 
     @property
     def view(self) -> Membership:
         """The membership."""
         return self._ownership.membership
+
+    @property
+    def epoch(self) -> int:
+        """The membership's epoch."""
+        return self.view.epoch
 
     # --- adopting -------------------------------------------------------------------------------------
 
@@ -72,22 +82,68 @@ class AdoptedMembership:
         before, own = self.view, self._ownership.node
         if view.epoch < before.epoch or (view.epoch == before.epoch and not renewed):
             return
-        self._ownership.settled = False
+        # A server's part stays what it is: members that know of it trust no cache as long as its lease holds.
+        stays = not renewed and own in before.servers and own in view.servers
+        self._ownership.settled &= stays
         self._ownership.membership = view
         both = own in before.nodes and own in view.nodes and not renewed
+        both = both and not before.shared and not view.shared
         self._doubt(lambda name: both and before.owner(name) == own == view.owner(name))
+        if before.shared and not view.shared:
+            self._forget()
         if self._settling is not None:
             self._settling.cancel()
-        self._settling = self.start(self._settle(view)) if own in view.nodes else None
-        await self._peers.follow(view)
+        self._settling = (
+            self._tasks.start(self._settle(view)) if own in (*view.nodes, *view.servers) else None
+        )
+        await self._peers.follow(view.urls)
         await self.notify()
 
     async def adopt_newest(self) -> None:
         """Adopt the membership in the store."""
-        await self._only_once("read", "", lambda: self._adopt_stored())
+        await self._tasks.once("read", "", lambda: self._adopt_stored())
 
     async def _adopt_stored(self) -> None:
         await self.adopt(await self._stored.read())
+
+    async def catch_up(self, epoch: int) -> None:
+        """Adopt the membership in the store if this node is behind `epoch`; if that is damaged, keep what there is."""
+        if epoch > self.epoch:
+            try:
+                await self.adopt_newest()
+            except Corrupt as error:
+                log.error("%s stays in epoch %d: %s", self._ownership.node, self.epoch, error.message)
+
+    async def follow(self) -> None:
+        """See `LeaseHolder`."""
+        await self.adopt_newest()
+
+    def renewed(self, *, regained: bool) -> None:
+        """See `LeaseHolder`. Now and then a member looks after the next one, so that none is gone unnoticed."""
+        self._renewals += 1
+        if regained:
+            self._tasks.start(self.notify())
+        if self.view.shared:  # nobody tells when a server has left
+            self._tasks.start(self._logged("read the membership", self.adopt_newest()))
+        if self._renewals % LOOKS == 0:
+            self._tasks.start(self._logged("look after another member", self._look_after_next()))
+
+    async def _logged(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except HsparseError as error:
+            log.warning("%s could not %s: %s", self._ownership.node, what, error.message)
+
+    async def _look_after_next(self) -> None:
+        """Evict the next member, in the order of their ids, if it is gone; one that answers costs no store request."""
+        own, members = self._ownership.node, sorted(self.view.members)
+        if own not in members or len(members) == 1:
+            return
+        other = members[(members.index(own) + 1) % len(members)]
+        if own in self.view.servers or other in self.view.servers:
+            await self._adopt_after(other, lambda: self._eviction.expire(other, own))
+        else:
+            await self.answers(other)
 
     def require(self, epoch: int) -> None:
         """Raise `Misdirected` unless the membership is that of `epoch`."""
@@ -102,16 +158,19 @@ class AdoptedMembership:
 
     # --- changes under way ----------------------------------------------------------------------------
 
-    async def wait_in_force(self, epoch: int) -> None:
-        """Wait until this node owns what the membership of `epoch` gives it; `Misdirected` when that is replaced."""
+    async def wait_in_force(self, epoch: int | None = None) -> None:
+        """Wait until this node owns what the membership, of `epoch`, gives it; `Misdirected` when that is replaced."""
         ownership = self._ownership
         if not ownership.in_force:
             try:
                 async with asyncio.timeout(SETTLING), self._changed:
-                    await self._changed.wait_for(lambda: ownership.in_force or self.view.epoch != epoch)
+                    await self._changed.wait_for(
+                        lambda: ownership.in_force or epoch not in (None, self.view.epoch)
+                    )
             except TimeoutError as error:
                 raise Unanswered(f"The data node {ownership.node} owns nothing yet; try again.") from error
-        self.require(epoch)
+        if epoch is not None:
+            self.require(epoch)
 
     @contextmanager
     def running_change(self) -> Iterator[None]:
@@ -126,7 +185,7 @@ class AdoptedMembership:
             if not self._running[epoch]:
                 del self._running[epoch]
                 if epoch != self.view.epoch:  # only the end of earlier changes is waited for
-                    self.start(self.notify())
+                    self._tasks.start(self.notify())
 
     async def finished(self, epoch: int) -> bool:
         """Wait a moment until no change runs that was accepted before `epoch`, and say whether that is so."""
@@ -145,8 +204,13 @@ class AdoptedMembership:
     # --- settling -------------------------------------------------------------------------------------
 
     async def _settle(self, view: Membership) -> None:
-        others = [other for other in view.members if other != self._ownership.node]
-        await gather_all([self._settle_with(other, view.epoch) for other in others])
+        own = self._ownership.node
+        others = [other for other in view.members if other != own]
+        silent = others if own in view.servers else [other for other in others if other in view.servers]
+        await gather_all(
+            [self._settle_by_lease(other, view.epoch) for other in silent]
+            + [self._settle_with(other, view.epoch) for other in others if other not in silent]
+        )
         if self.view is view:
             self._ownership.settled = True
             await self.notify()
@@ -170,11 +234,24 @@ class AdoptedMembership:
                 log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
                 await asyncio.sleep(PATIENCE)
 
+    async def _settle_by_lease(self, other: str, epoch: int) -> None:
+        """Return once a member that gets no message has adopted the epoch, or was evicted."""
+        while True:
+            try:
+                await self._adopt_after(
+                    other, lambda: self._eviction.follow(other, self._ownership.node, epoch)
+                )
+            except HsparseError as error:
+                log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
+                await asyncio.sleep(PATIENCE)
+            else:
+                return
+
     async def answers(self, other: str) -> bool:
         """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted."""
         if other not in self.view.members:
             raise Misdirected(f"{other} is no member any more.")
-        return await self._only_once("answers", other, lambda: self._answers(other))
+        return await self._tasks.once("answers", other, lambda: self._answers(other))
 
     async def _answers(self, other: str) -> bool:
         try:
@@ -183,49 +260,31 @@ class AdoptedMembership:
             if not await self.evict(other):
                 raise
             return False
+        except Misdirected:
+            raise
+        except HsparseError as error:  # it is alive, and could not read the membership itself
+            log.warning("%s answers %s: %s", other, self._ownership.node, error.message)
         return True
 
     async def evict(self, other: str) -> bool:
         """Evict a member that does not answer; False if it is alive and may not be evicted."""
-        return await self._only_once("evict", other, lambda: self._evict(other))
+        return await self._adopt_after(
+            other, lambda: self._eviction.evict(other, self._ownership.node, self.view)
+        )
 
-    async def _evict(self, other: str) -> bool:
-        after = await self._eviction.evict(other, self._ownership.node, self.view)
-        if after is not None:
-            await self.adopt(after)
-        return after is not None
+    async def _adopt_after(
+        self, other: str, evicting: Callable[[], Coroutine[Any, Any, Membership | None]]
+    ) -> bool:
+        """Adopt the membership in which the eviction of a member results; False if there is none."""
 
-    # --- tasks ----------------------------------------------------------------------------------------
+        async def evict() -> bool:
+            try:
+                after = await evicting()
+            except Corrupt as error:
+                log.error("%s could not be evicted: %s", other, error.message)
+                raise Unanswered(f"The data node {other} could not be evicted: {error.message}") from error
+            if after is not None:
+                await self.adopt(after)
+            return after is not None
 
-    async def _only_once(self, what: str, about: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `work` returns, done once for all who wait for it; `Unanswered` when this node stops."""
-        task = self._once.get((what, about))
-        if task is None:
-            task = self._once[what, about] = self.start(work())
-            task.add_done_callback(lambda _: self._once.pop((what, about)))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise Unanswered(f"The data node {self._ownership.node} is stopping.") from None
-            raise
-
-    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task that ends with this node."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, HsparseError):
-            log.error("a task of the data node %s failed", self._ownership.node, exc_info=error)
-            self.defect.set()
-
-    async def close(self) -> None:
-        """End the tasks."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return await self._tasks.once("evict", other, evict)

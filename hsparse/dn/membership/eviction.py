@@ -8,19 +8,17 @@ Tests: tests/dn/membership/test_member_node.py.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from hsparse.clock import Clock
-from hsparse.cluster.lease_object import EVICTED, HELD, Lease, LeaseObjects
+from hsparse.cluster.lease_object import EVICTED, LeaseObjects
+from hsparse.cluster.lease_watch import LeaseWatch
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.peers import Peers
+from hsparse.errors import Unanswered
 
 log = logging.getLogger(__name__)
-
-LOOKS = 8
-"""How often a lease is looked at while it is watched."""
 
 
 class Eviction:
@@ -32,7 +30,7 @@ class Eviction:
         self._membership = membership
         self._leases = leases
         self._peers = peers
-        self._clock = clock
+        self._watch = LeaseWatch(leases, clock)
 
     async def evict(self, other: str, own: str, view: Membership) -> Membership | None:
         """Return the membership without `other`, None if that is alive and may not be evicted.
@@ -42,36 +40,39 @@ class Eviction:
         lease = await self._leases.read(other)
         if lease is not None and lease.state != EVICTED:
             may_revoke = await self._reaches_most(other, own, view)
-            if not await self._run_out(other, lease, may_revoke):
+            if not await self._watch.run_out(other, lease, may_revoke=may_revoke):
                 return None
+        return await self._removed(other, own)
+
+    async def follow(self, other: str, own: str, epoch: int) -> Membership | None:
+        """Wait until a member has adopted the epoch, by its lease; return the membership without it if it is gone."""
+        if await self._watch.follows(other, epoch):
+            return None
+        return await self._removed(other, own)
+
+    async def expire(self, other: str, own: str) -> Membership | None:
+        """Return the membership without a member if its lease is not renewed while it is watched, else None."""
+        lease = await self._leases.read(other)
+        if lease is not None and not await self._watch.run_out(other, lease, may_revoke=False):
+            return None
+        return await self._removed(other, own)
+
+    async def expire_unlisted(self) -> None:
+        """Where there is no membership, wait until no lease holds either; `Unanswered` if one is renewed."""
+        for other in await self._leases.nodes():
+            lease = await self._leases.read(other)
+            if lease is not None and not await self._watch.run_out(other, lease, may_revoke=False):
+                raise Unanswered(
+                    f"The store has no list of members, but {other} renews a lease: try again, and if that does "
+                    "not help, `hsparse nodes --rebuild`."
+                )
+            await self._leases.delete(other)
+
+    async def _removed(self, other: str, own: str) -> Membership:
         after = await self._membership.remove(other)
         await self._leases.delete(other)
         log.warning("%s evicted %s, which did not answer; epoch %d", own, other, after.epoch)
         return after
-
-    async def _run_out(self, other: str, lease: Lease, may_revoke: bool) -> bool:
-        """Wait until a lease has run out, and note the eviction; False if it is renewed and may not be revoked."""
-        current: Lease | None = lease
-        while current is not None and current.state != EVICTED:
-            if current.state == HELD and may_revoke:
-                current = await self._leases.revoke(other, current)
-                continue
-            if await self._stands(other, current):
-                return await self._leases.evict(other, current)
-            if not may_revoke:
-                return False
-            current = await self._leases.read(other)
-        return True
-
-    async def _stands(self, other: str, lease: Lease) -> bool:
-        """Watch a lease until it has run out; say whether it was not renewed."""
-        until = self._clock.monotonic() + lease.grace
-        while self._clock.monotonic() < until:
-            await asyncio.sleep(lease.grace / LOOKS)
-            now = await self._leases.read(other)
-            if now is None or now.etag != lease.etag:
-                return now is None or now.state == EVICTED
-        return True
 
     async def _reaches_most(self, other: str, own: str, view: Membership) -> bool:
         """Say whether this node reaches more than half of the members, or half of them with the first by id.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -20,6 +21,7 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.adopted_membership import AdoptedMembership, Kept
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
+from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import MemberOwnership, Ownership
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
@@ -43,7 +45,7 @@ class OwningService(DataNode, Protocol):
         """See `DataService`."""
         ...
 
-    def forget_fences(self) -> None:
+    def forget_news(self) -> None:
         """See `DataService`."""
         ...
 
@@ -55,8 +57,8 @@ class OwningService(DataNode, Protocol):
 class MemberNode:
     """`DataNode` over a service that shares its store with the other members, which `connect` reaches by their URLs.
 
-    `make` makes the service, given what it owns. `token` is the nodes' secret. Its lease lasts `lease` seconds. One
-    event loop uses it.
+    `make` makes the service, given what it owns. `token` is the nodes' secret. The lease is renewed every `period`
+    seconds, and lasts twice as long. A `server` answers only its own service node, directly. One event loop uses it.
     """
 
     def __init__(
@@ -66,18 +68,28 @@ class MemberNode:
         clock: Clock,
         token: str,
         connect: Callable[[str], DataNode],
-        lease: float = 2.0,
+        period: float = 1.0,
+        *,
+        server: bool = False,
     ) -> None:
         self._clock = clock
+        self._server = server
         self._stored = MembershipObject(store, token)
         self._leases = LeaseObjects(store)
-        self._lease = LeaseKeeper(self._leases, clock, lease)
-        self._ownership = MemberOwnership(self._lease.holds)
+        self._lease = LeaseKeeper(self._leases, clock, period)
+        self._ownership = MemberOwnership(self._lease.holds, server=server)
         self._service = make(self._ownership)
         self._peers = Peers(connect)
         self._eviction = Eviction(self._stored, self._leases, self._peers, clock)
+        self._tasks = NodeTasks(lambda: self._ownership.node)
         self._adopted = AdoptedMembership(
-            self._ownership, self._stored, self._peers, self._eviction, self._service.doubt
+            self._ownership,
+            self._stored,
+            self._peers,
+            self._eviction,
+            self._tasks,
+            self._service.doubt,
+            self._service.forget_news,
         )
         self._replaced = ReplacedMessages()
         self._staying: asyncio.Task[None] | None = None
@@ -101,7 +113,7 @@ class MemberNode:
     @property
     def defect(self) -> asyncio.Event:
         """Set when a task of this member has failed by a defect: it is of no use any more, and should end."""
-        return self._adopted.defect
+        return self._tasks.defect
 
     @property
     def lease_age(self) -> float:
@@ -115,21 +127,19 @@ class MemberNode:
     async def wait_in_force(self) -> None:
         """Return once this node owns what the membership gives it."""
         while not self.in_force:
-            try:
-                await self._adopted.wait_in_force(self.membership.epoch)
-            except Misdirected:
-                continue
+            with suppress(Unanswered):
+                await self._adopted.wait_in_force()
 
     # --- joining and leaving --------------------------------------------------------------------------
 
-    async def join(self, url: str) -> None:
+    async def join(self, url: str = "") -> None:
         """Become a member that is reached at `url`, and stay one until `close`; raises as `MembershipObject.read`.
 
         `Misconfigured` when there are members with another token, `Unanswered` when one is alive but does not answer.
         """
         self._url = url
         await self._join()
-        self._staying = self._adopted.start(self._stay())
+        self._staying = self._tasks.start(self._stay())
 
     async def leave(self) -> None:
         """Leave the cluster: own nothing any more, and finish the accepted changes. Others are told where to go on."""
@@ -144,31 +154,41 @@ class MemberNode:
     async def close(self) -> None:
         """Leave, then stop."""
         await self.leave()
-        await self._adopted.close()
+        await self._tasks.close()
         await self._service.close()
         await self._peers.close()
 
     async def _join(self) -> None:
-        id = f"dn-{self._clock.token(4).hex()}"
+        id = f"{'serve' if self._server else 'dn'}-{self._clock.token(4).hex()}"
         view = await self._stored.read()
-        await self._peers.follow(view)
+        if not view.epoch:
+            await self._eviction.expire_unlisted()
+        if not self._server:
+            await self._evict_dead(id, view)
+        self._ownership.node = id
+        await self._lease.take(id, view.epoch)
+        if self._server:
+            await self._adopted.adopt(await self._stored.join_as_server(id))
+        else:
+            await self._adopted.adopt(await self._stored.join(id, self._url))
+
+    async def _evict_dead(self, id: str, view: Membership) -> None:
+        """Evict the reachable members that do not answer, before this node joins as `id`."""
+        await self._peers.follow(view.urls)
         refused = self._stored.other_token(view)
-        answering = set() if refused else await self._peers.answering(view.members, view.epoch)
-        dead = [other for other in view.members if other not in answering]
+        answering = set() if refused else await self._peers.answering(view.reachable, view.epoch)
+        dead = [other for other in view.reachable if other not in answering]
         evicted = await gather_all([self._eviction.evict(other, id, view) for other in dead])
         for other, after in zip(dead, evicted, strict=True):
             if after is None:
                 raise refused or Unanswered(
                     f"The data node {other} at {view.urls[other]} is alive, but does not answer this one."
                 )
-        self._ownership.node = id
-        await self._lease.take(id)
-        await self._adopted.adopt(await self._stored.join(id, self._url))
 
     async def _stay(self) -> None:
         """Keep the lease; take it back, or join again, when another node has overwritten it."""
         while True:
-            await self._lease.keep(lambda: self._adopted.start(self._adopted.notify()))
+            await self._lease.keep(self._adopted, at_once=self.membership.shared)
             log.warning("%s has lost its lease", self.id)
             self._adopted.renounce()
             recovered = False
@@ -179,10 +199,10 @@ class MemberNode:
     async def _recovered(self) -> bool:
         """Be a member again, and say whether that worked."""
         try:
-            if await self._lease.take_back():
+            if await self._lease.take_back(self.membership.epoch):
                 await self._adopted.adopt(await self._stored.read(), renewed=True)
             else:
-                self._service.forget_fences()
+                self._service.forget_news()
                 await self._join()
         except HsparseError as error:
             log.warning("%s cannot join again yet: %s", self.id, error.message)
@@ -190,11 +210,15 @@ class MemberNode:
         return True
 
     async def _leave(self, staying: asyncio.Task[None]) -> None:
-        view = await self._stored.leave(self.id)
-        await self._adopted.adopt(view)
-        await self._peers.answering([one for one in view.members if one != self.id], view.epoch)
-        while not await self._adopted.finished(view.epoch):
-            pass
+        if self._server:
+            while not await self._adopted.finished(self.membership.epoch + 1):
+                pass
+        else:
+            view = await self._stored.leave(self.id)
+            await self._adopted.adopt(view)
+            await self._peers.answering([one for one in view.reachable if one != self.id], view.epoch)
+            while not await self._adopted.finished(view.epoch):
+                pass
         staying.cancel()
         self._lease.give_up()
         await self._leases.delete(self.id)
@@ -217,29 +241,35 @@ class MemberNode:
                 return await self._adopted.answers(node)
             case GetInfo():
                 return replace(cast(NodeInfo, await self._service.send(message)), id=self.id)
-        return await self._service.send(message)
+        if not self._server or message.only_reads:
+            return await self._service.send(message)
+        await self._adopted.wait_in_force()
+        with self._adopted.running_change():
+            return await self._service.send(message)
 
     async def _routed(self, routed: Routed[R]) -> R:
         if routed.to != self.id:
             raise Misdirected(f"This is the data node {self.id}, not {routed.to}.")
-        if routed.epoch > self.membership.epoch:
-            await self._adopted.adopt_newest()
+        await self._adopted.catch_up(routed.epoch)
         self._adopted.require(routed.epoch)
         if routed.instead_of:
             return await self._stand_in(routed)
         if routed.message.only_reads:
             return await self._service.send(routed.message)
         await self._adopted.wait_in_force(routed.epoch)
-        async with self._replaced.admit(routed.token, routed.replaces):
+
+        async def carry_out() -> R:
             self._adopted.require(routed.epoch)
             with self._adopted.running_change():
                 return await self.send(routed.message)
+
+        return await self._replaced.once(routed.token, routed.replaces, carry_out)
 
     async def _stand_in(self, routed: Routed[R]) -> R:
         """Answer instead of a member that did not answer the sender."""
         other = routed.instead_of
         if routed.message.only_reads:
-            self._adopted.start(self._adopted.answers(other))
+            self._tasks.start(self._adopted.answers(other))
             return await self._service.send(routed.message)
         if await self._adopted.answers(other):
             return await self._peers.send(other, replace(routed, to=other, instead_of=""))

@@ -18,8 +18,15 @@ _ACCEPTED_IN: ContextVar[int | None] = ContextVar("accepted_in", default=None)
 class Ownership(Protocol):
     """What a data node owns, at this moment."""
 
-    shared: bool
-    """Whether there may be other data nodes, which serve what this one owns when it does not answer."""
+    @property
+    def shared(self) -> bool:
+        """Whether another data node may serve what this one owns, because it does not answer or its lease has ended."""
+        ...
+
+    @property
+    def hears_all(self) -> bool:
+        """Whether this node makes, or is told of, all changes that concern it: no other server makes any unheard."""
+        ...
 
     def trusts(self, name: str) -> bool:
         """Say whether no other node changes the object `name`: what was read while this was true stands."""
@@ -41,6 +48,7 @@ class SoleOwnership:
     """The ownership of a data node that is alone with its store: it owns everything, always."""
 
     shared = False
+    hears_all = True
 
     def trusts(self, name: str) -> bool:
         return True
@@ -52,16 +60,29 @@ class SoleOwnership:
         return True
 
 
+SOLE = SoleOwnership()
+
+
+class NoOwnership(SoleOwnership):
+    """The ownership of a data node that only reads a store which others may write: it confirms all that it reads."""
+
+    shared = True
+    hears_all = False
+
+    def trusts(self, name: str) -> bool:
+        return False
+
+
 class MemberOwnership:
     """The ownership of a member: what the membership gives it, once that is settled, and while its lease holds.
 
-    A membership is settled once no other member answers by an older one.
+    A membership is settled once no other member answers by an older one. A `server` owns everything where it is the
+    only member. Beside other members neither it nor they own anything.
     """
 
-    shared = True
-
-    def __init__(self, holds: Callable[[], bool]) -> None:
+    def __init__(self, holds: Callable[[], bool], *, server: bool = False) -> None:
         self._holds = holds
+        self._server = server
         self.membership: Membership = NO_MEMBERS
         self.settled = False
         self.node = ""
@@ -73,8 +94,18 @@ class MemberOwnership:
         """Whether this node owns what the membership gives it."""
         return self.settled and self._holds()
 
+    @property
+    def shared(self) -> bool:
+        return not self._server or self.membership.shared or not self.in_force
+
+    @property
+    def hears_all(self) -> bool:
+        return not self.membership.shared and (not self._server or self.in_force)
+
     def trusts(self, name: str) -> bool:
-        return self.in_force and self.membership.owner(name) == self.node
+        if not self.in_force or self.membership.shared:
+            return False
+        return self._server or self.membership.owner(name) == self.node
 
     @contextmanager
     def accepting(self) -> Iterator[None]:

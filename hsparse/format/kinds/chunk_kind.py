@@ -112,7 +112,7 @@ class ChunkKind(Protocol[V]):
 
     # --- bytes --------------------------------------------------------------------------------------
 
-    def decode(self, data: bytes) -> V:
+    def decode(self, data: Buffer) -> V:
         """Return the chunk of an object; `Corrupt` when it does not decode to one."""
         ...
 

@@ -75,7 +75,7 @@ class Dense:
         self._fill = spec.fill_value
         self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
 
-    def decode(self, data: bytes) -> Array:
+    def decode(self, data: Buffer) -> Array:
         array = decode_dense(data, self.spec.dims, self._dtype, self.spec.filters[0])
         array.flags.writeable = False
         return array

@@ -47,7 +47,7 @@ class DenseVlen:
         self._fill = spec.vlen_fill
         self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
 
-    def decode(self, data: bytes) -> VlenArray:
+    def decode(self, data: Buffer) -> VlenArray:
         spec = self.spec
         if spec.structured:
             return decode_dense_vlen(data, spec.dims, self._element, spec.filters)

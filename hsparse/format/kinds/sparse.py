@@ -29,6 +29,7 @@ from hsparse.format.kinds.direct_chunk import checked_sections, sealed
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -37,8 +38,10 @@ from hsparse.format.selections.selection import Selection, coords_at, is_regular
 Array = NDArray[Any]
 Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)
 
-OFFSETS_BYTES = 12
-"""Bytes of an element's offset while it is merged: 8 where it is computed, 4 where it is kept."""
+OFFSETS_BYTES = 24
+"""Bytes of an element's offset while it is computed, merged and encoded, by measurement."""
+RUN_BYTES = 24
+"""Bytes of a run of elements besides, by measurement: single elements are runs of one."""
 
 
 class Sparse:
@@ -51,7 +54,7 @@ class Sparse:
         self._dtype = spec.dtype
         self._fill = spec.fill_value
 
-    def decode(self, data: bytes) -> SparseChunk:
+    def decode(self, data: Buffer) -> SparseChunk:
         return decode_sparse(data, self.spec.dims, self._dtype, self.spec.filters)
 
     def encode(self, chunk: SparseChunk) -> Buffer:
@@ -153,7 +156,7 @@ class Sparse:
         return 0
 
     def change_bound(self, selection: Selection) -> int:
-        return selection.size * (self._dtype.itemsize + OFFSETS_BYTES)
+        return change_bytes(selection, self._dtype.itemsize)
 
     def read_work(self, chunk: SparseChunk, selection: Selection, fields: tuple[str, ...]) -> int:
         return chunk.nbytes + selection.size
@@ -207,6 +210,14 @@ def inside(chunk: Chunk, selection: Selection) -> Chunk:
 def count_defined(offsets: NDArray[np.uint32], selection: Selection) -> int:
     """Return how many of the chunk's offsets are selected."""
     return len(offsets) if selection.is_all else int(np.count_nonzero(selection.contains(offsets)))
+
+
+def change_bytes(selection: Selection, itemsize: int) -> int:
+    """Return about how many bytes writing the selected elements, of `itemsize` bytes each, takes besides the chunk."""
+    runs, last = selection.size, selection.axes[-1] if is_regular(selection) and selection.axes else None
+    if isinstance(last, Span):
+        runs //= max(1, last.size if last.contiguous else last.block)
+    return selection.size * (itemsize + OFFSETS_BYTES) + runs * RUN_BYTES
 
 
 def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:

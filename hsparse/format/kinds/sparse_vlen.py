@@ -24,7 +24,7 @@ from hsparse.format.kinds.chunk_kind import (
     check_drop_fill,
 )
 from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
-from hsparse.format.kinds.sparse import OFFSETS_BYTES, count_defined, erase, trim
+from hsparse.format.kinds.sparse import change_bytes, count_defined, erase, trim
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_sparse_vlen, encode_sparse_vlen
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Selection, lookup
@@ -45,7 +45,7 @@ class SparseVlen:
         self._fill = spec.vlen_fill
         self._itemsize = spec.dtype.itemsize
 
-    def decode(self, data: bytes) -> SparseVlenChunk:
+    def decode(self, data: Buffer) -> SparseVlenChunk:
         return decode_sparse_vlen(data, self.spec.dims, self._element, self.spec.filters)
 
     def encode(self, chunk: SparseVlenChunk) -> Buffer:
@@ -137,7 +137,7 @@ class SparseVlen:
         return self.change_bound(selection)
 
     def change_bound(self, selection: Selection) -> int:
-        return selection.size * (self._itemsize + OFFSETS_BYTES)
+        return change_bytes(selection, self._itemsize)
 
     def read_work(self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...]) -> int:
         return chunk.nbytes + selection.size

@@ -10,7 +10,8 @@ Tests: tests/dn/membership/test_member_node.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -19,11 +20,14 @@ from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.staggered import staggered
-from hsparse.errors import Misdirected, StoreFailed, Unanswered
+from hsparse.errors import Corrupt, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.node_set import Resend
 from hsparse.sn.data_nodes.patience import Patience
+from hsparse.wire.member_connections import MemberConnections
 from hsparse.wire.membership_message import CheckMember, Routed
 from hsparse.wire.message import DataNode, Message
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -44,8 +48,7 @@ class ClusterNodes:
     def __init__(self, stored: MembershipObject, clock: Clock, connect: Callable[[str], DataNode]) -> None:
         self._stored = stored
         self._clock = clock
-        self._connect = connect
-        self._nodes: dict[str, DataNode] = {}
+        self._connections = MemberConnections(connect)
         self._avoided: dict[str, float] = {}
         self._reading: asyncio.Task[None] | None = None
         self._patience = Patience()
@@ -56,7 +59,7 @@ class ClusterNodes:
     async def members(self, again: Resend | None) -> Membership:
         if again is None and self.membership.nodes:
             return self.membership
-        again = again or Resend(-1, self._clock.monotonic() + DEADLINE, doubtful=False, tries=0)
+        again = again or self._never_sent()
         if self.membership.epoch <= again.epoch:
             await self._read()
             if self.membership.epoch <= again.epoch:
@@ -81,8 +84,9 @@ class ClusterNodes:
             if (refused := self._stored.other_token(newest)) is not None:
                 raise refused
             self.membership = newest
-            for node in self._nodes.keys() - set(self.membership.members):
-                await self._nodes.pop(node).close()
+            await self._connections.follow(newest.urls)
+        except Corrupt as error:
+            log.error("the members of epoch %d are kept: %s", self.membership.epoch, error.message)
         finally:
             self._reading = None
 
@@ -112,23 +116,38 @@ class ClusterNodes:
                 return await self._ask_instead(membership, node, message.again(), sent)
             except (Misdirected, Unanswered):
                 pass
-        if again is None:
-            until = self._clock.monotonic() + DEADLINE
-            return Resend(membership.epoch, until, doubtful, sent=tuple(sent))
+        return self._resend(again, membership, doubtful=doubtful, sent=sent)
+
+    def _never_sent(self) -> Resend:
+        return Resend(-1, self._clock.monotonic() + DEADLINE, doubtful=False, tries=0)
+
+    def _resend(
+        self, again: Resend | None, membership: Membership, *, doubtful: bool, sent: Sequence[str] = ()
+    ) -> Resend:
+        """Return that a message is to be sent once more than before, until the time that there was for the first."""
+        again = again or self._never_sent()
         return Resend(membership.epoch, again.until, doubtful, again.tries + 1, tuple(sent))
 
     async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
         """Return what the owner reads or, when that takes long or fails, another node."""
         started = self._clock.monotonic()
-        attempts = [partial(self._send_to, membership, node, Routed(node, membership.epoch, message))]
-        for other in membership.stand_ins(node):
-            routed = Routed(other, membership.epoch, message, instead_of=node)
-            attempts.append(partial(self._send_to, membership, other, routed))
-        if self._is_avoided(node):
-            attempts = [*attempts[1:], attempts[0]]
+        attempts = self._readings(membership, node, message)
         reply = await staggered(attempts, self._patience.with_reads, UNREAD)
         self._patience.note(self._clock.monotonic() - started)
         return reply
+
+    def _readings(
+        self, membership: Membership, node: str, message: Message[T]
+    ) -> Iterator[Callable[[], Awaitable[T]]]:
+        """Yield what reads from the owner and from its stand-ins, in the order in which they are asked."""
+        last = self._is_avoided(node)
+        if not last:
+            yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
+        for other in membership.stand_ins(node):
+            routed = Routed(other, membership.epoch, message, instead_of=node)
+            yield partial(self._connections.send, other, routed)
+        if last:
+            yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
 
     async def _change_at(self, membership: Membership, node: str, message: Message[T], sent: list[str]) -> T:
         """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile.
@@ -138,7 +157,7 @@ class ClusterNodes:
         if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
         routed = self._change(membership, node, message, sent)
-        task = asyncio.create_task(self._send_to(membership, node, routed))
+        task = asyncio.create_task(self._connections.send(node, routed))
         try:
             while not (await asyncio.wait({task}, timeout=self._patience.WITH_CHANGES))[0]:
                 if await self._is_gone(membership, node):
@@ -168,7 +187,7 @@ class ClusterNodes:
             if not isinstance(message, CheckMember):
                 envelope = self._change(membership, other, message, sent, instead_of=node)
             try:
-                return await self._send_to(membership, other, envelope)
+                return await self._connections.send(other, envelope)
             except Unanswered:
                 continue
         raise Unanswered(f"No other data node answers for {node}.")
@@ -181,23 +200,17 @@ class ClusterNodes:
         sent.append(token)
         return routed
 
-    async def _send_to(self, membership: Membership, node: str, message: Message[T]) -> T:
-        return await self._node(membership, node).send(message)
-
     async def send_any(self, message: Message[T]) -> T:
         again: Resend | None = None
         while True:
             membership = await self.members(again)
-            attempts = [
-                partial(self._send_to, membership, node, message)
-                for node in sorted(membership.nodes, key=self._is_avoided)
-            ]
+            nodes = sorted(membership.nodes, key=self._is_avoided)
+            attempts = (partial(self._connections.send, node, message) for node in nodes)
             delay = self._patience.with_reads if message.only_reads else DEADLINE
             try:
                 return await staggered(attempts, delay, UNREAD if message.only_reads else (Unanswered,))
-            except Unanswered:
-                until = self._clock.monotonic() + DEADLINE if again is None else again.until
-                again = Resend(membership.epoch, until, doubtful=True, tries=again.tries + 1 if again else 1)
+            except (Misdirected, Unanswered) as error:
+                again = self._resend(again, membership, doubtful=isinstance(error, Unanswered))
 
     async def send_all(self, message: Message[T]) -> list[T]:
         again: Resend | None = None
@@ -214,16 +227,9 @@ class ClusterNodes:
 
     # --- nodes ----------------------------------------------------------------------------------------
 
-    def _node(self, membership: Membership, id: str) -> DataNode:
-        node = self._nodes.get(id)
-        if node is None:
-            node = self._nodes[id] = self._connect(membership.urls[id])
-        return node
-
     def _is_avoided(self, node: str) -> bool:
         return self._avoided.get(node, 0.0) > self._clock.monotonic()
 
     async def close(self) -> None:
         """Close the connections."""
-        for node in self._nodes.values():
-            await node.close()
+        await self._connections.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -39,7 +40,7 @@ from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, SetExtent
+from hsparse.wire.record_message import AbandonAppends, SetExtent, extents_of_change
 
 
 async def get_datasets(context: Context) -> web.StreamResponse:
@@ -166,13 +167,10 @@ async def put_shape(context: Context) -> web.StreamResponse:
     """
     record = await requested(context, "datasets")
     change = _extent_change(record, await read_json_object(context))
+    change = replace(change, token=context.service.clock.token(8).hex())
     changed = await _set_extent(context.service.owners, record, change)
-    before = tuple(record["shape"]["dims"])
-    after = tuple(changed["shape"]["dims"])
-    if change.extend_dim >= 0:
-        dim = change.extend_dim
-        before = (*after[:dim], after[dim] - change.dims[0], *after[dim + 1 :])
-    selection = growth_selection(before, after)
+    extents = extents_of_change(changed, change.token)
+    selection = growth_selection(*extents) if extents else None
     return respond({"selection": selection} if selection else {}, status=201)
 
 

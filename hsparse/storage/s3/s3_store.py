@@ -41,6 +41,9 @@ LARGEST_BODY = 1 << 20
 class S3Store(S3Client):
     """An `ObjectStore` in a bucket; constructed, opened and closed as an `S3Client`."""
 
+    bare_etags = False
+    """Whether `If-Match` has the etag without quotes, for servers that compare the header as it is (radosgw 16)."""
+
     async def get(self, key: str) -> Stored:
         check_key(key)
         return await self._run(key, lambda: self._get(key))
@@ -65,7 +68,7 @@ class S3Store(S3Client):
         return await self._put(key, data, {"IfNoneMatch": "*"})
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        return await self._put(key, data, {"IfMatch": f'"{etag}"'})
+        return await self._put(key, data, {"IfMatch": self._condition(etag)})
 
     async def delete(self, key: str) -> None:
         check_key(key)
@@ -78,7 +81,7 @@ class S3Store(S3Client):
         check_key(key)
 
         async def send() -> None:
-            await self._client.delete_object(Bucket=self.name, Key=key, IfMatch=f'"{etag}"')
+            await self._client.delete_object(Bucket=self.name, Key=key, IfMatch=self._condition(etag))
 
         async def settle(failed_condition: HsparseError, uncertain: bool) -> None:
             """Look what is there: nothing is a success, whoever removed it, and a reply that was lost hides that."""
@@ -121,6 +124,10 @@ class S3Store(S3Client):
         return await self._run(
             key, lambda: self._client.generate_presigned_url("get_object", Params=about, ExpiresIn=seconds)
         )
+
+    def _condition(self, etag: str) -> str:
+        """Return the value of `If-Match` (RFC 9110, 13.1.1)."""
+        return etag if self.bare_etags else f'"{etag}"'
 
     # --- one request --------------------------------------------------------------------------------
 

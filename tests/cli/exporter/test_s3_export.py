@@ -24,6 +24,7 @@ from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
 from hsparse.storage.s3.multipart_upload import Part, S3Upload
 from hsparse.storage.s3.s3_store import S3Store
+from tests.support import s3_servers
 from tests.support.s3_servers import make_bucket
 from tests.support.server_process import server_process
 
@@ -229,6 +230,20 @@ def test_one_that_comes_meanwhile_stays(
     assert (objects[key], pending) == (b"another's", [])
 
 
+def test_a_service_that_ignores_the_condition_of_a_copy_is_not_asked_to_copy(
+    in_bucket: str,
+    export: Export,
+    stored: Stored,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(s3_servers, "_source_matches", lambda environ: True)
+    key = export(in_bucket)
+    assert "ignores the condition of a copy" in capsys.readouterr().err
+    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}, [])
+
+
 def counted(patch: pytest.MonkeyPatch, made: list[int], failing: str = "", after: int = 0) -> None:
     """Note the numbers of parts that are made; the method `failing` fails from its `after`th call on."""
 
@@ -250,7 +265,7 @@ def counted(patch: pytest.MonkeyPatch, made: list[int], failing: str = "", after
 
 @pytest.mark.parametrize(
     ("url", "failing", "after"),
-    [("in_bucket", "put", 0), ("in_bucket", "copy", 1), ("in_directory", "put", 1)],
+    [("in_bucket", "put", 0), ("in_bucket", "copy", 2), ("in_directory", "put", 1)],
 )
 def test_what_fails_leaves_nothing_or_is_gone_on_with(
     request: pytest.FixtureRequest,

@@ -19,7 +19,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.direct import direct_elements
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.direct_source import direct_source
-from hsparse.client.direct.object_reader import ObjectPlace
+from hsparse.client.direct.object_reader import ObjectPlace, ObjectReader
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Corrupt
@@ -172,7 +172,7 @@ def test_elements_beyond_the_extent_are_not_there(directory_access: Access) -> N
     np.testing.assert_array_equal(found, dense[:21, :15])
 
 
-class Interrupting:
+class Interrupting(ObjectReader):
     """A reader that does something before it reads the first object."""
 
     def __init__(self, reader: Any, action: Any) -> None:

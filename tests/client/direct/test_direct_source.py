@@ -15,6 +15,9 @@ from hsparse.client.direct.direct_source import direct_source
 from hsparse.client.direct.directory_objects import DirectoryObjects
 from hsparse.client.direct.presigned_objects import PresignedObjects
 from hsparse.client.direct.reader_choice import GivenReader
+from hsparse.client.direct.server_objects import ServerObjects
+from hsparse.client.sources.chosen_elements import ChosenElements
+from hsparse.client.sources.elements import Direct
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import TEXT_TYPE
@@ -43,28 +46,28 @@ def test_false_is_the_server(direct_access: Access, dataset: SparseDataset) -> N
 
 @pytest.mark.parametrize("direct", [None, True])
 def test_what_the_server_offers(direct_access: Access, dataset: SparseDataset, direct: bool | None) -> None:
-    """Here every server is on this machine: a directory is told and found, URLs are only asked for with True."""
+    """Here every server is on this machine: a directory is told and found, URLs are only asked for with True.
+
+    Without a directory the server hands out the chunks.
+    """
     source = opened(direct_access, dataset, direct)
     assert source is not None
     assert source.defined_elements(WHOLE).values.tolist() == [3]
     by_bucket = direct_access.way in ("s3", "presigned")
-    assert source.statistics.objects == (0 if by_bucket and direct is None else 1)
-    expected = PresignedObjects if by_bucket else DirectoryObjects
-    assert isinstance(source._reader, expected) == (direct is True or not by_bucket)
+    assert (source.statistics.objects, source.statistics.fallbacks) == (1, 0)
+    expected = PresignedObjects if direct else ServerObjects
+    assert isinstance(source._reader, expected if by_bucket else DirectoryObjects)
     if direct is None:
         source.defined_elements(Orthogonal.box((8, 8), (1, 2), (2, 3)))
         assert source.statistics.small == 1  # one element of a chunk
-    if by_bucket and direct is None:
-        assert source.statistics.fallbacks == 1
-        source.defined_elements(WHOLE)
-        assert source.statistics.maps == 1  # it is not asked for again
 
 
-def test_the_map_follows_the_writes_of_all_data_nodes(two_nodes_url: str) -> None:
-    with Connection(two_nodes_url, "/two-nodes-direct.h5") as connection:
+@pytest.mark.parametrize("direct", [True, "server"])
+def test_the_map_follows_the_writes_of_all_data_nodes(two_nodes_url: str, direct: Direct) -> None:
+    with Connection(two_nodes_url, f"/two-nodes-{direct}.h5") as connection:
         connection.json("PUT", "/", {})
         dataset = SparseDataset.create(connection, "/x", (40, 8), "i4", (4, 8))
-        source = opened(Access("directory", connection, True), dataset, True)
+        source = opened(Access("directory", connection, direct), dataset, direct)
         assert source is not None
         for number in range(12):  # of ten chunks, which have one of two owners each
             dataset.write([[number * 3, 1]], [number])
@@ -84,18 +87,53 @@ def test_a_directory_is_only_told_to_clients_on_the_machine(directory_access: Ac
     source = opened(directory_access, dataset, None)
     assert source is not None
     assert source.defined_elements(WHOLE).values.tolist() == [3]
-    assert source.statistics.objects == 0
+    assert isinstance(source._reader, ServerObjects)
     required = opened(directory_access, dataset, True)
     assert required is not None
     with pytest.raises(Unsupported, match="offers no direct reads"):
         required.defined_elements(WHOLE)
 
 
-def test_another_host_is_not_asked(directory_access: Access) -> None:
+def test_another_host_hands_out_chunks(directory_access: Access) -> None:
+    """Whatever directory it names; parts of chunks are sent as values."""
     dataset = directory_access.create((8, 8))
-    record = directory_access.connection.json("GET", f"/datasets/{dataset.id}")
+    dataset.write([[1, 2], [6, 5]], [3, 4])
     directory_access.connection.url = "http://data.example.org:5101"
-    assert direct_source(directory_access.connection, record, None, dataset.source) is None
+    source = opened(directory_access, dataset, None)
+    assert source is not None
+    assert source.dense_values(WHOLE)[1, 2] == 3
+    assert isinstance(source._reader, ServerObjects)
+    assert (source.statistics.objects, source.statistics.small) == (2, 0)
+    assert source.dense_values(Orthogonal.box((8, 8), (1, 2), (2, 6))).tolist() == [[3, 0, 0, 0]]
+    assert (source.statistics.objects, source.statistics.small) == (2, 1)
+
+
+def test_small_reads_of_another_host_are_not_worth_a_map(directory_access: Access) -> None:
+    connection = directory_access.connection
+    record = connection.json("GET", f"/datasets/{directory_access.create((8, 8)).id}")
+    connection.direct = None
+    source = ChosenElements(connection, record, np.dtype("i4"))
+    small, large = Orthogonal.all((64, 65)), Orthogonal.all((1024, 1025))
+    assert isinstance(source._for(small), DirectElements)  # from the directory
+    connection.url = "http://data.example.org:5101"
+    assert source._for(small) is source._server
+    assert isinstance(source._for(large), DirectElements)
+    connection.direct = "server"
+    assert isinstance(source._for(small), DirectElements)
+
+
+def test_a_tunnel_to_another_machine(directory_access: Access) -> None:
+    """It looks like a server on this one, until its map names no directory."""
+    dataset = directory_access.create((8, 8))
+    dataset.write([[1, 2]], [3])
+    connection = directory_access.connection
+    connection._headers = connection._headers | {"X-Forwarded-For": "203.0.113.7"}
+    source = opened(directory_access, dataset, None)
+    assert source is not None
+    for _ in range(3):
+        assert source.defined_elements(WHOLE).values.tolist() == [3]
+    assert isinstance(source._reader, ServerObjects)
+    assert (source.statistics.objects, source.statistics.small) == (1, 2)
 
 
 def test_a_directory_that_is_no_store(directory_access: Access, tmp_path: Path) -> None:

@@ -132,6 +132,11 @@ with connection.response("GET", "/large") as response:
         except OSError:
             pass
         try:
+            response.readinto(bytearray(1))
+            print("the child read into its own memory")
+        except OSError:
+            pass
+        try:
             with connection.response("GET", "/own") as own:
                 assert own.read() == b'{"fine": 1}'
             assert connection.json("GET", "/own") == {"fine": 1}

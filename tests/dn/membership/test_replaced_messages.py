@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
+from hsparse.dn.membership import replaced_messages
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
-from hsparse.errors import Misdirected
+from hsparse.errors import Misdirected, Unanswered
 
 
 async def carry_out(messages: ReplacedMessages, token: str, *replaces: str) -> None:
@@ -54,3 +56,59 @@ async def test_the_oldest_tokens_are_forgotten() -> None:
     await carry_out(messages, "a")
     with pytest.raises(Misdirected):
         await carry_out(messages, "b")
+
+
+async def test_what_was_carried_out_before_is_answered_as_it_was() -> None:
+    messages, counts = ReplacedMessages(), itertools.count(1)
+
+    async def work() -> int:
+        return next(counts)
+
+    assert await messages.once("a", (), work) == 1
+    assert await messages.once("b", ("a",), work) == 1
+    assert await messages.once("c", ("x", "a", "b"), work) == 1
+    assert await messages.once("d", (), work) == 2
+    with pytest.raises(Misdirected):
+        await messages.once("a", (), work)
+
+
+async def test_what_failed_is_carried_out_again() -> None:
+    messages = ReplacedMessages()
+
+    async def fail() -> int:
+        raise Unanswered("lost")
+
+    async def work() -> int:
+        return 7
+
+    with pytest.raises(Unanswered):
+        await messages.once("a", (), fail)
+    assert await messages.once("b", ("a",), work) == 7
+
+
+async def test_the_oldest_replies_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaced_messages, "MAX_REPLIES", 2)
+    messages, counts = ReplacedMessages(), itertools.count(1)
+
+    async def work() -> int:
+        return next(counts)
+
+    for token in "abc":
+        await messages.once(token, (), work)
+    assert await messages.once("d", ("b",), work) == 2
+    assert await messages.once("e", ("a",), work) == 4
+
+
+async def test_a_message_that_arrives_twice_is_carried_out_once() -> None:
+    messages, go_on, counts = ReplacedMessages(), asyncio.Event(), itertools.count(1)
+
+    async def work() -> int:
+        await go_on.wait()
+        return next(counts)
+
+    tasks = [asyncio.create_task(messages.once("a", (), work)) for _ in range(2)]
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await asyncio.gather(*tasks) == [1, 1]
+    assert await messages.once("a", (), work) == 1
+    assert [await messages.once("", (), work) for _ in range(2)] == [2, 3]

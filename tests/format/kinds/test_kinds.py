@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import tracemalloc
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge, Unsupported
 from hsparse.format.chunk_spec import ChunkSpec
@@ -22,7 +24,7 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
 from hsparse.format.selections.extent import strides
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Boxes, Selection, ascending
+from hsparse.format.selections.selection import Boxes, Points, Selection, Span, ascending
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import element_bytes
@@ -303,6 +305,42 @@ def test_bounds_are_not_exceeded(about: ChunkSpec, selection: Selection) -> None
     if chunk is not None:
         assert subject.kind.change_bound(selection) >= subject.kind.nbytes(chunk) - 4  # offsets have n + 1
     assert subject.kind.direct_bound(np.array([[9, 60, 0]] * 3, np.uint64)) >= 0
+
+
+def dense_list(*ends: int) -> NDArray[np.uint64]:
+    """Return the coordinates of every second place below `ends` in each dimension, (n, rank) uint64."""
+    return np.stack(
+        np.meshgrid(*(np.arange(0, end, 2, np.uint64) for end in ends), indexing="ij"), -1
+    ).reshape(-1, len(ends))
+
+
+LARGE = (600, 500)
+SCATTERED: dict[str, Selection] = {
+    "all": Orthogonal.all(LARGE),
+    "columns": Orthogonal(LARGE, (Span.range(0, 600), Span.range(3, 300))),
+    "one column": Orthogonal((200_000, 2), (Span.range(0, 200_000), Span.range(1, 2))),
+    "steps": Orthogonal(LARGE, (Span(0, 2, 300), Span(0, 2, 250))),
+    "steps of blocks": Orthogonal(LARGE, (Span(0, 2, 300), Span(0, 4, 125, 2))),
+    "points": Points(LARGE, dense_list(*LARGE)[::-1]),
+    "boxes": Boxes(LARGE, dense_list(*LARGE), dense_list(*LARGE) + np.uint64(1)),
+}
+
+
+@pytest.mark.parametrize("filters", [(PLAIN, PLAIN), (DEFLATE, DEFLATE)], ids=["plain", "deflate"])
+@pytest.mark.parametrize("item", ["H5T_STD_I8LE", "H5T_IEEE_F64LE"])
+@pytest.mark.parametrize("name", SCATTERED)
+def test_a_change_takes_no_more_memory_than_its_bound(name: str, item: str, filters: Any) -> None:
+    selection = SCATTERED[name]
+    kind = kind_of(ChunkSpec("d-1", item, selection.extent, True, b"", filters))
+    one = np.ones(1, kind.spec.dtype)
+    tracemalloc.start()
+    try:
+        chunk, _ = kind.write(ChunkSelection((0, 0), selection), one, (), False)(None)
+        kind.encode(chunk)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 1.1 * kind.change_bound(selection)
 
 
 @every_kind

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -11,7 +12,7 @@ from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.s3.s3_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.s3.s3_store import S3Store
-from tests.support.faulty_proxy import FaultyProxy, Loss, error_reply
+from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
 from tests.support.s3_servers import make_bucket
 
 NUMBERS = itertools.count()
@@ -399,7 +400,31 @@ async def test_cancellation_ends_the_request(store: S3Store, proxy: FaultyProxy)
     assert (await store.get("a")).data == b"data"
 
 
+@pytest.mark.parametrize("call", [put, put_if_absent, put_if_match])
+async def test_a_put_that_a_proxy_sends_twice_is_settled(
+    store: S3Store, other: S3Store, proxy: FaultyProxy, call: Put
+) -> None:
+    await other.put("a/b", b"before")
+    proxy.lose(Loss("PUT", twice=True))
+    etag = await call(store, "a/b", b"after")
+    stored = await other.get("a/b")
+    assert (stored.data, stored.etag) == (b"after", etag)
+    assert proxy.script == []
+
+
+async def test_no_update_is_lost_in_bad_weather(store: S3Store, proxy: FaultyProxy) -> None:
+    proxy.draw = Weather(random.Random(0), delayed=0.0, lost=0.1, unanswered=0.1, twice=0.1)
+    etag = await store.put_if_absent("counter", b"0")
+    for number in range(1, 41):
+        stored = await store.get("counter")
+        assert (stored.data, stored.etag) == (str(number - 1).encode(), etag)
+        etag = await store.put_if_match("counter", str(number).encode(), etag)
+    await store.delete_if_match("counter", etag)
+    assert [page async for page in store.list("")] == []
+
+
 DELETE_LOSSES = {
+    "sent twice": lambda: Loss("DELETE", twice=True),
     "request": lambda: Loss("DELETE", forward=False, keep=0),
     "reply": lambda: Loss("DELETE", keep=0),
     "error after applying": lambda: Loss("DELETE", answer=error_reply(500, "InternalError")),

@@ -1,0 +1,115 @@
+"""Group commit: the changes of an object that share a put, and what they make of its value.
+
+Tests: tests/dn/test_cached_object.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from hsparse.concurrency.request_trace import RequestTrace
+from hsparse.errors import HsparseError
+from hsparse.storage.object_store import Buffer
+
+V = TypeVar("V")
+
+
+class Codec(Protocol[V]):
+    """Bytes <-> value of one kind of object. Values are never modified once they are committed."""
+
+    def decode(self, data: bytes) -> V:
+        """Return the value; `Corrupt` when the bytes are not one."""
+        ...
+
+    def encode(self, value: V) -> Buffer:
+        """Return the object's bytes."""
+        ...
+
+    def nbytes(self, value: V, stored: int) -> int:
+        """Return about how many bytes of memory the value takes; its object has `stored` bytes."""
+        ...
+
+    def work(self, nbytes: int) -> int:
+        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `OffloadPool.run`."""
+        ...
+
+
+class Base(Enum):
+    """What a change needs of the value it is applied to, when that is not in memory."""
+
+    NEEDED = "needed"
+    """The value: it is loaded first."""
+    ABSENT = "absent"
+    """Most likely there is no object: try that first, load only when the put is refused."""
+    IGNORED = "ignored"
+    """Nothing: the change replaces any value, and never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded(Generic[V]):
+    """A value that a change returns together with its encoded bytes; the codec does not encode it."""
+
+    value: V
+    data: Buffer
+
+
+@dataclass(slots=True)
+class WaitingChange(Generic[V]):
+    """A change that waits for the next put: its result goes to `done`. It was accepted in `term`."""
+
+    change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
+    weight: int
+    base: Base
+    done: asyncio.Future[Any]
+    trace: RequestTrace | None
+    term: int
+
+
+@dataclass(slots=True)
+class AppliedGroup(Generic[V]):
+    """A group applied to a value: the new value, its bytes (None: nothing to put), a result a change."""
+
+    value: V | None
+    data: Buffer | None
+    results: list[Any] = field(default_factory=list)
+
+
+def apply_group(group: Sequence[WaitingChange[V]], value: V | None, codec: Codec[V]) -> AppliedGroup[V]:
+    """Apply the changes to a value one after another; what one raises is its result, and changes nothing."""
+    before = value
+    data: Buffer | None = None
+    results: list[Any] = []
+    for waiting in group:
+        try:
+            new, result = waiting.change(value)
+        except HsparseError as error:
+            result = error
+        else:
+            if isinstance(new, Encoded):
+                value, data = new.value, new.data
+            elif new is not value:
+                value, data = new, None
+        results.append(result)
+    changed = value is not None and (value is not before or before is None)
+    if data is None and changed and value is not None:
+        data = codec.encode(value)
+    return AppliedGroup(value, data, results)
+
+
+def count_commit(group: list[WaitingChange[Any]]) -> None:
+    """Count a group that was stored, for its first change's request."""
+    trace = group[0].trace
+    if trace is not None:
+        trace.commits += 1
+        trace.changes += len(group)
+
+
+def count_conflict(group: Iterable[WaitingChange[Any]]) -> None:
+    """Count a refused put in the trace of each request that waits for it."""
+    for waiting in group:
+        if waiting.trace is not None:
+            waiting.trace.conflicts += 1
