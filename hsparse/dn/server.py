@@ -13,7 +13,8 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.dn.metrics import NodeMetrics, message_name
+from hsparse.concurrency.span import Span, Tracer
+from hsparse.dn.metrics import NodeMetrics
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
@@ -28,6 +29,7 @@ from hsparse.wire.http import (
     VERSION,
     VERSION_HEADER,
 )
+from hsparse.wire.membership_message import message_name
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
 log = logging.getLogger(__name__)
@@ -42,22 +44,34 @@ NO_REQUEST = "-"
 
 def create_node_app(
     node: DataNode,
-    token: str,
+    node_token: str,
     slow: float = 0.0,
     ready: Callable[[], bool] = lambda: True,
     metrics: NodeMetrics | None = None,
+    tracer: Tracer | None = None,
 ) -> web.Application:
-    """Make the application that answers for `node`; only messages with `token` are answered.
+    """Make the application that answers for `node`; only messages with `node_token` are answered.
 
     `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
-    A message that takes `slow` seconds is logged with what was done for it; 0 is never.
+    A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
+        token = begin_trace(trace)  # also for what the log says of a message that cannot be decoded
         try:
-            _check(request, token)
+            return await answer_traced(request, trace)
+        finally:
+            end_trace(token)
+
+    async def answer_traced(request: web.Request, trace: RequestTrace) -> web.StreamResponse:
+        try:
+            _check(request, node_token)
+            _take_over(request, trace)
             message = decode_frame(await _body(request))
-            with _tracing(request, message, slow, metrics):
+            if tracer is not None:
+                trace.span = _begin_span(tracer, request, message, trace)
+            with _measuring(message, trace, slow, metrics):
                 reply = await node.send(message)
         except HsparseError as error:
             return await _respond(request, Failure.of(error), STATUS[error.kind])
@@ -91,23 +105,24 @@ def create_node_app(
     return app
 
 
+def _begin_span(tracer: Tracer, request: web.Request, message: Any, trace: RequestTrace) -> Span:
+    return tracer.begin(message_name(message), request.headers, {"hsparse.request_id": trace.id})
+
+
 @contextmanager
-def _tracing(request: web.Request, message: Any, slow: float, metrics: NodeMetrics | None) -> Iterator[None]:
-    """Carry the message out in a trace with the id of the client's request; count it, and log it if it was slow."""
-    trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
-    trace.queue_user = unquote(request.headers.get(USER_HEADER, ""))
+def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetrics | None) -> Iterator[None]:
+    """Count a message and what is done for it, end its span, and log it if it was slow."""
     clock = asyncio.get_running_loop().time
     started = clock()
-    if TIMEOUT_HEADER in request.headers:
-        trace.deadline = started + _seconds_left(request)
-    token = begin_trace(trace)
     outcome = "ok"
+    failed: BaseException | None = None
     try:
         yield
     except HsparseError as error:
-        outcome = error.kind.value
+        outcome, failed = error.kind.value, error
         raise
-    except Exception:
+    except Exception as error:
+        failed = error
         outcome = ErrorKind.INTERNAL.value
         # A defect; here, where the log has the id of the request.
         log.exception("%s failed", message_name(message))
@@ -118,7 +133,8 @@ def _tracing(request: web.Request, message: Any, slow: float, metrics: NodeMetri
             metrics.count(message, outcome, seconds, trace)
         if slow and seconds >= slow:
             log.warning("Slow message: %s took %.3f s: %s", message_name(message), seconds, trace.text)
-        end_trace(token)
+        if trace.span is not None:
+            trace.span.end(failed)
 
 
 def _check(request: web.Request, token: str) -> None:
@@ -134,11 +150,15 @@ def _check(request: web.Request, token: str) -> None:
         )
 
 
-def _seconds_left(request: web.Request) -> float:
-    try:
-        return max(0.0, float(request.headers[TIMEOUT_HEADER]))
-    except ValueError:
-        raise BadRequest(f"{TIMEOUT_HEADER} must be a number of seconds.") from None
+def _take_over(request: web.Request, trace: RequestTrace) -> None:
+    """Take over whose request the message is for, and when its time is over."""
+    trace.queue_user = unquote(request.headers.get(USER_HEADER, ""))
+    if TIMEOUT_HEADER in request.headers:
+        try:
+            left = float(request.headers[TIMEOUT_HEADER])
+        except ValueError:
+            raise BadRequest(f"{TIMEOUT_HEADER} must be a number of seconds.") from None
+        trace.deadline = asyncio.get_running_loop().time() + left
 
 
 async def _body(request: web.Request) -> memoryview:

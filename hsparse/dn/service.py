@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
@@ -27,7 +28,7 @@ from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.records import Records
-from hsparse.dn.traced_store import TracedStore
+from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import BadRequest, Busy
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
@@ -73,7 +74,7 @@ QUEUE_PATIENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """The memory and threads of a data node, which the services of its buckets share.
+    """The memory and threads of a data node, which the services of its buckets share; `requests` counts for all.
 
     `stores` are those of all buckets by name, so that datasets can be linked to files of another one.
     """
@@ -82,13 +83,18 @@ class NodeResources:
     workers: OffloadPool
     pending: MemoryBudget
     stores: dict[str, ObjectStore] = field(default_factory=dict)
+    requests: StoreRequests = field(default_factory=Counter)
     admission: Admission | None = None
     """The places of messages; None where a service node in the same process has admitted their requests."""
     store_requests: int = 64
 
     @classmethod
     def of(
-        cls, settings: DataSettings, *stores: ObjectStore, admission: Admission | None = None
+        cls,
+        settings: DataSettings,
+        *stores: ObjectStore,
+        requests: StoreRequests | None = None,
+        admission: Admission | None = None,
     ) -> NodeResources:
         """Make those that the settings allow, for these stores if they are several."""
         return cls(
@@ -96,6 +102,7 @@ class NodeResources:
             OffloadPool(settings.workers),
             MemoryBudget(settings.pending_size),
             {store.name: store for store in stores},
+            Counter() if requests is None else requests,
             admission,
             settings.store_requests,
         )
@@ -125,8 +132,8 @@ class DataService:
         self._admission = resources.admission
         self._ownership = ownership
         places = Admission(resources.store_requests)
-        chunk_store = VersionedStore(store, self._versions, places)
-        store = self._store = TracedStore(store, places)
+        chunk_store = VersionedStore(store, self._versions, resources.requests, places)
+        store = self._store = TracedStore(store, resources.requests, places)
         self._cache = resources.cache
         self._workers = resources.workers
         summaries = HsdsSummaries(store)

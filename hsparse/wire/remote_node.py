@@ -6,7 +6,6 @@ Tests: tests/dn/test_server.py, tests/dn/test_service.py.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -25,6 +24,7 @@ from hsparse.wire.http import (
     VERSION,
     VERSION_HEADER,
 )
+from hsparse.wire.membership_message import message_name
 from hsparse.wire.message import Failure, Message
 
 R = TypeVar("R")
@@ -54,7 +54,7 @@ class RemoteNode:
         pieces = encode_frame(message)
         length = sum(len(piece) for piece in pieces)
         try:
-            status, reply = await self._post(pieces, {"Content-Length": str(length)})
+            status, reply = await self._traced_post(message, pieces, {"Content-Length": str(length)})
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise Unanswered(f"The data node at {self.url} did not answer: {reason}.") from error
@@ -64,22 +64,29 @@ class RemoteNode:
             raise HsparseError(f"The data node at {self.url} answered {status}.")
         return cast(R, reply if not isinstance(reply, list) else tuple(reply))
 
-    async def _post(self, pieces: list[bytes | memoryview], headers: dict[str, str]) -> tuple[int, Any]:
+    async def _traced_post(
+        self, message: Message[Any], pieces: list[bytes | memoryview], headers: dict[str, str]
+    ) -> tuple[int, Any]:
         """Return the status and the reply to a message, which is counted in the current trace."""
         trace = current_trace()
-        with nullcontext() if trace is None else trace.measured(Work.MESSAGES):
-            seconds = DEADLINE
-            if trace is not None:
-                headers[REQUEST_HEADER] = trace.id
-                headers[USER_HEADER] = quote(trace.queue_user)
-                if (left := seconds_left()) is not None:
-                    headers[TIMEOUT_HEADER] = f"{left:.3f}"
-                    seconds = min(seconds, left)
-            timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
-            async with self._session.post(
-                self.url + PATH, data=_each(pieces), headers=headers, timeout=timeout
-            ) as response:
-                return response.status, decode_frame(memoryview(await response.read()))
+        if trace is None:
+            return await self._post(pieces, headers, DEADLINE)
+        headers |= {REQUEST_HEADER: trace.id, USER_HEADER: quote(trace.queue_user)}
+        seconds = DEADLINE
+        if (left := seconds_left()) is not None:
+            headers[TIMEOUT_HEADER] = f"{left:.3f}"
+            seconds = min(seconds, left)
+        with trace.measured(Work.MESSAGES, f"send {message_name(message)}", self.url) as span:
+            return await self._post(pieces, headers if span is None else headers | span.headers, seconds)
+
+    async def _post(
+        self, pieces: list[bytes | memoryview], headers: dict[str, str], seconds: float
+    ) -> tuple[int, Any]:
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
+        async with self._session.post(
+            self.url + PATH, data=_each(pieces), headers=headers, timeout=timeout
+        ) as response:
+            return response.status, decode_frame(memoryview(await response.read()))
 
     async def close(self) -> None:
         """Close the connections."""
