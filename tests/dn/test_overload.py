@@ -150,7 +150,7 @@ async def test_changes_wait_where_reads_are_refused(node: Node) -> None:
 async def test_a_store_is_sent_so_many_requests_at_a_time() -> None:
     store = HeldStore()
     places = Admission(4)
-    traced = TracedStore(store, places)
+    traced = TracedStore(store, places=places)
     await store.put("a", b"x")
     reads = [asyncio.create_task(traced.get("a")) for _ in range(20)]
     await store.reached.wait()
