@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign radosgw clean
+.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign overload radosgw clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -63,6 +63,9 @@ chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 
 campaign: $(BIN)/.installed ## a cluster of processes under faults, 10 minutes for each kind and store
 	$(BIN)/pytest -s tests/campaign -m campaign --campaign 600 --timeout 1200
+
+overload: $(BIN)/.installed ## twice the load a server can take, and a greedy user beside modest ones; minutes
+	$(BIN)/pytest -s tests/campaign -m overload --overload 60 --timeout 1200
 
 radosgw: $(BIN)/.installed ## the store's suite and the demo over Ceph's S3 server, whose packages must be installed
 	$(BIN)/pytest tests/storage/s3/test_radosgw.py -m radosgw

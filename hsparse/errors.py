@@ -97,7 +97,7 @@ class TooLarge(HsparseError):
 
 
 class Busy(HsparseError):
-    """A memory budget is full; the same request may succeed after `retry_after` seconds."""
+    """There is no room for it, or no time before its deadline; it may succeed after `retry_after` seconds."""
 
     kind = ErrorKind.BUSY
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.errors import ERRORS, MISSING_KINDS, ErrorKind, HsparseError, RateLimited
+from hsparse.errors import ERRORS, MISSING_KINDS, Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.wire.http import STATUS
 from hsparse.wire.message import Failure
 
@@ -18,9 +18,15 @@ def test_every_kind_has_a_class_and_a_status() -> None:
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_an_error_travels_as_its_kind_and_sentence(error: type[HsparseError]) -> None:
     failure = Failure.of(error("It failed."))
-    assert failure == Failure(error.kind.value, "It failed.")
+    assert (failure.kind, failure.message) == (error.kind.value, "It failed.")
     again = failure.error()
     assert (type(again), again.message, str(again)) == (error, "It failed.", "It failed.")
+
+
+def test_a_busy_node_says_when_to_come_again() -> None:
+    error = Failure.of(Busy("It is full.", 7.0)).error()
+    assert isinstance(error, Busy)
+    assert error.retry_after == 7.0
 
 
 def test_the_kind_of_a_newer_node_is_an_internal_error_with_its_sentence() -> None:

@@ -20,6 +20,7 @@ from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.stores import are_writable, open_stores, serving_store
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import Clock, SystemClock
+from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
@@ -61,19 +62,22 @@ async def serve_data_node(settings: Settings) -> None:
         _stop_with_parent(stop)
     with _serving(settings), node_tracer("hsparse-dn") as tracer:
         requests: StoreRequests = Counter()
-        node = await _open_member(settings, requests)
+        admission = Admission(settings.data.messages_at_once)
+        node = await _open_member(settings, requests, admission)
+        metrics = NodeMetrics(partial(_state, node, requests))
+        metrics.show(admission)
         try:
-            await _serve_until(stop, node, settings, requests, tracer)
+            await _serve_until(stop, node, settings, metrics, tracer)
         finally:
             await node.close()
     if node.defect.is_set():
         raise HsparseError("The data node has stopped because of a defect; its log has the details.")
 
 
-async def _open_member(settings: Settings, requests: StoreRequests) -> MemberNode:
+async def _open_member(settings: Settings, requests: StoreRequests, admission: Admission) -> MemberNode:
     """Open a data node over the configured stores, which is to join their cluster; `requests` counts those to them."""
     stores, clock, token = await open_stores(settings.store), SystemClock(), settings.cluster.node_token
-    make = partial(_make_node, stores, clock, settings.data, requests=requests)
+    make = partial(_make_node, stores, clock, settings.data, requests=requests, admission=admission)
     membership = TracedStore(stores[0], requests)
     return MemberNode(
         make, membership, clock, token, lambda url: RemoteNode(url, token), settings.cluster.lease
@@ -84,11 +88,10 @@ async def _serve_until(
     stop: asyncio.Event,
     node: MemberNode,
     settings: Settings,
-    requests: StoreRequests,
+    metrics: NodeMetrics,
     tracer: Tracer | None,
 ) -> None:
     """Be a member until `stop` is set, or the node has a defect."""
-    metrics = NodeMetrics(partial(_state, node, requests))
     token, slow = settings.cluster.node_token, settings.server.slow_request
     app = create_node_app(node, token, slow, lambda: node.in_force, metrics, tracer)
     async with (
@@ -207,9 +210,10 @@ def _make_node(
     settings: DataSettings,
     ownership: Ownership,
     requests: StoreRequests | None = None,
+    admission: Admission | None = None,
 ) -> DataService | BucketRouter:
     several = stores if len(stores) > 1 else []
-    shared = NodeResources.of(settings, *several, requests=requests)
+    shared = NodeResources.of(settings, *several, requests=requests, admission=admission)
     if not several:
         services = [DataService(stores[0], clock, resources=shared, ownership=ownership)]
     else:

@@ -28,6 +28,9 @@ from hsparse.sn.server import ServerRunner
 DRAIN_SECONDS = 5.0
 """Seconds that requests in flight have to finish when the server stops."""
 
+BACKLOG = 4096
+"""Connections that wait to be accepted: one that finds no room there tries again after seconds, and is told nothing."""
+
 
 def add_node_arguments(
     parser: argparse.ArgumentParser,
@@ -62,7 +65,7 @@ async def listening(app: web.Application, settings: Settings) -> AsyncIterator[s
     await runner.setup()
     try:
         host, port = settings.server.host, settings.server.port
-        site = web.TCPSite(runner, host, port)
+        site = web.TCPSite(runner, host, port, backlog=BACKLOG)
         try:
             await site.start()
         except OSError as error:

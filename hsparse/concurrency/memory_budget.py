@@ -1,61 +1,79 @@
-"""A memory budget: admission control by bytes. Requests wait for room, then fail as `Busy`."""
+"""A memory budget: admission control by bytes. Requests wait for room, fairly by user, then fail as `Busy`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
-from hsparse.concurrency.request_trace import measured_wait
+from hsparse.concurrency.fair_queue import FairQueue
+from hsparse.concurrency.request_trace import current_trace, measured_wait, seconds_left
 from hsparse.errors import Busy
 
 PATIENCE = 30.0
 """Seconds that a request waits for room."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    nbytes: int
+    admitted: asyncio.Future[None]
+
+
 class MemoryBudget:
-    """A budget of bytes that may be in use at a time; waiting requests are admitted in the order of arrival."""
+    """A budget of bytes that may be in use at a time; users who wait are admitted by turns, of equal bytes.
+
+    Nobody is admitted before the one whose turn it is, so that much memory is got in the end, too.
+    """
 
     def __init__(self, limit: int, patience: float = PATIENCE) -> None:
         self._limit = limit
         self._patience = patience
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: FairQueue[_Waiter] = FairQueue()
         self.used = 0
+
+    def has_room(self, nbytes: int) -> bool:
+        """Return whether `hold` would not wait."""
+        return not self._waiting and self.used + min(nbytes, self._limit) <= self._limit
 
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
-        """Hold `nbytes` (at most the whole budget); `Busy` when there is no room within `patience` seconds."""
+        """Hold `nbytes` (at most the whole budget); `Busy` without room in `patience` seconds, or by the deadline."""
         nbytes = min(nbytes, self._limit)
-        await self._acquire(nbytes)
+        if self.has_room(nbytes):
+            self.used += nbytes
+        else:
+            await self._wait(nbytes)
         try:
             yield
         finally:
             self.used -= nbytes
             self._admit()
 
-    async def _acquire(self, nbytes: int) -> None:
-        if not self._waiting and self.used + nbytes <= self._limit:
-            self.used += nbytes
-            return
-        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((nbytes, admitted))
+    async def _wait(self, nbytes: int) -> None:
+        """Wait for room, which is taken on return."""
+        loop, trace = asyncio.get_running_loop(), current_trace()
+        left = seconds_left()
+        patience = self._patience if left is None else min(self._patience, left)
+        waiter = _Waiter(nbytes, loop.create_future())
+        entry = self._waiting.push("" if trace is None else trace.queue_user, waiter, nbytes)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 with measured_wait():
-                    await admitted
+                    await waiter.admitted
         except BaseException as error:
-            if admitted.done() and not admitted.cancelled():
+            self._waiting.remove(entry)
+            if waiter.admitted.done() and not waiter.admitted.cancelled():
                 self.used -= nbytes
-            self._waiting = deque(item for item in self._waiting if item[1] is not admitted)
             self._admit()
             if isinstance(error, TimeoutError):
-                raise Busy(f"No room for {nbytes} bytes within {self._patience:g} s; try again.") from error
+                raise Busy(f"No room for {nbytes} bytes within {patience:g} s; try again.") from error
             raise
 
     def _admit(self) -> None:
-        while self._waiting and self.used + self._waiting[0][0] <= self._limit:
-            nbytes, admitted = self._waiting.popleft()
-            if not admitted.done():
-                self.used += nbytes
-                admitted.set_result(None)
+        while self._waiting and self.used + self._waiting.peek().item.nbytes <= self._limit:
+            waiter = self._waiting.pop()
+            if not waiter.admitted.done():
+                self.used += waiter.nbytes
+                waiter.admitted.set_result(None)

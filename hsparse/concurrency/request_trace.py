@@ -37,7 +37,9 @@ class RequestTrace:
     `work` has how often something was done and the seconds that it took; both add up if concurrent. `conflicts` counts
     changes that were applied again, because another writer had put first. Of cached objects `hits` counts uses of what
     was in memory, `loads` reads from the store, `commits` the groups that were committed, and `changes` the changes in
-    these. `span` is the request's, None where spans are not exported.
+    these. `span` is the request's, None where spans are not exported. Queues take turns by `queue_user`: the
+    user, or the address of one who is anonymous. `deadline` is a time of the event loop after which nobody waits for an
+    answer that has not begun.
     """
 
     id: str
@@ -49,6 +51,8 @@ class RequestTrace:
     commits: int = 0
     changes: int = 0
     span: Span | None = None
+    queue_user: str = ""
+    deadline: float | None = None
     work: dict[Work, tuple[int, float]] = field(default_factory=dict)
 
     @contextmanager
@@ -89,6 +93,14 @@ _CURRENT: ContextVar[RequestTrace | None] = ContextVar("request_trace", default=
 def current_trace() -> RequestTrace | None:
     """Return the trace of the request that this code runs for, None without one."""
     return _CURRENT.get()
+
+
+def seconds_left() -> float | None:
+    """Return how long the current request may still take, None for any time; at least 0."""
+    trace = _CURRENT.get()
+    if trace is None or trace.deadline is None:
+        return None
+    return max(0.0, trace.deadline - asyncio.get_running_loop().time())
 
 
 def begin_trace(trace: RequestTrace | None) -> Token[RequestTrace | None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from hsparse.clock import Clock
+from hsparse.concurrency.admission import Admission
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
 from hsparse.storage.object_store import Buffer, ObjectStore
@@ -50,9 +51,13 @@ class VersionedStore(TracedStore):
     """A traced store that notes each put and delete, also one that failed: it may have been carried out."""
 
     def __init__(
-        self, store: ObjectStore, versions: ChunkVersions, requests: StoreRequests | None = None
+        self,
+        store: ObjectStore,
+        versions: ChunkVersions,
+        requests: StoreRequests | None = None,
+        places: Admission | None = None,
     ) -> None:
-        super().__init__(store, requests)
+        super().__init__(store, requests, places)
         self._versions = versions
 
     async def put(self, key: str, data: Buffer) -> str:

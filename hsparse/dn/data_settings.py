@@ -16,7 +16,8 @@ class DataSettings:
     """Limits of a data node, in bytes where a size is meant, and how often it sweeps.
 
     `cache_size` bounds decoded chunks and records together; `pending_size` bounds the values of writes
-    that are accepted but not yet durable; `workers` is the number of encoding threads.
+    that are accepted but not yet durable; `workers` is the number of encoding threads. `messages_at_once` and
+    `store_requests` bound what is under way.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -28,5 +29,9 @@ class DataSettings:
     sweep_interval: float = setting(
         600.0, "seconds between looks for interrupted deletions, which are finished then; 0: never", ge=0
     )
+    messages_at_once: int = setting(
+        256, "messages that a data node of a cluster works on at a time", ge=1, le=100_000
+    )
+    store_requests: int = setting(64, "requests to a store under way at a time", ge=1, le=10_000)
     workers: int = 4
     max_object_size: int = 5 * 1024 * MIB

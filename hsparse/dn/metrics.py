@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hsparse.concurrency.admission import Admission, Watcher
 from hsparse.concurrency.request_trace import RequestTrace, Work
 from hsparse.dn.traced_store import StoreRequests
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
@@ -24,9 +25,16 @@ LATENCY = Metric(
 QUEUE_WAIT = Metric(
     Histogram,
     "hsparse_node_queue_wait_seconds",
-    "Seconds that a message waited for memory, or for a load or commit begun by another one.",
+    "Seconds that a message waited for its turn, for memory, or for a load or commit begun by another one.",
     (),
     SECONDS,
+)
+WAITING = Metric(Gauge, "hsparse_node_messages_waiting", "Messages that wait for their turn now.")
+REFUSED = Metric(
+    Counter,
+    "hsparse_node_messages_refused_total",
+    "Messages refused before they were worked on: overload, deadline.",
+    ("reason",),
 )
 STORE_REQUESTS = Metric(
     Counter,
@@ -58,6 +66,8 @@ NODE_METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = 
     MESSAGES,
     LATENCY,
     QUEUE_WAIT,
+    WAITING,
+    REFUSED,
     STORE_REQUESTS,
     HITS,
     LOADS,
@@ -93,6 +103,8 @@ class NodeMetrics:
         self._messages = MESSAGES.make(registry)
         self._latency = LATENCY.make(registry)
         self._queue_wait = QUEUE_WAIT.make(registry)
+        self._waiting = WAITING.make(registry)
+        self._refused = REFUSED.make(registry)
         self._store_requests = STORE_REQUESTS.make(registry)
         self._conflicts = CONFLICTS.make(registry)
         self._hits, self._loads = HITS.make(registry), LOADS.make(registry)
@@ -101,6 +113,11 @@ class NodeMetrics:
         CACHED_BYTES.make(registry).set_function(lambda: state().cached["cached_bytes"])
         LEASE_AGE.make(registry).set_function(lambda: state().lease_age)
         MEMBERS.make(registry).set_function(lambda: state().members)
+
+    def show(self, admission: Admission) -> None:
+        """Show how many wait for a place, and count those who are refused."""
+        self._waiting.set_function(lambda: admission.waiting)
+        admission.watcher = Watcher(refused=lambda reason: self._refused.labels(reason.value).inc())
 
     def count(self, message: Any, outcome: str, seconds: float, trace: RequestTrace) -> None:
         """Count a message that was answered, and what its trace says was done for it."""

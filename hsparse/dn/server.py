@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -17,7 +18,17 @@ from hsparse.dn.metrics import NodeMetrics
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER, VERSION, VERSION_HEADER
+from hsparse.wire.http import (
+    FRAME_TYPE,
+    PATH,
+    REQUEST_HEADER,
+    STATUS,
+    TIMEOUT_HEADER,
+    TOKEN_HEADER,
+    USER_HEADER,
+    VERSION,
+    VERSION_HEADER,
+)
 from hsparse.wire.membership_message import message_name
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
@@ -56,6 +67,7 @@ def create_node_app(
     async def answer_traced(request: web.Request, trace: RequestTrace) -> web.StreamResponse:
         try:
             _check(request, node_token)
+            _take_over(request, trace)
             message = decode_frame(await _body(request))
             if tracer is not None:
                 trace.span = _begin_span(tracer, request, message, trace)
@@ -136,6 +148,17 @@ def _check(request: web.Request, token: str) -> None:
             f"This data node speaks version {VERSION} of the messages, the sender {version or 'none'}: "
             "upgrade the data nodes first."
         )
+
+
+def _take_over(request: web.Request, trace: RequestTrace) -> None:
+    """Take over whose request the message is for, and when its time is over."""
+    trace.queue_user = unquote(request.headers.get(USER_HEADER, ""))
+    if TIMEOUT_HEADER in request.headers:
+        try:
+            left = float(request.headers[TIMEOUT_HEADER])
+        except ValueError:
+            raise BadRequest(f"{TIMEOUT_HEADER} must be a number of seconds.") from None
+        trace.deadline = asyncio.get_running_loop().time() + left
 
 
 async def _body(request: web.Request) -> memoryview:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
+from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.concurrency.request_trace import current_trace, seconds_left
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_bytes import ChunkBytes
@@ -27,7 +29,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.records import Records
 from hsparse.dn.traced_store import StoreRequests, TracedStore
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, Busy
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_info_message import (
@@ -66,6 +68,9 @@ from hsparse.wire.record_message import (
 
 R = TypeVar("R")
 
+QUEUE_PATIENCE = 30.0
+"""Seconds that a message without a deadline waits for its turn."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
@@ -79,10 +84,17 @@ class NodeResources:
     pending: MemoryBudget
     stores: dict[str, ObjectStore] = field(default_factory=dict)
     requests: StoreRequests = field(default_factory=Counter)
+    admission: Admission | None = None
+    """The places of messages; None where a service node in the same process has admitted their requests."""
+    store_requests: int = 64
 
     @classmethod
     def of(
-        cls, settings: DataSettings, *stores: ObjectStore, requests: StoreRequests | None = None
+        cls,
+        settings: DataSettings,
+        *stores: ObjectStore,
+        requests: StoreRequests | None = None,
+        admission: Admission | None = None,
     ) -> NodeResources:
         """Make those that the settings allow, for these stores if they are several."""
         return cls(
@@ -91,6 +103,8 @@ class NodeResources:
             MemoryBudget(settings.pending_size),
             {store.name: store for store in stores},
             Counter() if requests is None else requests,
+            admission,
+            settings.store_requests,
         )
 
     def of_bucket(self, bucket: str) -> NodeResources:
@@ -115,9 +129,11 @@ class DataService:
         self.id = id
         self.bucket = store.name
         self._versions = ChunkVersions(clock)
+        self._admission = resources.admission
         self._ownership = ownership
-        chunk_store = VersionedStore(store, self._versions, resources.requests)
-        store = self._store = TracedStore(store, resources.requests)
+        places = Admission(resources.store_requests)
+        chunk_store = VersionedStore(store, self._versions, resources.requests, places)
+        store = self._store = TracedStore(store, resources.requests, places)
         self._cache = resources.cache
         self._workers = resources.workers
         summaries = HsdsSummaries(store)
@@ -142,8 +158,31 @@ class DataService:
         return (self.bucket,)
 
     async def send(self, message: Message[R]) -> R:
-        """Answer a message, see `DataNode`."""
-        return cast(R, await self._answer(message))
+        """Answer a message, see `DataNode`; `Busy` for one that cannot be answered before its deadline."""
+        if self._admission is None or isinstance(message, GetInfo):
+            return cast(R, await self._in_time(message))
+        trace, now = current_trace(), asyncio.get_running_loop().time()
+        deadline = now + QUEUE_PATIENCE if trace is None or trace.deadline is None else trace.deadline
+        user = "" if trace is None else trace.queue_user
+        # What changes something may be a part of a request that has changed more: it waits.
+        place = await self._admission.enter(user, deadline, patient=not message.only_reads)
+        try:
+            return cast(R, await self._in_time(message))
+        finally:
+            place.leave()
+
+    async def _in_time(self, message: Message[Any]) -> Any:
+        """Answer a message; a read is given up at its deadline, and a load that others wait for goes on."""
+        left = seconds_left()
+        if left is None or not message.only_reads:
+            return await self._answer(message)
+        try:
+            async with asyncio.timeout(left) as timeout:
+                return await self._answer(message)
+        except TimeoutError:
+            if timeout.expired():
+                raise Busy("The answer was not found within the time that its request has.") from None
+            raise
 
     async def _answer(self, message: Message[Any]) -> Any:  # noqa: C901
         match message:

@@ -1,13 +1,18 @@
-"""A store that counts requests: for the request that they are sent for, and for the node by their results."""
+"""A store that counts requests: for the request that they are sent for, and for the node by their results.
+
+It is not piled up on when it is slow: so many requests are under way at a time, and users have turns.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import nullcontext
 from typing import TypeAlias, TypeVar
 
+from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import Work, current_trace
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
@@ -19,11 +24,17 @@ StoreRequests: TypeAlias = Counter[tuple[str, str]]
 
 
 class TracedStore:
-    """An `ObjectStore` over another one; `requests` also counts those that no client's request is behind."""
+    """An `ObjectStore` over another one; `requests` also counts those that no client's request is behind.
 
-    def __init__(self, store: ObjectStore, requests: StoreRequests | None = None) -> None:
+    Each request to it takes one of the `places`.
+    """
+
+    def __init__(
+        self, store: ObjectStore, requests: StoreRequests | None = None, places: Admission | None = None
+    ) -> None:
         self._store = store
         self._requests = Counter() if requests is None else requests
+        self._places = places
         self.name = store.name
 
     async def get(self, key: str) -> Stored:
@@ -61,10 +72,26 @@ class TracedStore:
         await self._store.close()
 
     async def _read(self, kind: str, key: str, request: Awaitable[R]) -> R:
-        return await self._counted(Work.READS, kind, key, request)
+        return await self._in_turn(Work.READS, kind, key, request)
 
     async def _write(self, kind: str, key: str, request: Awaitable[R]) -> R:
-        return await self._counted(Work.WRITES, kind, key, request)
+        return await self._in_turn(Work.WRITES, kind, key, request)
+
+    async def _in_turn(self, work: Work, kind: str, key: str, request: Awaitable[R]) -> R:
+        """Await a request to the store in its turn, which nothing but cancellation keeps it from."""
+        if self._places is None:
+            return await self._counted(work, kind, key, request)
+        trace = current_trace()
+        try:
+            place = await self._places.enter("" if trace is None else trace.queue_user, patient=True)
+        except BaseException:
+            if asyncio.iscoroutine(request):
+                request.close()
+            raise
+        try:
+            return await self._counted(work, kind, key, request)
+        finally:
+            place.leave()
 
     async def _counted(self, work: Work, kind: str, key: str, request: Awaitable[R]) -> R:
         trace, result = current_trace(), "failed"

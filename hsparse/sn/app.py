@@ -16,6 +16,7 @@ from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
+from hsparse.sn.http.request_admission import give_up_place, return_to_work, set_deadline, wait_for_place
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
@@ -87,12 +88,23 @@ def _middlewares(service: Service) -> list[Middleware]:
 
 
 def bind_route(service: Service, route: Route) -> AioHandler:
-    """Return the function that aiohttp calls: authenticate, find the domain, check the right, call the handler."""
+    """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name
+        if not route.queued:
+            return await answer(request, principal)
+        set_deadline(request, trace, service.settings.request_timeout)
+        place = await wait_for_place(service.admission, request)
+        try:
+            return await answer(request, principal)
+        finally:
+            place.leave()
+
+    async def answer(request: web.Request, principal: Principal) -> web.StreamResponse:
+        trace = request[TRACE_KEY]
         node, path = request_place(service, request)
         trace.domain = path
         domain = None
@@ -110,7 +122,11 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         context.check_length()
         if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
             raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
-        async with service.bodies.hold(request.content_length or context.limit):
+        nbytes = request.content_length or context.limit
+        if not service.bodies.has_room(nbytes):
+            give_up_place(request)
+        async with service.bodies.hold(nbytes):
+            await return_to_work(request)
             return await route.handler(context)
 
     return handle
@@ -118,13 +134,16 @@ def bind_route(service: Service, route: Route) -> AioHandler:
 
 async def _principal(service: Service, request: web.Request) -> Principal:
     """Return the principal and count the request; without a valid credential it counts for the remote address."""
-    stranger = f"{ANONYMOUS_NAME} {request.remote}"
+    trace = request[TRACE_KEY]
+    stranger = trace.queue_user = f"{ANONYMOUS_NAME} {request.remote}"
     try:
         principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
     except Unauthenticated:
         service.rates.take(stranger)
         raise
-    service.rates.take(stranger if principal.anonymous else principal.name)
+    if not principal.anonymous:
+        trace.queue_user = principal.name
+    service.rates.take(trace.queue_user)
     return principal
 
 

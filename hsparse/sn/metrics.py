@@ -11,6 +11,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from hsparse.clock import Clock
+from hsparse.concurrency.admission import Admission, Watcher
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
 
 Series: TypeAlias = tuple[Counter, Histogram, Counter, Counter]
@@ -42,6 +43,20 @@ BYTES_OUT = Metric(
     ("route", "method"),
 )
 IN_FLIGHT = Metric(Gauge, "hsparse_requests_in_flight", "Requests being answered now.")
+WAITING = Metric(Gauge, "hsparse_requests_waiting", "Requests that wait for their turn now.")
+QUEUE_WAIT = Metric(
+    Histogram,
+    "hsparse_request_queue_seconds",
+    "Seconds that a request waited, if it had to wait.",
+    (),
+    SECONDS,
+)
+REFUSED = Metric(
+    Counter,
+    "hsparse_requests_refused_total",
+    "Requests refused before they were worked on: overload, deadline, disconnected.",
+    ("reason",),
+)
 JOBS = Metric(
     Counter, "hsparse_jobs_total", "Jobs that have ended, by kind and how they ended.", ("kind", "outcome")
 )
@@ -52,6 +67,9 @@ METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
     BYTES_IN,
     BYTES_OUT,
     IN_FLIGHT,
+    WAITING,
+    QUEUE_WAIT,
+    REFUSED,
     JOBS,
 )
 """All metrics. The documentation lists them."""
@@ -71,6 +89,12 @@ class Metrics:
         self._bytes_in = BYTES_IN.make(self._registry)
         self._bytes_out = BYTES_OUT.make(self._registry)
         self._in_flight = IN_FLIGHT.make(self._registry)
+        self._waiting = WAITING.make(self._registry)
+        refused = REFUSED.make(self._registry)
+        self.watcher = Watcher(
+            QUEUE_WAIT.make(self._registry).observe, lambda reason: refused.labels(reason.value).inc()
+        )
+        """To be told of waits and refusals."""
         self._jobs = JOBS.make(self._registry)
         self._known: dict[tuple[str, str, str], Series] = {}
 
@@ -93,6 +117,10 @@ class Metrics:
                 raise
             finally:
                 self._count(request, status, size, self._clock.monotonic() - start)
+
+    def show(self, admission: Admission) -> None:
+        """Show how many wait for a place."""
+        self._waiting.set_function(lambda: admission.waiting)
 
     def count_job(self, kind: str, outcome: str) -> None:
         """Count a job that has ended."""

@@ -99,14 +99,16 @@ class Route:
     path: str
     handler: Handler
     right: Right | None
+    queued: bool = True
+    """Whether it waits for its turn when the node has much to do; what shows the node's state does not."""
 
 
 DOMAIN_ROUTES = (
-    Route("GET", "/about", get_about, None),
-    Route("GET", "/info", get_info, None),
-    Route("GET", "/livez", get_livez, None),
-    Route("GET", "/readyz", get_readyz, None),
-    Route("GET", "/metrics", get_metrics, None),
+    Route("GET", "/about", get_about, None, queued=False),
+    Route("GET", "/info", get_info, None, queued=False),
+    Route("GET", "/livez", get_livez, None, queued=False),
+    Route("GET", "/readyz", get_readyz, None, queued=False),
+    Route("GET", "/metrics", get_metrics, None, queued=False),
     Route("GET", "/openapi.json", get_openapi, None),
     Route("GET", "/docs", get_docs, None),
     Route("GET", "/", get_domain, None),

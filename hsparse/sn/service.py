@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar
 
 from hsparse.clock import Clock
+from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
@@ -36,9 +37,10 @@ C = TypeVar("C", bound=Component)
 
 
 class Service:
-    """The components that handlers use; `bodies` and `answers` are memory budgets.
+    """The components that handlers use; `bodies` and `answers` are memory budgets, `admission` has the places.
 
-    A handler reserves memory for its body before that for its answer, never after, to avoid a deadlock.
+    A handler reserves memory for its body before that for its answer, never after, to avoid a deadlock. Nothing that
+    has a place waits for memory for its body.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class Service:
         self.log = log or RequestLog(clock)
         self.bodies = MemoryBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
+        self.admission = Admission(settings.requests_at_once, metrics.watcher)
+        metrics.show(self.admission)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
         self.named_bucket: str | None = None
         """The bucket if requests must name it, None for the first one."""

@@ -30,6 +30,9 @@ class ServiceSettings:
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
 
+    At most `requests_at_once` requests are worked on, and an answer must begin in `request_timeout` seconds
+    (0: any time) where the client names no deadline.
+
     Six fields are not configurable here. `single_user` is the name every request acts as when authentication is
     off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
     are those that requests may name. `directory` is the path of the first if that is a directory, which maps tell
@@ -56,6 +59,12 @@ class ServiceSettings:
     rate_limit: float = setting(0.0, "requests a second that a user may send; 0: any number", ge=0, le=1e6)
     rate_burst: int = setting(
         0, "requests that a user may send at once; 0: those of ten seconds", ge=0, le=10**6
+    )
+    requests_at_once: int = setting(
+        64, "requests worked on at a time; twice as many may wait", ge=1, le=100_000
+    )
+    request_timeout: float = setting(
+        0.0, "seconds in which an answer must begin if the client names none; 0: any time", ge=0, le=86400
     )
     max_request_size: int = setting(100 * MIB, "largest body of a request", ge=MIB, is_size=True)
     page_size: int = setting(

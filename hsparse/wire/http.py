@@ -18,6 +18,10 @@ TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 REQUEST_HEADER = "X-Hsparse-Request"
 """The id of the client's request that a message is sent for, for the data node's log."""
+USER_HEADER = "X-Hsparse-User"
+"""Whom the work counts for when users have turns, percent-encoded."""
+TIMEOUT_HEADER = "X-Hsparse-Timeout"
+"""The seconds that the client's request has left: clocks are not compared."""
 FRAME_TYPE = "application/vnd.hsparse.frame"
 
 

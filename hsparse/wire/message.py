@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
-from hsparse.errors import ERRORS, ErrorKind, HsparseError
+from hsparse.errors import ERRORS, Busy, ErrorKind, HsparseError
 
 Record: TypeAlias = dict[str, Any]
 
@@ -47,16 +47,21 @@ class Failure:
 
     kind: str
     message: str
+    retry_after: float = 0.0
+    """Seconds, of a `Busy`."""
 
     @classmethod
     def of(cls, error: HsparseError) -> Failure:
-        return cls(error.kind.value, error.message)
+        return cls(error.kind.value, error.message, error.retry_after if isinstance(error, Busy) else 0.0)
 
     def error(self) -> HsparseError:
         try:
-            return ERRORS[ErrorKind(self.kind)](self.message)
+            error = ERRORS[ErrorKind(self.kind)](self.message)
         except ValueError:  # a newer node's kind: keep its sentence
             return HsparseError(self.message)
+        if isinstance(error, Busy) and self.retry_after:
+            error.retry_after = self.retry_after
+        return error
 
 
 @dataclass(frozen=True, slots=True)

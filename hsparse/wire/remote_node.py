@@ -7,13 +7,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 import aiohttp
 
-from hsparse.concurrency.request_trace import Work, current_trace
+from hsparse.concurrency.request_trace import Work, current_trace, seconds_left
 from hsparse.errors import HsparseError, Unanswered
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, TOKEN_HEADER, VERSION, VERSION_HEADER
+from hsparse.wire.http import (
+    FRAME_TYPE,
+    PATH,
+    REQUEST_HEADER,
+    TIMEOUT_HEADER,
+    TOKEN_HEADER,
+    USER_HEADER,
+    VERSION,
+    VERSION_HEADER,
+)
 from hsparse.wire.membership_message import message_name
 from hsparse.wire.message import Failure, Message
 
@@ -32,7 +42,6 @@ class RemoteNode:
         self.url = url.rstrip("/")
         self._session = aiohttp.ClientSession(
             headers={VERSION_HEADER: str(VERSION), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
-            timeout=aiohttp.ClientTimeout(total=DEADLINE, connect=CONNECT),
             connector=aiohttp.TCPConnector(limit=256),
             auto_decompress=False,
         )
@@ -61,13 +70,22 @@ class RemoteNode:
         """Return the status and the reply to a message, which is counted in the current trace."""
         trace = current_trace()
         if trace is None:
-            return await self._post(pieces, headers)
-        headers[REQUEST_HEADER] = trace.id
+            return await self._post(pieces, headers, DEADLINE)
+        headers |= {REQUEST_HEADER: trace.id, USER_HEADER: quote(trace.queue_user)}
+        seconds = DEADLINE
+        if (left := seconds_left()) is not None:
+            headers[TIMEOUT_HEADER] = f"{left:.3f}"
+            seconds = min(seconds, left)
         with trace.measured(Work.MESSAGES, f"send {message_name(message)}", self.url) as span:
-            return await self._post(pieces, headers if span is None else headers | span.headers)
+            return await self._post(pieces, headers if span is None else headers | span.headers, seconds)
 
-    async def _post(self, pieces: list[bytes | memoryview], headers: dict[str, str]) -> tuple[int, Any]:
-        async with self._session.post(self.url + PATH, data=_each(pieces), headers=headers) as response:
+    async def _post(
+        self, pieces: list[bytes | memoryview], headers: dict[str, str], seconds: float
+    ) -> tuple[int, Any]:
+        timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
+        async with self._session.post(
+            self.url + PATH, data=_each(pieces), headers=headers, timeout=timeout
+        ) as response:
             return response.status, decode_frame(memoryview(await response.read()))
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace
 from hsparse.errors import Busy
 
 
@@ -65,3 +66,28 @@ async def test_one_that_gives_up_lets_the_next_in() -> None:
         await asyncio.wait([big])
         await waiting
     assert budget.used == 0
+
+
+async def test_users_who_wait_have_turns() -> None:
+    budget, order = MemoryBudget(10), []
+
+    async def take(user: str) -> None:
+        begin_trace(RequestTrace("", queue_user=user))
+        async with budget.hold(10):
+            order.append(user)
+
+    async with budget.hold(10):
+        tasks = [asyncio.create_task(take(user)) for user in "aaaaab"]
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert order.index("b") == 1
+
+
+async def test_nobody_waits_beyond_the_deadline() -> None:
+    budget = MemoryBudget(10)
+    begin_trace(RequestTrace("", deadline=asyncio.get_running_loop().time()))
+    async with budget.hold(10):
+        assert not budget.has_room(1)
+        with pytest.raises(Busy, match="within 0 s"):
+            async with budget.hold(1):
+                pytest.fail("there was no room")

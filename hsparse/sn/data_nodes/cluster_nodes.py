@@ -19,6 +19,7 @@ from hsparse.clock import Clock
 from hsparse.cluster.membership import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.request_trace import seconds_left
 from hsparse.concurrency.staggered import staggered
 from hsparse.errors import Corrupt, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.node_set import Resend
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEADLINE = 30.0
-"""Seconds for which a message is sent again before its request fails."""
+"""Seconds for which a message is sent again before its request fails, unless its deadline is earlier."""
 PAUSE = 0.02
 """Seconds before a message is sent again by the same membership; the double each time, up to `MAX_PAUSE`."""
 MAX_PAUSE = 0.5
@@ -92,7 +93,7 @@ class ClusterNodes:
 
     async def _pause(self, tries: int, until: float) -> None:
         if self._clock.monotonic() > until:
-            raise Unanswered(f"No data node has confirmed this within {DEADLINE:g} s; see `hsparse nodes`.")
+            raise Unanswered("No data node has confirmed this in time; see `hsparse nodes`.")
         await asyncio.sleep(min(PAUSE * 2**tries, MAX_PAUSE))
 
     # --- sending --------------------------------------------------------------------------------------
@@ -119,7 +120,9 @@ class ClusterNodes:
         return self._resend(again, membership, doubtful=doubtful, sent=sent)
 
     def _never_sent(self) -> Resend:
-        return Resend(-1, self._clock.monotonic() + DEADLINE, doubtful=False, tries=0)
+        left = seconds_left()
+        seconds = DEADLINE if left is None else min(DEADLINE, left)
+        return Resend(-1, self._clock.monotonic() + seconds, doubtful=False, tries=0)
 
     def _resend(
         self, again: Resend | None, membership: Membership, *, doubtful: bool, sent: Sequence[str] = ()

@@ -8,7 +8,7 @@ ANY = "*"
 METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS")
 HEADERS = (
     "Authorization, Content-Type, Accept, Range, If-Range, If-Match, If-None-Match, X-Hdf-domain, X-Hdf-bucket, "
-    "X-Request-ID"
+    "X-Request-ID, Request-Timeout"
 )
 EXPOSED = (
     "Retry-After, WWW-Authenticate, ETag, Accept-Ranges, Content-Range, X-Hdf-filter-mask, X-Hdf-section-size, "

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from hsparse.concurrency.collector import paused_collector
 from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.sn.http.request_admission import give_up_place, return_to_work
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"
@@ -81,7 +82,9 @@ class RequestReader:
         if content.is_eof() and content.exception() is None:
             data = bytearray(content.read_nowait())  # it came with the headers
         else:
+            give_up_place(self.request)
             data = await self._received()
+            await return_to_work(self.request)
         if length is not None and len(data) != length:
             raise BadRequest(
                 f"The body has {len(data)} bytes of the {length} announced; nothing was applied."

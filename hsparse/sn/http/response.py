@@ -11,7 +11,7 @@ import orjson
 from aiohttp import web
 
 from hsparse import __version__
-from hsparse.errors import ErrorKind, HsparseError, RateLimited
+from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.sn.http.request import RequestReader
 from hsparse.wire.http import STATUS
 
@@ -39,9 +39,9 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
     Without `status`, it is that of the kind.
     """
     headers = {"Content-Type": JSON_HEADER}
-    if error.kind in (ErrorKind.BUSY, ErrorKind.MOVED, ErrorKind.UNANSWERED):
+    if error.kind in (ErrorKind.MOVED, ErrorKind.UNANSWERED):
         headers["Retry-After"] = "1"
-    if isinstance(error, RateLimited):
+    if isinstance(error, Busy | RateLimited):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     reason = "".join(c for c in error.message if 32 <= ord(c) < 127)[:200] or None
     return web.Response(

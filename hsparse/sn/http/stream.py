@@ -11,6 +11,7 @@ from aiohttp import hdrs, web
 
 from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
 from hsparse.sn.http.request import JSON_TYPE
+from hsparse.sn.http.request_admission import begin_answer
 from hsparse.sn.http.response import JSON_HEADER
 
 BodyPart = Any
@@ -52,6 +53,7 @@ async def send_stream(
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
+        begin_answer(request)
         await response.prepare(request)
         if request.method == hdrs.METH_HEAD:
             piece = None  # the first piece shows that there is an answer; no other is generated

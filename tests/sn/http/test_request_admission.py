@@ -1,0 +1,158 @@
+"""The turn of a request: deadlines, places that are given up, and what never waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from hsparse.clock import SystemClock
+from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal
+from hsparse.sn.app import create_app
+from hsparse.sn.context import Context
+from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.routes import ROUTES, Route
+from hsparse.sn.server import ServerRunner
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.storage.memory import MemoryStore
+from tests.support.rest_client import RemoteRest, Reply, named_service
+
+ANN = {"Authorization": "ann"}
+
+
+class Node:
+    """A service node of one place, with a request that waits for `gate`, and a stream that does after it has begun."""
+
+    def __init__(self) -> None:
+        clock = SystemClock()
+        settings = ServiceSettings(single_user=None, requests_at_once=1)
+        users = Principal("ann", admin=True), Principal("bob", admin=True)
+        self.data_node = DataService(MemoryStore(), clock)
+        self.service = named_service(self.data_node, clock, *users, settings=settings)
+        self.gate, self.reached = asyncio.Event(), asyncio.Event()
+        routes = (
+            Route("GET", "/held", self._hold, None),
+            Route("GET", "/stream", self._stream, None),
+            Route("PUT", "/body", self._receive, None),
+        )
+        self.runner = ServerRunner(create_app(self.service, (*routes, *ROUTES)))
+
+    async def _hold(self, context: Context) -> web.StreamResponse:
+        self.reached.set()
+        await self.gate.wait()
+        return web.json_response({})
+
+    async def _receive(self, context: Context) -> web.StreamResponse:
+        return web.json_response({"length": len(await context.body())})
+
+    async def _stream(self, context: Context) -> web.StreamResponse:
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"first"
+            self.reached.set()
+            await self.gate.wait()
+            yield b"last"
+
+        return await respond_stream(context.request, "text/plain", pieces())  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    made = Node()
+    await made.runner.setup()
+    await web.TCPSite(made.runner, "127.0.0.1", 0).start()
+    yield made
+    made.gate.set()
+    await made.runner.cleanup()
+    await made.data_node.close()
+
+
+@pytest.fixture
+async def rest(node: Node) -> AsyncIterator[RemoteRest]:
+    client = RemoteRest(f"http://127.0.0.1:{node.runner.addresses[0][1]}")
+    yield client
+    await client.close()
+
+
+def send(rest: RemoteRest, path: str, headers: dict[str, str] | None = None) -> asyncio.Task[Reply]:
+    async def request() -> Reply:
+        return await rest("GET", path, headers={**ANN, **(headers or {})})
+
+    return asyncio.create_task(request())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the event loop run until a condition holds."""
+    while not condition():  # noqa: ASYNC110 - nothing tells of it
+        await asyncio.sleep(0)
+
+
+async def test_what_shows_the_state_never_waits(node: Node, rest: RemoteRest) -> None:
+    held = send(rest, "/held")
+    await node.reached.wait()
+    late = send(rest, "/domains")
+    await until(lambda: node.service.admission.waiting)
+    for path in ("/about", "/info", "/livez", "/readyz", "/metrics"):
+        assert (await rest("GET", path, headers=ANN)).status == 200
+    assert not late.done()
+    node.gate.set()
+    assert (await held).status == (await late).status == 200
+
+
+async def test_a_request_is_refused_when_its_time_is_over(node: Node, rest: RemoteRest) -> None:
+    held = send(rest, "/held")
+    await node.reached.wait()
+    late = await send(rest, "/domains", {"Request-Timeout": "0.01"})
+    assert (late.status, late.body["error"]["kind"]) == (503, "busy")
+    assert int(late.headers["Retry-After"]) >= 1
+    text = (await rest("GET", "/metrics", headers=ANN)).body.decode()
+    assert 'hsparse_requests_refused_total{reason="deadline"} 1.0' in text
+    node.gate.set()
+    assert (await held).status == 200
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "0", "1e3", "nan", ""])
+async def test_a_deadline_is_a_number_of_seconds(rest: RemoteRest, text: str) -> None:
+    reply = await send(rest, "/domains", {"Request-Timeout": text})
+    assert (reply.status, reply.body["error"]["kind"]) == (400, "bad_request")
+
+
+async def test_a_client_that_leaves_frees_its_turn(node: Node, rest: RemoteRest) -> None:
+    held = send(rest, "/held")
+    await node.reached.wait()
+    gone = send(rest, "/domains")
+    await until(lambda: node.service.admission.waiting)
+    gone.cancel()
+    await asyncio.wait([gone])
+    other = send(rest, "/about")
+    assert (await other).status == 200
+    node.gate.set()
+    assert (await held).status == 200
+    assert (await send(rest, "/domains")).status == 200
+    assert node.service.admission.running == 0
+
+
+async def test_a_stream_has_no_place_once_it_has_begun(node: Node, rest: RemoteRest) -> None:
+    stream = send(rest, "/stream")
+    await node.reached.wait()
+    assert (await send(rest, "/domains")).status == 200
+    assert not stream.done()
+    node.gate.set()
+    assert (await stream).body == b"firstlast"
+
+
+async def test_a_body_that_has_not_arrived_takes_no_place(node: Node, rest: RemoteRest) -> None:
+    reader, writer = await asyncio.open_connection(*node.runner.addresses[0][:2])
+    writer.write(
+        b"PUT /body HTTP/1.1\r\nHost: a\r\nAuthorization: ann\r\nContent-Length: 4\r\nConnection: close\r\n\r\nab"
+    )
+    await until(lambda: node.service.bodies.used)
+    assert (await send(rest, "/domains")).status == 200
+    writer.write(b"cd")
+    answer: Any = await reader.read()
+    assert answer.endswith(b'{"length": 4}')
+    writer.close()
+    await writer.wait_closed()
