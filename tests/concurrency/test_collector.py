@@ -15,8 +15,7 @@ def enabled() -> Iterator[None]:
     was = gc.isenabled()
     gc.enable()
     yield
-    if not was:
-        gc.disable()
+    (gc.enable if was else gc.disable)()
 
 
 @pytest.mark.parametrize(("count", "runs"), [(MANY, False), (MANY - 1, True)])
