@@ -20,13 +20,10 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from tests.support.endurance import ENDURANCE
+from tests.support.endurance import ENDURANCE, repeats
 from tests.support.find_program import find_program
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
-
-settings.register_profile("hsparse", deadline=None)  # how long an example takes says nothing about it
-settings.load_profile("hsparse")
 
 NUMBERS = itertools.count()
 
@@ -111,6 +108,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         os.setpgid(0, 0)
     ENDURANCE.full = config.getoption("endure")
+    # How long an example takes says nothing about it. Each run has other examples.
+    settings.register_profile("hsparse", deadline=None, max_examples=repeats(100, short=40))
+    settings.load_profile("hsparse")
     gc.disable()
 
 
