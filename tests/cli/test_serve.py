@@ -20,7 +20,7 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.cli.node_process import limit_arenas
-from tests.support.server_process import children_of, server_process
+from tests.support.server_process import children_of, ended_command, server_process
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
 
@@ -89,12 +89,11 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, flags: t
 )
 def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], second: list[str]) -> None:
     with server_process("--root", str(tmp_path), *first) as server:
-        command = [*COMMAND, *second, "--root", str(tmp_path)]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-        assert result.returncode == 2
+        status, said = ended_command(*second, "--root", str(tmp_path), log=tmp_path / "log")
+        assert status == 2
         for named in (str(tmp_path), f"process {server.pid} on", "hsparse serve", "--root"):
-            assert named in result.stderr
-        assert len(result.stderr.splitlines()) == 1
+            assert named in said
+        assert len(said.splitlines()) == 1
         path = store_numbers(server.url, "/home/admin/a.h5")
         assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
         assert server.stop() == 0
