@@ -90,7 +90,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--round-trips", type=int, default=None, help="random domains exported and imported again"
     )
-    parser.addoption("--seeds", type=int, default=None, help="seeds of simulated clusters")
+    parser.addoption("--seeds", type=int, default=200, help="seeds of simulated clusters")
     parser.addoption(
         "--programs", type=int, default=None, help="programs of h5py calls compared with h5pyd's"
     )

@@ -13,7 +13,6 @@ import pytest
 from tests.simulation.nemesis import ALL, BESIDE, PROCESSES, SERVERS
 from tests.simulation.seeds import SEEDS, KeptSeed
 from tests.simulation.simulation import Run, run_seed
-from tests.support.endurance import repeats
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,12 +25,6 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def some_seeds(config: pytest.Config, part: int) -> range:
-    """Return one in `part` of the seeds that are asked for."""
-    count: int = config.getoption("seeds") or repeats(200, short=64)
-    return range(count // part)
-
-
 def failed(run: Callable[[int], Run], seeds: range) -> list[int]:
     """Return the seeds whose runs failed, and print what happened there."""
     found = [run(seed) for seed in seeds]
@@ -41,30 +34,26 @@ def failed(run: Callable[[int], Run], seeds: range) -> list[int]:
     return [one.seed for one in found if one.wrong]
 
 
-@pytest.mark.endurance
 def test_faults_of_any_kind(pytestconfig: pytest.Config) -> None:
     """What was answered is linearizable, and once the faults have ended everything is answered."""
-    assert failed(run_seed, some_seeds(pytestconfig, 4)) == []
+    assert failed(run_seed, range(pytestconfig.getoption("seeds") // 4)) == []
 
 
-@pytest.mark.endurance
 def test_whole_servers_that_share_a_store(pytestconfig: pytest.Config) -> None:
     """Each reads what the others wrote."""
-    seeds = some_seeds(pytestconfig, 8)
+    seeds = range(pytestconfig.getoption("seeds") // 8)
     assert failed(lambda seed: run_seed(seed, SERVERS, servers=2), seeds) == []
 
 
-@pytest.mark.endurance
 def test_servers_that_come_and_go_beside_a_cluster(pytestconfig: pytest.Config) -> None:
     """What one writes the other reads, and the cluster trusts its caches again when it is alone."""
-    seeds = some_seeds(pytestconfig, 8)
+    seeds = range(pytestconfig.getoption("seeds") // 8)
     assert failed(lambda seed: run_seed(seed, BESIDE), seeds) == []
 
 
-@pytest.mark.endurance
 def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) -> None:
     """Kills, pauses, joins and leaves of data nodes are seen by no client."""
-    seeds = some_seeds(pytestconfig, 2)
+    seeds = range(pytestconfig.getoption("seeds") // 2)
     assert failed(lambda seed: run_seed(seed, PROCESSES, errors_allowed=False), seeds) == []
 
 
