@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [WORKLOAD ...]`."""
+"""The command: `python -m benchmarks [WORKLOAD ...]`, or `python -m benchmarks scaling`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from benchmarks.bench import Bench
 from benchmarks.failure import Failed
 from benchmarks.peers import cell_libraries, hsds, hsparse, tiledb
 from benchmarks.report import OLDER, Report
+from benchmarks.scaling import command as scaling
 from benchmarks.table import NOTES, markdown
 from benchmarks.trials.append import AppendTrial
 from benchmarks.trials.cells import CellsTrial
@@ -206,6 +207,9 @@ def write(report: Report, facts: dict[str, str], out: Path) -> str:
 
 def main() -> None:
     """Run what the command line asks for; what was measured before a failure is written all the same."""
+    if sys.argv[1:] == ["scaling"]:
+        scaling.main()
+        return
     options = arguments()
     FOLDER.mkdir(exist_ok=True)
     report = Report()

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -54,7 +55,7 @@ class AsyncObject(Generic[Wrapped]):
     async def run(self, call: Callable[..., T], *args: Any, **options: Any) -> T:
         """Return `call(*args, **options)`, which a thread of the pool does: for methods that have no name here."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, partial(call, *args, **options))
+        return await loop.run_in_executor(self._pool, partial(copy_context().run, call, *args, **options))
 
 
 class AsyncGroup(AsyncObject[Group]):
@@ -230,7 +231,9 @@ async def open(
     with ExitStack() as opened:
         pool = ThreadPoolExecutor(requests, "hsparse-aio")
         try:
-            found = await loop.run_in_executor(pool, partial(file.open, address, mode, **options))
+            found = await loop.run_in_executor(
+                pool, partial(copy_context().run, file.open, address, mode, **options)
+            )
             opened.callback(found.close)
             yield AsyncFolder(found, pool) if isinstance(found, Folder) else AsyncGroup(found, pool)
         finally:

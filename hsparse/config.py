@@ -123,6 +123,18 @@ def load_settings(**flags: Any) -> Settings:
     )
 
 
+def exports_spans() -> bool:
+    """Say whether OpenTelemetry's standard variables ask for spans: those that only its SDK needs are read by that."""
+
+    def value(name: str) -> str:
+        return os.environ.get(f"OTEL_{name}", "").strip().lower()
+
+    endpoint = value("EXPORTER_OTLP_TRACES_ENDPOINT") or value("EXPORTER_OTLP_ENDPOINT")
+    exporter = value("TRACES_EXPORTER")
+    asked = exporter == "otlp" or (not exporter and bool(endpoint))
+    return asked and value("SDK_DISABLED") != "true"
+
+
 def child_environment(node_token: str) -> dict[str, str]:
     """Return the environment of a data node's process: this one's, and the secret, which must not be in a flag."""
     return {**os.environ, "HSPARSE_NODE_TOKEN": node_token}

@@ -11,6 +11,13 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
 
 # The suites that ship with the package, and the machines, are to explain their failures as tests do.
-for name in ("store_conformance", "node_conformance", "store_model"):
-    pytest.register_assert_rewrite(f"hsparse.testing.{name}")
+for name in (
+    "store_conformance",
+    "record_conformance",
+    "chunk_conformance",
+    "element_query_conformance",
+    "store_model",
+):
+    pytest.register_assert_rewrite(f"hsparse.testing.{name}_conformance")
+pytest.register_assert_rewrite("hsparse.testing.store_model")
 pytest.register_assert_rewrite("tests.support.stateful", "tests.support.dataset_subject")

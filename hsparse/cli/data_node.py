@@ -11,13 +11,16 @@ import argparse
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.stores import are_writable, open_stores, serving_store
+from hsparse.cli.tracing import node_tracer
 from hsparse.clock import Clock, SystemClock
+from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings
@@ -26,6 +29,7 @@ from hsparse.dn.membership.ownership import SOLE, NoOwnership, Ownership
 from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
+from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import HsparseError, Misconfigured, Unanswered
 from hsparse.sections import ClusterSettings
 from hsparse.storage.object_store import ObjectStore
@@ -55,30 +59,38 @@ async def serve_data_node(settings: Settings) -> None:
     stop = stop_signal()
     if settings.cluster.with_parent:
         _stop_with_parent(stop)
-    with _serving(settings):
-        node = await _open_member(settings)
+    with _serving(settings), node_tracer("hsparse-dn") as tracer:
+        requests: StoreRequests = Counter()
+        node = await _open_member(settings, requests)
         try:
-            await _serve_until(stop, node, settings)
+            await _serve_until(stop, node, settings, requests, tracer)
         finally:
             await node.close()
     if node.defect.is_set():
         raise HsparseError("The data node has stopped because of a defect; its log has the details.")
 
 
-async def _open_member(settings: Settings) -> MemberNode:
-    """Open a data node over the configured stores, which is to join their cluster."""
+async def _open_member(settings: Settings, requests: StoreRequests) -> MemberNode:
+    """Open a data node over the configured stores, which is to join their cluster; `requests` counts those to them."""
     stores, clock, token = await open_stores(settings.store), SystemClock(), settings.cluster.node_token
-    make = partial(_make_node, stores, clock, settings.data)
+    make = partial(_make_node, stores, clock, settings.data, requests=requests)
+    membership = TracedStore(stores[0], requests)
     return MemberNode(
-        make, stores[0], clock, token, lambda url: RemoteNode(url, token), settings.cluster.lease
+        make, membership, clock, token, lambda url: RemoteNode(url, token), settings.cluster.lease
     )
 
 
-async def _serve_until(stop: asyncio.Event, node: MemberNode, settings: Settings) -> None:
+async def _serve_until(
+    stop: asyncio.Event,
+    node: MemberNode,
+    settings: Settings,
+    requests: StoreRequests,
+    tracer: Tracer | None,
+) -> None:
     """Be a member until `stop` is set, or the node has a defect."""
-    metrics = NodeMetrics(partial(_state, node))
+    metrics = NodeMetrics(partial(_state, node, requests))
     token, slow = settings.cluster.node_token, settings.server.slow_request
-    app = create_node_app(node, token, slow, lambda: node.in_force, metrics)
+    app = create_node_app(node, token, slow, lambda: node.in_force, metrics, tracer)
     async with (
         listening(app, settings) as url,
         _joined(node, _advertised(settings, url), stop),
@@ -95,8 +107,8 @@ async def _first(*events: asyncio.Event) -> None:
         task.cancel()
 
 
-def _state(node: MemberNode) -> NodeState:
-    return NodeState(node.counters(), node.lease_age, len(node.membership.nodes))
+def _state(node: MemberNode, requests: StoreRequests) -> NodeState:
+    return NodeState(node.counters(), node.lease_age, len(node.membership.nodes), requests)
 
 
 @asynccontextmanager
@@ -190,12 +202,17 @@ def _connect_to_nobody(url: str) -> DataNode:
 
 
 def _make_node(
-    stores: list[ObjectStore], clock: Clock, settings: DataSettings, ownership: Ownership
+    stores: list[ObjectStore],
+    clock: Clock,
+    settings: DataSettings,
+    ownership: Ownership,
+    requests: StoreRequests | None = None,
 ) -> DataService | BucketRouter:
-    if len(stores) == 1:
-        services = [DataService(stores[0], clock, settings, ownership=ownership)]
+    several = stores if len(stores) > 1 else []
+    shared = NodeResources.of(settings, *several, requests=requests)
+    if not several:
+        services = [DataService(stores[0], clock, resources=shared, ownership=ownership)]
     else:
-        shared = NodeResources.of(settings, *stores)
         services = [
             DataService(store, clock, resources=shared.of_bucket(store.name), ownership=ownership)
             for store in stores

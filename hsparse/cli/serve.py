@@ -12,7 +12,9 @@ from hsparse.cli.data_node import server_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import cluster_owners, local_owners, make_service, running_jobs
 from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
+from hsparse.cli.tracing import node_tracer
 from hsparse.clock import SystemClock
+from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
@@ -40,20 +42,21 @@ async def serve(settings: Settings) -> None:
     if settings.cluster.dn and settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
     stop = stop_signal()
-    with serving_store(settings.store, "hsparse serve"):
+    with serving_store(settings.store, "hsparse serve"), node_tracer("hsparse") as tracer:
         async with _owners(settings) as (owners, buckets):
-            await _serve_clients(settings, owners, buckets, stop)
+            await _serve_clients(settings, owners, buckets, stop, tracer)
 
 
 async def serve_service_node(settings: Settings) -> None:
     """Serve clients over data nodes that run elsewhere."""
     settings.check_exposure()
     stop = stop_signal()
-    async with (
-        opened_stores(settings.store) as stores,
-        cluster_owners(stores, settings.cluster.node_token) as owners,
-    ):
-        await _serve_clients(settings, owners, tuple(store.name for store in stores), stop)
+    with node_tracer("hsparse-sn") as tracer:
+        async with (
+            opened_stores(settings.store) as stores,
+            cluster_owners(stores, settings.cluster.node_token) as owners,
+        ):
+            await _serve_clients(settings, owners, tuple(store.name for store in stores), stop, tracer)
 
 
 @asynccontextmanager
@@ -72,9 +75,13 @@ async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, 
 
 
 async def _serve_clients(
-    settings: Settings, owners: Owners, buckets: tuple[str, ...], stop: asyncio.Event
+    settings: Settings,
+    owners: Owners,
+    buckets: tuple[str, ...],
+    stop: asyncio.Event,
+    tracer: Tracer | None,
 ) -> None:
-    service = make_service(settings, owners, buckets)
+    service = make_service(settings, owners, buckets, tracer=tracer)
     store = settings.store
     async with listening(create_app(service), settings) as url:
         named = [f"bucket {bucket}" for bucket in store.bucket]

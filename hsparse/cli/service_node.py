@@ -12,6 +12,7 @@ from hsparse.cli.sign_in import make_authenticator
 from hsparse.cli.stores import root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
+from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings, job_environment
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
@@ -48,9 +49,13 @@ def local_owners(node: DataNode) -> Owners:
 
 
 def make_service(
-    settings: Settings, owners: Owners, buckets: tuple[str, ...], clock: Clock | None = None
+    settings: Settings,
+    owners: Owners,
+    buckets: tuple[str, ...],
+    clock: Clock | None = None,
+    tracer: Tracer | None = None,
 ) -> Service:
-    """Make a service node over `owners`, which serve these buckets."""
+    """Make a service node over `owners`, which serve these buckets; `tracer` begins the spans of requests."""
     clock = clock or SystemClock()
     origins = settings.service.cors_origins
     chosen = replace(
@@ -62,7 +67,7 @@ def make_service(
         cors_origins=() if origins == ("none",) else origins,
     )
     authenticator = make_authenticator(settings.sign_in, clock)
-    log = make_request_log(settings.server, clock)
+    log = make_request_log(settings.server, clock, tracer)
     return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)
 
 
@@ -72,13 +77,14 @@ def _directory(settings: Settings) -> str:
     return "" if is_bucket else str(root_of(settings.store))
 
 
-def make_request_log(settings: ServerSettings, clock: Clock) -> RequestLog:
+def make_request_log(settings: ServerSettings, clock: Clock, tracer: Tracer | None = None) -> RequestLog:
     """Return the log of a service node's requests."""
     return RequestLog(
         clock,
         write=write_line if settings.access_log else None,
         form=access_json if settings.log_format is LogFormat.JSON else access_text,
         slow=settings.slow_request,
+        tracer=tracer,
     )
 
 

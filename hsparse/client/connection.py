@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
+from hsparse.client.http.client_span import client_span, note_status
 from hsparse.client.http.connection_pool import ConnectionPool
 from hsparse.client.http.retry import Repeatable, Retry
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
@@ -170,13 +171,25 @@ class Connection:
         connection that breaks, also in the context.
         """
         target, data, headers = self._parts(path, body, accept, params)
+        with (
+            client_span(method, self._prefix + path, headers) as span,
+            self._answer(method, target, data, headers) as response,
+        ):
+            note_status(span, response.status)
+            if response.status >= 300:
+                raise _error(f"{method} {path}", response, response.read())
+            self._check_type(f"{method} {path}", response, accept)
+            yield response
+
+    @contextmanager
+    def _answer(
+        self, method: str, target: str, data: Buffer | None, headers: Headers
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send a request that changes nothing, and yield its answer, see `stream`."""
         process = os.getpid()
         connection, response = self._ask_again(method, target, data, headers)
         is_whole = False
         try:
-            if response.status >= 300:
-                raise _error(f"{method} {path}", response, response.read())
-            self._check_type(f"{method} {path}", response, accept)
             yield response
             is_whole = response.isclosed()
         except BROKEN as error:
@@ -201,8 +214,10 @@ class Connection:
         process = os.getpid()
         connection, _ = self._take()
         try:
-            connection.request(method, target, headers=sent)
-            response = connection.getresponse()
+            with client_span(method, self._prefix + path, sent) as span:
+                connection.request(method, target, headers=sent)
+                response = connection.getresponse()
+                note_status(span, response.status)
             if response.status >= 300:
                 error = _error(f"{method} {path}", response, response.read())
                 if method == "HEAD":
@@ -296,6 +311,15 @@ class Connection:
                 raise self._unreachable("GET", error) from error
 
     def _exchange(
+        self, method: str, target: str, data: Buffer | None, headers: Headers
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request in a span; repeat a GET if a kept connection broke."""
+        with client_span(method, target.partition("?")[0], headers) as span:
+            response, answer = self._exchange_once(method, target, data, headers)
+            note_status(span, response.status)
+        return response, answer
+
+    def _exchange_once(
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send a request, over a new connection if none is kept; repeat a GET if a kept connection broke."""

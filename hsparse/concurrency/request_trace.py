@@ -2,7 +2,7 @@
 
 A service node begins a trace for each request, and a data node in a process of its own one for each message, with the
 id of the request. Tasks inherit it. Work that several requests wait for (a load, a group commit) counts as store
-requests of the one that began it, and as waiting of the others.
+requests of the one that began it, and as waiting of the others. Where spans are exported, each of these has one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from hsparse.concurrency.span import Span
+
 ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 """The ids that a client may send."""
 
 
 class Work(StrEnum):
-    """What is counted for a request: requests to the store, times that it waited, messages to data nodes elsewhere."""
+    """What is timed for a request: requests to the store, times that it waited, messages to data nodes elsewhere."""
 
     READS = "store reads"
     WRITES = "store writes"
@@ -33,23 +35,42 @@ class RequestTrace:
     """A request: its id, its user and domain once they are known, and what was done for it.
 
     `work` has how often something was done and the seconds that it took; both add up if concurrent. `conflicts` counts
-    changes that were applied again, because another writer had put first.
+    changes that were applied again, because another writer had put first. Of cached objects `hits` counts uses of what
+    was in memory, `loads` reads from the store, `commits` the groups that were committed, and `changes` the changes in
+    these. `span` is the request's, None where spans are not exported.
     """
 
     id: str
     user: str | None = None
     domain: str | None = None
     conflicts: int = 0
+    hits: int = 0
+    loads: int = 0
+    commits: int = 0
+    changes: int = 0
+    span: Span | None = None
     work: dict[Work, tuple[int, float]] = field(default_factory=dict)
 
     @contextmanager
-    def measured(self, kind: Work) -> Iterator[None]:
-        """Count what is awaited in the context."""
+    def measured(self, kind: Work, name: str = "", about: str = "") -> Iterator[Span | None]:
+        """Count and time what is awaited in the context; its span, which is yielded, says what it is `about`."""
         clock = asyncio.get_running_loop().time
         started = clock()
+        span = (
+            None
+            if self.span is None
+            else self.span.child(name or kind, {"hsparse.about": about} if about else {})
+        )
         try:
-            yield
+            yield span
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+                span = None
+            raise
         finally:
+            if span is not None:
+                span.end()
             count, seconds = self.work.get(kind, (0, 0.0))
             self.work[kind] = count + 1, seconds + clock() - started
 
@@ -70,14 +91,28 @@ def current_trace() -> RequestTrace | None:
     return _CURRENT.get()
 
 
-def begin_trace(trace: RequestTrace) -> Token[RequestTrace | None]:
-    """Make `trace` the current one, until `end_trace` is called with what this returns."""
+def begin_trace(trace: RequestTrace | None) -> Token[RequestTrace | None]:
+    """Make `trace` the current one, None for no request, until `end_trace` is called with what this returns."""
     return _CURRENT.set(trace)
 
 
 def end_trace(token: Token[RequestTrace | None]) -> None:
     """Restore the trace before."""
     _CURRENT.reset(token)
+
+
+def count_hits(count: int = 1) -> None:
+    """Count uses of cached objects that were in memory, for the current request."""
+    trace = _CURRENT.get()
+    if trace is not None:
+        trace.hits += count
+
+
+def count_loads(count: int = 1) -> None:
+    """Count cached objects that are read from the store, for the current request."""
+    trace = _CURRENT.get()
+    if trace is not None:
+        trace.loads += count
 
 
 @contextmanager
@@ -87,7 +122,7 @@ def measured_wait() -> Iterator[None]:
     if trace is None:
         yield
         return
-    with trace.measured(Work.WAITS):
+    with trace.measured(Work.WAITS, "wait"):
         yield
 
 

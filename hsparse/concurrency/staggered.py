@@ -10,24 +10,29 @@ T = TypeVar("T")
 
 
 async def staggered(
-    attempts: Iterable[Callable[[], Awaitable[T]]], delay: float, failures: tuple[type[Exception], ...]
+    attempts: Iterable[Callable[[], Awaitable[T]]],
+    delay: float,
+    failures: tuple[type[Exception], ...],
+    may_hedge: Callable[[], bool] = lambda: True,
 ) -> T:
     """Return the result of the attempt that is the first to succeed; the others are cancelled.
 
-    The next attempt begins when the newest one has run for `delay` seconds, or one has raised one of the `failures`.
-    Any other error is raised at once; when all have failed, the last failure is. There is at least one attempt; each is
-    taken from the iterable when it is to begin.
+    The next attempt begins when one has raised one of the `failures` or, if `may_hedge` allows it then, the newest one
+    has run for `delay` seconds. Any other error is raised at once; when all have failed, the last failure is. There is
+    at least one attempt; each is taken from the iterable when it is to begin.
     """
     todo = iter(attempts)
     more = True
     tasks: set[asyncio.Task[T]] = set()
     failure: BaseException | None = None
     try:
+        done: set[asyncio.Task[T]] = set()
         while True:
-            if more and (attempt := next(todo, None)) is not None:
-                tasks.add(asyncio.ensure_future(_awaited(attempt)))
-            else:
-                more = False
+            if more and (done or not tasks or may_hedge()):
+                if (attempt := next(todo, None)) is not None:
+                    tasks.add(asyncio.ensure_future(_awaited(attempt)))
+                else:
+                    more = False
             if not tasks:
                 break
             done, tasks = await asyncio.wait(

@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.concurrency.request_trace import current_trace, measured_wait
+from hsparse.concurrency.request_trace import (
+    begin_trace,
+    count_hits,
+    count_loads,
+    current_trace,
+    end_trace,
+    measured_wait,
+)
 from hsparse.dn.group_commit import (
     AppliedGroup,
     Base,
@@ -22,6 +29,7 @@ from hsparse.dn.group_commit import (
     Encoded,
     WaitingChange,
     apply_group,
+    count_commit,
     count_conflict,
 )
 from hsparse.dn.membership.ownership import SOLE, Ownership
@@ -118,6 +126,7 @@ class CachedObject(Generic[V]):
                 await asyncio.wait([self._putting])
             known, value = self.peek()
         if known:
+            count_hits()
             return value
         return (await self._loaded()).value
 
@@ -187,6 +196,7 @@ class CachedObject(Generic[V]):
         known = self._state
         if known is not None and known.decoded and await current_etag(self._store, self.key) == known.etag:
             return known
+        count_loads()
         try:
             stored = await self._store.get(self.key)
         except NotFound:
@@ -198,12 +208,15 @@ class CachedObject(Generic[V]):
         try:
             while self._waiting:
                 group, self._waiting = self._waiting, []
+                token = begin_trace(group[0].trace)
                 try:
                     results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001
                     # Whatever the error is, it is raised in every waiting request.
                     self._state = None
                     results = [error] * len(group)
+                finally:
+                    end_trace(token)
                 for waiting, result in zip(group, results, strict=True):
                     if waiting.done.done():
                         continue
@@ -227,6 +240,7 @@ class CachedObject(Generic[V]):
                         await self._confirm(state)
                 else:
                     self._check(term)
+                    count_commit(group)
             except PreconditionFailed:
                 count_conflict(group)
                 self._state = await self._seen_again(group)
@@ -238,6 +252,7 @@ class CachedObject(Generic[V]):
         """Return what to apply a group to; the store is asked only when its first change needs the value."""
         state = self._state
         if state is not None and (state.decoded or base is Base.IGNORED):
+            count_hits()
             return state
         if base is not Base.NEEDED and state is None:
             return _State(None, None, decoded=False)

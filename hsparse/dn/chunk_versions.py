@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from hsparse.clock import Clock
-from hsparse.dn.traced_store import TracedStore
+from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
 from hsparse.storage.object_store import Buffer, ObjectStore
 
@@ -49,8 +49,10 @@ class ChunkVersions:
 class VersionedStore(TracedStore):
     """A traced store that notes each put and delete, also one that failed: it may have been carried out."""
 
-    def __init__(self, store: ObjectStore, versions: ChunkVersions) -> None:
-        super().__init__(store)
+    def __init__(
+        self, store: ObjectStore, versions: ChunkVersions, requests: StoreRequests | None = None
+    ) -> None:
+        super().__init__(store, requests)
         self._versions = versions
 
     async def put(self, key: str, data: Buffer) -> str:

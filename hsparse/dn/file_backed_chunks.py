@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.concurrency.request_trace import count_hits, count_loads
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import Cache
 from hsparse.dn.fences import Fences
@@ -120,6 +121,7 @@ class FileBackedChunks:
         keys = _keys(message, batch)
         with ExitStack() as uses:
             chunks = [uses.enter_context(self._cache.use(key, partial(FileBackedChunk, key))) for key in keys]
+            count_hits(sum(chunk.value is not None for chunk in chunks))
             while any(chunk.value is None for chunk in chunks):
                 missing = [
                     i for i, chunk in enumerate(chunks) if chunk.value is None and chunk.loading is None
@@ -141,6 +143,7 @@ class FileBackedChunks:
         self, message: ReadFileBacked, numbers: NDArray[np.intp], chunks: list[FileBackedChunk], size: int
     ) -> asyncio.Task[None]:
         """Load chunks in a task of their own, which goes on when the request that started it is cancelled."""
+        count_loads(len(chunks))
         task = asyncio.create_task(self._load(message, message.pieces.of(numbers), chunks, size))
         for chunk in chunks:
             chunk.loading = task

@@ -100,6 +100,14 @@ def apply_group(group: Sequence[WaitingChange[V]], value: V | None, codec: Codec
     return AppliedGroup(value, data, results)
 
 
+def count_commit(group: list[WaitingChange[Any]]) -> None:
+    """Count a group that was stored, for its first change's request."""
+    trace = group[0].trace
+    if trace is not None:
+        trace.commits += 1
+        trace.changes += len(group)
+
+
 def count_conflict(group: Iterable[WaitingChange[Any]]) -> None:
     """Count a refused put in the trace of each request that waits for it."""
     for waiting in group:

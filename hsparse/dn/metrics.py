@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.concurrency.request_trace import RequestTrace, Work
+from hsparse.dn.traced_store import StoreRequests
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
-from hsparse.wire.membership_message import Routed
-from hsparse.wire.message import InBucket
+from hsparse.wire.membership_message import message_name
 
 MESSAGES = Metric(
     Counter,
@@ -28,7 +29,18 @@ QUEUE_WAIT = Metric(
     SECONDS,
 )
 STORE_REQUESTS = Metric(
-    Counter, "hsparse_node_store_requests_total", "Requests to the store: reads and writes.", ("kind",)
+    Counter,
+    "hsparse_node_store_requests_total",
+    "Requests to the store, by kind (get, put, delete, list) and result (ok, missing, conflict, cancelled, failed).",
+    ("kind", "result"),
+)
+HITS = Metric(Counter, "hsparse_node_cache_hits_total", "Uses of cached objects that were in memory.")
+LOADS = Metric(Counter, "hsparse_node_cache_loads_total", "Objects read from the store into the cache.")
+COMMITS = Metric(
+    Counter, "hsparse_node_commits_total", "Groups of changes stored, each by one put or delete."
+)
+CHANGES = Metric(
+    Counter, "hsparse_node_changes_total", "Changes in these groups; divided by the groups, the size of one."
 )
 CONFLICTS = Metric(
     Counter, "hsparse_node_conflicts_total", "Changes applied again, since another writer had put first."
@@ -47,6 +59,10 @@ NODE_METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = 
     LATENCY,
     QUEUE_WAIT,
     STORE_REQUESTS,
+    HITS,
+    LOADS,
+    COMMITS,
+    CHANGES,
     CONFLICTS,
     CACHED_OBJECTS,
     CACHED_BYTES,
@@ -54,16 +70,16 @@ NODE_METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = 
     MEMBERS,
 )
 """All metrics of a data node. The documentation lists them."""
-KINDS = {Work.READS: "read", Work.WRITES: "write"}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a data node shows of itself: `cached` has the keys of `NodeInfo.counters`."""
+    """What a data node shows of itself: `cached` has the keys of `NodeInfo.counters`, `requests` all there were."""
 
     cached: dict[str, int]
     lease_age: float
     members: int
+    requests: StoreRequests = field(default_factory=Counts)
 
 
 class NodeMetrics:
@@ -71,11 +87,16 @@ class NodeMetrics:
 
     def __init__(self, state: Callable[[], NodeState]) -> None:
         registry = self._registry = CollectorRegistry()
+        self._state = state
+        self._shown: StoreRequests = Counts()
+        """What the counter of store requests has."""
         self._messages = MESSAGES.make(registry)
         self._latency = LATENCY.make(registry)
         self._queue_wait = QUEUE_WAIT.make(registry)
         self._store_requests = STORE_REQUESTS.make(registry)
         self._conflicts = CONFLICTS.make(registry)
+        self._hits, self._loads = HITS.make(registry), LOADS.make(registry)
+        self._commits, self._changes = COMMITS.make(registry), CHANGES.make(registry)
         CACHED_OBJECTS.make(registry).set_function(lambda: state().cached["cached_objects"])
         CACHED_BYTES.make(registry).set_function(lambda: state().cached["cached_bytes"])
         LEASE_AGE.make(registry).set_function(lambda: state().lease_age)
@@ -87,18 +108,16 @@ class NodeMetrics:
         self._messages.labels(name, outcome).inc()
         self._latency.labels(name).observe(seconds)
         self._queue_wait.observe(trace.work.get(Work.WAITS, (0, 0.0))[1])
-        for work, kind in KINDS.items():
-            if work in trace.work:
-                self._store_requests.labels(kind).inc(trace.work[work][0])
         self._conflicts.inc(trace.conflicts)
+        self._hits.inc(trace.hits)
+        self._loads.inc(trace.loads)
+        self._commits.inc(trace.commits)
+        self._changes.inc(trace.changes)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
+        requests = self._state().requests
+        for (kind, result), count in requests.items():
+            self._store_requests.labels(kind, result).inc(count - self._shown[kind, result])
+        self._shown = Counts(requests)
         return metrics_text(self._registry)
-
-
-def message_name(message: Any) -> str:
-    """Return the type of a message, without its envelopes."""
-    while isinstance(message, Routed | InBucket):
-        message = message.message
-    return type(message).__name__

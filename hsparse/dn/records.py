@@ -13,6 +13,7 @@ import orjson
 from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.fences import DeletedNames
@@ -69,6 +70,7 @@ class Records:
         """Answer `ReadObjects`."""
         outcomes = [self._cached(id) for id in ids]
         missing = [place for place, outcome in enumerate(outcomes) if outcome is None]
+        count_hits(len(ids) - len(missing))
         if missing:
             loaded = await gather_all([self._read(ids[place]) for place in missing])
             for place, outcome in zip(missing, loaded, strict=True):

@@ -12,11 +12,13 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.dn.metrics import NodeMetrics, message_name
+from hsparse.concurrency.span import Span, Tracer
+from hsparse.dn.metrics import NodeMetrics
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, STATUS, TOKEN_HEADER, VERSION, VERSION_HEADER
+from hsparse.wire.membership_message import message_name
 from hsparse.wire.message import DataNode, Failure, GetInfo
 
 log = logging.getLogger(__name__)
@@ -31,22 +33,33 @@ NO_REQUEST = "-"
 
 def create_node_app(
     node: DataNode,
-    token: str,
+    node_token: str,
     slow: float = 0.0,
     ready: Callable[[], bool] = lambda: True,
     metrics: NodeMetrics | None = None,
+    tracer: Tracer | None = None,
 ) -> web.Application:
-    """Make the application that answers for `node`; only messages with `token` are answered.
+    """Make the application that answers for `node`; only messages with `node_token` are answered.
 
     `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
-    A message that takes `slow` seconds is logged with what was done for it; 0 is never.
+    A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
+        trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
+        token = begin_trace(trace)  # also for what the log says of a message that cannot be decoded
         try:
-            _check(request, token)
+            return await answer_traced(request, trace)
+        finally:
+            end_trace(token)
+
+    async def answer_traced(request: web.Request, trace: RequestTrace) -> web.StreamResponse:
+        try:
+            _check(request, node_token)
             message = decode_frame(await _body(request))
-            with _tracing(request, message, slow, metrics):
+            if tracer is not None:
+                trace.span = _begin_span(tracer, request, message, trace)
+            with _measuring(message, trace, slow, metrics):
                 reply = await node.send(message)
         except HsparseError as error:
             return await _respond(request, Failure.of(error), STATUS[error.kind])
@@ -80,20 +93,24 @@ def create_node_app(
     return app
 
 
+def _begin_span(tracer: Tracer, request: web.Request, message: Any, trace: RequestTrace) -> Span:
+    return tracer.begin(message_name(message), request.headers, {"hsparse.request_id": trace.id})
+
+
 @contextmanager
-def _tracing(request: web.Request, message: Any, slow: float, metrics: NodeMetrics | None) -> Iterator[None]:
-    """Carry the message out in a trace with the id of the client's request; count it, and log it if it was slow."""
-    trace = RequestTrace(valid_id(request.headers.get(REQUEST_HEADER)) or NO_REQUEST)
+def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetrics | None) -> Iterator[None]:
+    """Count a message and what is done for it, end its span, and log it if it was slow."""
     clock = asyncio.get_running_loop().time
     started = clock()
-    token = begin_trace(trace)
     outcome = "ok"
+    failed: BaseException | None = None
     try:
         yield
     except HsparseError as error:
-        outcome = error.kind.value
+        outcome, failed = error.kind.value, error
         raise
-    except Exception:
+    except Exception as error:
+        failed = error
         outcome = ErrorKind.INTERNAL.value
         # A defect; here, where the log has the id of the request.
         log.exception("%s failed", message_name(message))
@@ -104,7 +121,8 @@ def _tracing(request: web.Request, message: Any, slow: float, metrics: NodeMetri
             metrics.count(message, outcome, seconds, trace)
         if slow and seconds >= slow:
             log.warning("Slow message: %s took %.3f s: %s", message_name(message), seconds, trace.text)
-        end_trace(token)
+        if trace.span is not None:
+            trace.span.end(failed)
 
 
 def _check(request: web.Request, token: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
@@ -25,7 +26,7 @@ from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.records import Records
-from hsparse.dn.traced_store import TracedStore
+from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import BadRequest
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
@@ -68,7 +69,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """The memory and threads of a data node, which the services of its buckets share.
+    """The memory and threads of a data node, which the services of its buckets share; `requests` counts for all.
 
     `stores` are those of all buckets by name, so that datasets can be linked to files of another one.
     """
@@ -77,15 +78,19 @@ class NodeResources:
     workers: OffloadPool
     pending: MemoryBudget
     stores: dict[str, ObjectStore] = field(default_factory=dict)
+    requests: StoreRequests = field(default_factory=Counter)
 
     @classmethod
-    def of(cls, settings: DataSettings, *stores: ObjectStore) -> NodeResources:
+    def of(
+        cls, settings: DataSettings, *stores: ObjectStore, requests: StoreRequests | None = None
+    ) -> NodeResources:
         """Make those that the settings allow, for these stores if they are several."""
         return cls(
             Cache(settings.cache_size),
             OffloadPool(settings.workers),
             MemoryBudget(settings.pending_size),
             {store.name: store for store in stores},
+            Counter() if requests is None else requests,
         )
 
     def of_bucket(self, bucket: str) -> NodeResources:
@@ -111,8 +116,8 @@ class DataService:
         self.bucket = store.name
         self._versions = ChunkVersions(clock)
         self._ownership = ownership
-        chunk_store = VersionedStore(store, self._versions)
-        store = self._store = TracedStore(store)
+        chunk_store = VersionedStore(store, self._versions, resources.requests)
+        store = self._store = TracedStore(store, resources.requests)
         self._cache = resources.cache
         self._workers = resources.workers
         summaries = HsdsSummaries(store)

@@ -1,49 +1,57 @@
-"""A store that counts requests in the trace of the request that they are sent for."""
+"""A store that counts requests: for the request that they are sent for, and for the node by their results."""
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
-from typing import TypeVar
+from contextlib import nullcontext
+from typing import TypeAlias, TypeVar
 
 from hsparse.concurrency.request_trace import Work, current_trace
+from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
 
 R = TypeVar("R")
 
+StoreRequests: TypeAlias = Counter[tuple[str, str]]
+"""Numbers of requests by kind and result: get, put, delete, list; ok, missing, conflict, cancelled, failed."""
+
 
 class TracedStore:
-    """An `ObjectStore` over another one."""
+    """An `ObjectStore` over another one; `requests` also counts those that no client's request is behind."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, requests: StoreRequests | None = None) -> None:
         self._store = store
+        self._requests = Counter() if requests is None else requests
         self.name = store.name
 
     async def get(self, key: str) -> Stored:
-        return await _read(self._store.get(key))
+        return await self._read("get", key, self._store.get(key))
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
-        return await _read(self._store.get_range(key, start, length))
+        return await self._read("get", key, self._store.get_range(key, start, length))
 
     async def put(self, key: str, data: Buffer) -> str:
-        return await _write(self._store.put(key, data))
+        return await self._write("put", key, self._store.put(key, data))
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
-        return await _write(self._store.put_if_absent(key, data))
+        return await self._write("put", key, self._store.put_if_absent(key, data))
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        return await _write(self._store.put_if_match(key, data, etag))
+        return await self._write("put", key, self._store.put_if_match(key, data, etag))
 
     async def delete(self, key: str) -> None:
-        await _write(self._store.delete(key))
+        await self._write("delete", key, self._store.delete(key))
 
     async def delete_if_match(self, key: str, etag: str) -> None:
-        await _write(self._store.delete_if_match(key, etag))
+        await self._write("delete", key, self._store.delete_if_match(key, etag))
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
         pages = self._store.list(prefix, delimiter=delimiter, start_after=start_after)
-        while (page := await _read(anext(pages, None))) is not None:
+        while (page := await self._read("list", prefix, anext(pages, None))) is not None:
             yield page
 
     async def presigned(self, key: str, seconds: int) -> str:
@@ -52,18 +60,27 @@ class TracedStore:
     async def close(self) -> None:
         await self._store.close()
 
+    async def _read(self, kind: str, key: str, request: Awaitable[R]) -> R:
+        return await self._counted(Work.READS, kind, key, request)
 
-async def _read(request: Awaitable[R]) -> R:
-    return await _counted(Work.READS, request)
+    async def _write(self, kind: str, key: str, request: Awaitable[R]) -> R:
+        return await self._counted(Work.WRITES, kind, key, request)
 
-
-async def _write(request: Awaitable[R]) -> R:
-    return await _counted(Work.WRITES, request)
-
-
-async def _counted(kind: Work, request: Awaitable[R]) -> R:
-    trace = current_trace()
-    if trace is None:
-        return await request
-    with trace.measured(kind):
-        return await request
+    async def _counted(self, work: Work, kind: str, key: str, request: Awaitable[R]) -> R:
+        trace, result = current_trace(), "failed"
+        try:
+            with nullcontext() if trace is None else trace.measured(work, f"store {kind}", key):
+                answer = await request
+            result = "ok"
+            return answer
+        except NotFound:
+            result = "missing"
+            raise
+        except PreconditionFailed:
+            result = "conflict"
+            raise
+        except CancelledError:
+            result = "cancelled"
+            raise
+        finally:
+            self._requests[kind, result] += 1

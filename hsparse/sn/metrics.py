@@ -103,7 +103,7 @@ class Metrics:
         return metrics_text(self._registry)
 
     def _count(self, request: web.Request, status: str, size: int, seconds: float) -> None:
-        labels = _route(request), request.method if request.method in hdrs.METH_ALL else OTHER
+        labels = route_of(request), request.method if request.method in hdrs.METH_ALL else OTHER
         requests, latency, bytes_in, bytes_out = self._series(*labels, status)
         requests.inc()
         latency.observe(seconds)
@@ -124,7 +124,7 @@ class Metrics:
         return series
 
 
-def _route(request: web.Request) -> str:
+def route_of(request: web.Request) -> str:
     """Return the template of the request's route, `other` when there is none."""
     resource = request.match_info.route.resource
     return OTHER if resource is None else resource.canonical

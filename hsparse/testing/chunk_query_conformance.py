@@ -1,7 +1,7 @@
 """What every `DataNode` must answer to queries about stored chunks, as tests over a fixture `node`.
 
 A test module of an implementation imports all of these by `*`, beside those of
-`hsparse.testing.node_conformance`.
+`hsparse.testing.chunk_conformance`.
 
 Tests: tests/dn/test_service.py.
 """
@@ -19,7 +19,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal, Points
 from hsparse.model.ids import map_key, tree_prefix
-from hsparse.testing.node_conformance import DIMS, spec
+from hsparse.testing.chunk_conformance import DIMS, spec
 from hsparse.wire.chunk_info_message import (
     CountChunks,
     FindChunk,

@@ -6,8 +6,9 @@ Tests: tests/wire/test_codec.py, tests/dn/membership/test_member_node.py.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from hsparse.wire.message import Message, R
+from hsparse.wire.message import InBucket, Message, R
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,10 @@ class CheckMember(Message[bool]):
 
     epoch: int
     node: str
+
+
+def message_name(message: Any) -> str:
+    """Return the type of a message, without its envelopes."""
+    while isinstance(message, Routed | InBucket):
+        message = message.message
+    return type(message).__name__

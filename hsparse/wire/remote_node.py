@@ -6,7 +6,6 @@ Tests: tests/dn/test_server.py, tests/dn/test_service.py.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import nullcontext
 from typing import Any, TypeVar, cast
 
 import aiohttp
@@ -15,6 +14,7 @@ from hsparse.concurrency.request_trace import Work, current_trace
 from hsparse.errors import HsparseError, Unanswered
 from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.http import FRAME_TYPE, PATH, REQUEST_HEADER, TOKEN_HEADER, VERSION, VERSION_HEADER
+from hsparse.wire.membership_message import message_name
 from hsparse.wire.message import Failure, Message
 
 R = TypeVar("R")
@@ -45,7 +45,7 @@ class RemoteNode:
         pieces = encode_frame(message)
         length = sum(len(piece) for piece in pieces)
         try:
-            status, reply = await self._post(pieces, {"Content-Length": str(length)})
+            status, reply = await self._traced_post(message, pieces, {"Content-Length": str(length)})
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise Unanswered(f"The data node at {self.url} did not answer: {reason}.") from error
@@ -55,14 +55,20 @@ class RemoteNode:
             raise HsparseError(f"The data node at {self.url} answered {status}.")
         return cast(R, reply if not isinstance(reply, list) else tuple(reply))
 
-    async def _post(self, pieces: list[bytes | memoryview], headers: dict[str, str]) -> tuple[int, Any]:
+    async def _traced_post(
+        self, message: Message[Any], pieces: list[bytes | memoryview], headers: dict[str, str]
+    ) -> tuple[int, Any]:
         """Return the status and the reply to a message, which is counted in the current trace."""
         trace = current_trace()
-        with nullcontext() if trace is None else trace.measured(Work.MESSAGES):
-            if trace is not None:
-                headers[REQUEST_HEADER] = trace.id
-            async with self._session.post(self.url + PATH, data=_each(pieces), headers=headers) as response:
-                return response.status, decode_frame(memoryview(await response.read()))
+        if trace is None:
+            return await self._post(pieces, headers)
+        headers[REQUEST_HEADER] = trace.id
+        with trace.measured(Work.MESSAGES, f"send {message_name(message)}", self.url) as span:
+            return await self._post(pieces, headers if span is None else headers | span.headers)
+
+    async def _post(self, pieces: list[bytes | memoryview], headers: dict[str, str]) -> tuple[int, Any]:
+        async with self._session.post(self.url + PATH, data=_each(pieces), headers=headers) as response:
+            return response.status, decode_frame(memoryview(await response.read()))
 
     async def close(self) -> None:
         """Close the connections."""

@@ -9,12 +9,22 @@ import re
 from pathlib import Path
 
 import pytest
+from aiohttp.test_utils import TestServer
 
 from hsparse.cli.node_log import configure_log, make_handler
 from hsparse.client.connection import Connection
+from hsparse.clock import SystemClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
-from hsparse.errors import Misconfigured
+from hsparse.dn.server import create_node_app
+from hsparse.dn.service import DataService
+from hsparse.errors import Misconfigured, StoreFailed
+from hsparse.model.acl import Principal
 from hsparse.sections import LogFormat, ServerSettings
+from hsparse.sn.http.request_log import RequestLog
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import Stored
+from hsparse.wire.remote_node import RemoteNode
+from tests.support.rest_client import RestClient
 from tests.support.server_process import server_process
 
 
@@ -46,6 +56,42 @@ def test_json_has_one_line_with_the_traceback() -> None:
     assert (item["level"], item["logger"], item["request"]) == ("ERROR", "hsparse.test", "mine")
     assert item["message"] == "It failed."
     assert item["error"].endswith("ValueError: why")
+
+
+class Defective(MemoryStore):
+    """A store that fails by a defect, or as a store does."""
+
+    failure: Exception | None = None
+
+    async def get(self, key: str) -> Stored:
+        if self.failure is not None:
+            raise self.failure
+        return await super().get(key)
+
+
+@pytest.mark.parametrize("failure", [ValueError("a defect"), StoreFailed("The store is gone.")])
+async def test_every_line_of_a_request_has_its_id_on_both_kinds_of_nodes(failure: Exception) -> None:
+    stream, store, clock = io.StringIO(), Defective(), SystemClock()
+    handler = make_handler(LogFormat.JSON, stream)
+    service = DataService(store, clock)
+    logging.getLogger("hsparse").addHandler(handler)
+    try:
+        async with TestServer(create_node_app(service, "secret", slow=1e-9)) as server:
+            remote = RemoteNode(str(server.make_url("/")), "secret")
+            log = RequestLog(clock, slow=1e-9)
+            rest = await RestClient(remote, clock, Principal("admin", admin=True), log=log).open()
+            store.failure = failure
+            headers = {"X-Request-ID": "mine"}
+            assert (await rest("GET", "/", headers=headers, domain="/home/x")).status == 500
+            await rest.close()
+            await remote.close()
+    finally:
+        logging.getLogger("hsparse").removeHandler(handler)
+        await service.close()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert {line["request"] for line in lines} == {"mine"}
+    found = {line["logger"] for line in lines}
+    assert {"hsparse.dn.server", "hsparse.sn.http.error_middleware", "hsparse.sn.http.request_log"} <= found
 
 
 def test_an_unknown_level() -> None:

@@ -54,6 +54,20 @@ async def test_the_last_failure_is_raised_when_all_have_failed() -> None:
         await staggered(all_of(Attempt(OSError("a")), Attempt(OSError("b"))), FOREVER, (OSError,))
 
 
+async def test_a_slow_one_is_not_overtaken_where_that_is_not_allowed() -> None:
+    slow, quick, asked = Attempt(), Attempt(2), asyncio.Event()
+
+    def may_hedge() -> bool:
+        asked.set()
+        return False
+
+    task = asyncio.create_task(staggered(all_of(slow, quick), 0.001, (OSError,), may_hedge))
+    await asked.wait()
+    assert not quick.begun.is_set()
+    slow.ended.set_exception(OSError("a"))
+    assert await task == 2
+
+
 async def test_a_slow_one_is_overtaken_and_cancelled() -> None:
     slow, quick = Attempt(), Attempt(2)
     assert await staggered(all_of(slow, quick), 0.001, (OSError,)) == 2

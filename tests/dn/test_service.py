@@ -22,9 +22,12 @@ from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.ids import new_id, new_root_id, storage_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
+from hsparse.testing.chunk_conformance import *  # noqa: F403
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403
+from hsparse.testing.element_query_conformance import *  # noqa: F403
+from hsparse.testing.extent_conformance import *  # noqa: F403
 from hsparse.testing.faulty_store import FaultyStore
-from hsparse.testing.node_conformance import *  # noqa: F403
+from hsparse.testing.record_conformance import *  # noqa: F403
 from hsparse.testing.vlen_conformance import *  # noqa: F403
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo, InBucket, Message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.concurrency.request_trace import RequestTrace, Work, begin_trace
 from hsparse.dn.service import DataService
-from hsparse.dn.traced_store import TracedStore
-from hsparse.errors import Unsupported
+from hsparse.dn.traced_store import StoreRequests, TracedStore
+from hsparse.errors import NotFound, PreconditionFailed, StoreFailed, Unsupported
 from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import Buffer, Stored
 from hsparse.testing.store_wrapper import SlowStore
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ListKeys, PutAcl, ReadObjects
 
@@ -24,7 +26,8 @@ def counts(trace: RequestTrace) -> dict[Work, int]:
 
 
 async def test_every_request_is_counted() -> None:
-    store = TracedStore(MemoryStore())
+    requests: StoreRequests = Counter()
+    store = TracedStore(MemoryStore(), requests)
     trace = RequestTrace("a")
     begin_trace(trace)
     etag = await store.put("a/b", b"x")
@@ -38,7 +41,42 @@ async def test_every_request_is_counted() -> None:
     with pytest.raises(Unsupported):
         await store.presigned("a/c", 1)
     assert counts(trace) == {Work.WRITES: 5, Work.READS: 4}
+    assert requests == {("put", "ok"): 3, ("get", "ok"): 2, ("list", "ok"): 2, ("delete", "ok"): 2}
     await store.close()
+
+
+class BrokenStore(MemoryStore):
+    """A store whose gets never answer, and whose puts fail."""
+
+    async def get(self, key: str) -> Stored:
+        return await asyncio.get_running_loop().create_future()
+
+    async def put(self, key: str, data: Buffer) -> str:
+        raise StoreFailed("The store is on fire.")
+
+
+async def test_requests_are_counted_by_their_results_also_without_a_trace() -> None:
+    requests: StoreRequests = Counter()
+    store = TracedStore(BrokenStore(), requests)
+    await store.put_if_absent("a", b"x")
+    for expected, request in (
+        (PreconditionFailed, lambda: store.put_if_absent("a", b"y")),
+        (NotFound, lambda: store.get_range("b", 0, 1)),
+        (StoreFailed, lambda: store.put("b", b"y")),
+    ):
+        with pytest.raises(expected):
+            await request()
+    hanging = asyncio.create_task(store.get("a"))
+    await asyncio.sleep(0)  # it waits for its answer
+    hanging.cancel()
+    await asyncio.wait([hanging])
+    assert requests == {
+        ("put", "ok"): 1,
+        ("put", "conflict"): 1,
+        ("get", "missing"): 1,
+        ("put", "failed"): 1,
+        ("get", "cancelled"): 1,
+    }
 
 
 class Gate:
@@ -91,6 +129,10 @@ async def test_one_loads_and_the_other_waits(node: DataService, gate: Gate) -> N
     gate.open.set()
     await asyncio.gather(first, second)
     assert [counts(trace) for trace in traces] == [{Work.READS: 1}, {Work.WAITS: 1}]
+    assert [trace.loads for trace in traces] == [1, 0]
+    again = RequestTrace("c")
+    await read(again)
+    assert (again.hits, again.loads, counts(again)) == (1, 0, {})
 
 
 async def test_conflicts_are_counted(node: DataService, memory: MemoryStore) -> None:
@@ -122,5 +164,7 @@ async def test_a_change_waits_for_a_commit_under_way(node: DataService, gate: Ga
     await asyncio.sleep(0)
     gate.open.set()
     await asyncio.gather(first, second)
-    assert Work.WAITS not in traces[0].work
-    assert counts(traces[1])[Work.WAITS] == 1
+    assert counts(traces[0]) == {Work.WRITES: 1}
+    # The first change of a group has its put: the one that began to commit has been answered by then.
+    assert counts(traces[1]) == {Work.WAITS: 1, Work.WRITES: 1}
+    assert [(trace.commits, trace.changes, trace.hits) for trace in traces] == [(1, 1, 1), (1, 1, 1)]

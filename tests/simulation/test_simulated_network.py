@@ -28,7 +28,7 @@ class Bench:
         self.network = SimulatedNetwork(self.loop, random.Random(1))
         self.a, self.b = Process("a"), Process("b")
         self.memory = MemoryStore(clock=VirtualClock(self.loop, random.Random(1)))
-        self.store = SimulatedStore(self.memory, self.network, self.a, lambda: rates)
+        self.store = SimulatedStore(self.memory, self.network, self.a, lambda method, key: rates)
         self.node = SimulatedNode(self.network, self.a, lambda: (self.b, self), lambda: rates)
         self.got = 0
 

@@ -132,7 +132,7 @@ class ClusterNodes:
         """Return what the owner reads or, when that takes long or fails, another node."""
         started = self._clock.monotonic()
         attempts = self._readings(membership, node, message)
-        reply = await staggered(attempts, self._patience.with_reads, UNREAD)
+        reply = await staggered(attempts, self._patience.with_reads, UNREAD, self._patience.may_hedge)
         self._patience.note(self._clock.monotonic() - started)
         return reply
 

@@ -18,6 +18,8 @@ from aiohttp.typedefs import Handler
 
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
+from hsparse.concurrency.span import Attribute, Span, Tracer
+from hsparse.sn.metrics import route_of
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +32,8 @@ UNKNOWN = "-"
 LONGEST_PATH = 2000
 """Characters of a path in the log."""
 LONGEST_METHOD = 20
+PROBES = frozenset({"/livez", "/readyz", "/metrics"})
+"""Paths that monitoring asks every few seconds: neither in the access log nor in a span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class RequestLog:
     """The log of one application; `middleware` must be its outermost one.
 
     `write` gets the lines of the access log, formatted by `form`; None is no access log. A request that takes `slow`
-    seconds is logged as a warning; 0 is never.
+    seconds is logged as a warning; 0 is never. `tracer` begins the span of a request; None is no spans.
     """
 
     def __init__(
@@ -62,11 +66,13 @@ class RequestLog:
         write: Callable[[str], Any] | None = None,
         form: AccessFormat | None = None,
         slow: float = 0.0,
+        tracer: Tracer | None = None,
     ) -> None:
         self._clock = clock
         self._write = write
         self._form = form or access_text
         self._slow = slow
+        self._tracer = tracer
         self._prefix = clock.token(6).hex()
         self._count = 0
 
@@ -74,6 +80,9 @@ class RequestLog:
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer with `handler`, within a trace, and log the request."""
         trace = request[TRACE_KEY] = RequestTrace(self.id_of(request))
+        if self._tracer is not None and request.path not in PROBES:
+            name = f"{request.method[:LONGEST_METHOD]} {route_of(request)}"
+            trace.span = self._tracer.begin(name, request.headers, {"hsparse.request_id": trace.id})
         token = begin_trace(trace)
         started = self._clock.monotonic()
         response: web.StreamResponse | None = None
@@ -82,10 +91,12 @@ class RequestLog:
             return response
         finally:
             seconds = self._clock.monotonic() - started
-            if self._write is not None:
+            if self._write is not None and request.path not in PROBES:
                 self._write(self._form(self._entry(request, trace, response, seconds)))
             if self._slow and seconds >= self._slow:
                 _warn(request, trace, seconds)
+            if trace.span is not None:
+                _end_span(trace.span, self._entry(request, trace, response, seconds))
             end_trace(token)
 
     def id_of(self, request: web.BaseRequest) -> str:
@@ -111,6 +122,21 @@ class RequestLog:
             size = size or (0 if request.method == hdrs.METH_HEAD else response.content_length or 0)
         method, path = request.method[:LONGEST_METHOD], request.rel_url.raw_path[:LONGEST_PATH]
         return AccessEntry(self._clock.now(), trace, method, path, status, size, seconds)
+
+
+def _end_span(span: Span, entry: AccessEntry) -> None:
+    """End the span of a request with what the access log has of it."""
+    facts: dict[str, Attribute] = {
+        "http.request.method": entry.method,
+        "url.path": entry.path,
+        "http.response.body.size": entry.size,
+    }
+    if entry.status.isdigit():
+        facts["http.response.status_code"] = int(entry.status)
+    known = {"enduser.id": entry.trace.user, "hsparse.domain": entry.trace.domain}
+    span.set(facts | {name: value for name, value in known.items() if value is not None})
+    failed = entry.status == ABORTED or entry.status >= "500"
+    span.end(entry.status if failed else None)
 
 
 def access_text(entry: AccessEntry) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.sn.data_nodes.patience import LEAST, MOST, RENEWED, WINDOW, Patience
+from hsparse.sn.data_nodes.patience import HEDGED, LEAST, MOST, MOST_SAVED, RENEWED, WINDOW, Patience
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,13 @@ def test_the_percentile_of_the_last_reads(times: list[float], expected: float) -
 
 def test_before_reads_are_known_it_is_in_between() -> None:
     assert LEAST < Patience().with_reads < MOST
+
+
+def test_only_a_part_of_the_reads_is_hedged() -> None:
+    patience = Patience()
+    assert [patience.may_hedge() for _ in range(200)].count(True) == MOST_SAVED
+    hedged = 0
+    for _ in range(1000):
+        hedged += patience.may_hedge()
+        patience.note(1.0)
+    assert hedged == pytest.approx(1000 * HEDGED, abs=1)

@@ -54,6 +54,12 @@ async def test_every_answer_has_an_id_and_the_version(bare: RestClient) -> None:
     assert len(ids) == 5
 
 
+async def test_probes_are_not_in_the_access_log(logged: RestClient, lines: list[str]) -> None:
+    for path in ("/livez", "/readyz", "/metrics", "/about"):
+        assert (await logged("GET", path)).status == 200
+    assert [line.split()[4] for line in lines] == ["/about"]
+
+
 async def test_a_client_may_send_the_id(bare: RestClient) -> None:
     async def answered(id: str) -> str:
         return (await bare("GET", "/about", headers={"X-Request-ID": id})).headers["X-Request-ID"]

@@ -1,0 +1,1 @@
+"""What requests cost, and how that grows: counted, measured, and simulated. `python -m benchmarks scaling`."""

@@ -1,0 +1,50 @@
+"""The span of a request, where the application traces with OpenTelemetry: the server's spans are below it.
+
+Tests: tests/test_open_telemetry.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+from hsparse.errors import HsparseError
+from hsparse.optional_module import OptionalModule
+
+TRACE = "opentelemetry.trace"
+CONTEXT = OptionalModule("opentelemetry.trace.propagation.tracecontext", "otel")
+
+
+@contextmanager
+def client_span(method: str, path: str, headers: MutableMapping[str, str]) -> Iterator[Any]:
+    """Begin a span of the application's tracer provider, and name it in the request's headers (W3C Trace Context).
+
+    Yields the span, None if the application does not trace: one that does has imported OpenTelemetry. It is not made
+    the current span, as answers may be read in another thread. It has no query and no header of the request.
+    """
+    trace = sys.modules.get(TRACE)
+    if trace is None:
+        yield None
+        return
+    attributes = {"http.request.method": method, "url.path": path}
+    span = trace.get_tracer("hsparse").start_span(
+        f"hsparse {method}", kind=trace.SpanKind.CLIENT, attributes=attributes
+    )
+    CONTEXT.load().TraceContextTextMapPropagator().inject(headers, context=trace.set_span_in_context(span))
+    try:
+        yield span
+    except BaseException as error:
+        kind = error.kind.value if isinstance(error, HsparseError) else type(error).__name__
+        span.set_attribute("error.type", kind)
+        span.set_status(trace.StatusCode.ERROR)
+        raise
+    finally:
+        span.end()
+
+
+def note_status(span: Any, status: int) -> None:
+    """Note the status of an answer in a span of `client_span`."""
+    if span is not None:
+        span.set_attribute("http.response.status_code", status)

@@ -1,0 +1,256 @@
+"""What every `DataNode` must do with records, as tests over a fixture `node` on an empty store.
+
+A test module of an implementation imports all of these by `*`, beside those of the other conformance modules,
+and provides the fixture; none is to be overridden.
+
+Tests: tests/dn/test_service.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hsparse.clock import ManualClock, SystemClock
+from hsparse.errors import ErrorKind
+from hsparse.model.ids import (
+    job_id_of_key,
+    job_key_prefix,
+    new_id,
+    new_job_id,
+    new_root_id,
+    summary_id,
+)
+from hsparse.wire.message import DataNode
+from hsparse.wire.record_message import (
+    ChangedLately,
+    ChangeObjects,
+    CreateObject,
+    DeleteAttributes,
+    DeleteLinks,
+    DeleteObject,
+    DeleteTree,
+    ListKeys,
+    Outcome,
+    PutAcl,
+    PutAttributes,
+    PutLinks,
+    PutRecord,
+    ReadObjects,
+    RecordChange,
+    SettleChanges,
+    UpdateJob,
+)
+
+CLOCK = SystemClock()
+INT = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SCALAR"}, "value": 1}
+HARD = {"class": "H5L_TYPE_HARD", "id": "g-1"}
+
+
+def new_group() -> tuple[str, dict[str, Any]]:
+    id = new_root_id(CLOCK)
+    return id, {"id": id, "root": id, "links": {}, "attributes": {}, "created": 1.0, "lastModified": 1.0}
+
+
+async def change(node: DataNode, change: RecordChange) -> Outcome:
+    return (await node.send(ChangeObjects((change,))))[0]
+
+
+async def created(node: DataNode, **fields: Any) -> str:
+    id, record = new_group()
+    (await change(node, CreateObject(id, {**record, **fields}))).unwrap()
+    return id
+
+
+async def record_of(node: DataNode, id: str) -> dict[str, Any]:
+    return (await node.send(ReadObjects((id,))))[0].unwrap()
+
+
+def kind(outcome: Outcome) -> str | None:
+    return None if outcome.failure is None else outcome.failure.kind
+
+
+async def test_what_is_created_is_read(node: DataNode) -> None:
+    id, record = new_group()
+    outcome = await change(node, CreateObject(id, record))
+    assert (outcome.created, outcome.changed, outcome.failure) == (True, True, None)
+    assert await record_of(node, id) == record
+
+
+async def test_records_keep_json_as_it_is(node: DataNode) -> None:
+    value = {"list": [1, 2.5, None, "é", [True, {}]], "empty": [], "!": "x", "deep": {"a": {"b": [[]]}}}
+    id = await created(node, odd=value)
+    assert (await record_of(node, id))["odd"] == value
+
+
+async def test_creating_twice_is_a_conflict(node: DataNode) -> None:
+    id = await created(node)
+    assert kind(await change(node, CreateObject(id, {"id": id}))) == ErrorKind.CONFLICT
+    assert (await record_of(node, id))["root"] == id
+
+
+async def test_what_never_was_is_not_found_and_what_was_deleted_is_gone(node: DataNode) -> None:
+    id, _ = new_group()
+    assert kind((await node.send(ReadObjects((id,))))[0]) == ErrorKind.NOT_FOUND
+    assert kind(await change(node, DeleteObject(id))) == ErrorKind.NOT_FOUND
+    id = await created(node)
+    assert kind(await change(node, DeleteObject(id))) is None
+    assert kind((await node.send(ReadObjects((id,))))[0]) == ErrorKind.GONE
+    assert kind(await change(node, PutLinks(id, {"a": HARD}))) == ErrorKind.GONE
+
+
+async def test_a_path_can_be_created_again(node: DataNode) -> None:
+    path = "/home/user/file.h5"
+    for owner in "ab":
+        assert (await change(node, CreateObject(path, {"owner": owner}))).created
+        assert (await record_of(node, path))["owner"] == owner
+        assert kind(await change(node, DeleteObject(path))) is None
+
+
+async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
+    id = "s-00000000-00000001"
+    outcome = await change(node, PutRecord(id, {"n": 1, "lastModified": 5.0}))
+    assert (outcome.changed, outcome.failure) == (True, None)
+    assert (await change(node, PutRecord(id, {"m": 2, "lastModified": 4.0}))).changed
+    assert await record_of(node, id) == {"m": 2, "lastModified": 4.0}
+
+
+async def test_a_job_is_updated_until_it_has_ended(node: DataNode) -> None:
+    id = new_job_id("ada", CLOCK)
+    assert kind(await change(node, UpdateJob(id, {"done": 1}))) == ErrorKind.NOT_FOUND
+    (await change(node, CreateObject(id, {"owner": "ada", "lastModified": 1.0}))).unwrap()
+    record = (await change(node, UpdateJob(id, {"done": 1}))).unwrap()
+    assert (record["owner"], record["done"]) == ("ada", 1)
+    assert record["lastModified"] > 1.0
+    (await change(node, UpdateJob(id, {"ended": 5.0, "status": "done"}))).unwrap()
+    assert kind(await change(node, UpdateJob(id, {"done": 2}))) == ErrorKind.CONFLICT
+    assert (await record_of(node, id))["done"] == 1
+
+
+async def test_jobs_of_a_user_are_listed_by_age(node: DataNode) -> None:
+    clock = ManualClock()
+    made = {}
+    for owner in ("ada", "ben", "ada"):
+        clock.time += 1
+        made[clock.time] = new_job_id(owner, clock)
+        await change(node, CreateObject(made[clock.time], {"owner": owner}))
+    listing = await node.send(ListKeys(job_key_prefix("ada")))
+    assert [job_id_of_key(key) for key in listing.keys] == [id for _, id in sorted(made.items())][::2]
+    (await change(node, DeleteObject(job_id_of_key(listing.keys[0])))).unwrap()
+    assert len((await node.send(ListKeys(job_key_prefix("ada")))).keys) == 1
+
+
+async def test_attributes(node: DataNode) -> None:
+    id = await created(node)
+    outcome = await change(node, PutAttributes(id, {"a": INT}))
+    assert (outcome.created, outcome.changed) == (True, True)
+    outcome = await change(node, PutAttributes(id, {"a": INT}))
+    assert (outcome.created, outcome.changed, kind(outcome)) == (False, False, None)
+    other = {**INT, "value": 2}
+    assert kind(await change(node, PutAttributes(id, {"b": INT, "a": other}))) == ErrorKind.CONFLICT
+    assert set((await record_of(node, id))["attributes"]) == {"a"}
+    first = (await record_of(node, id))["attributes"]["a"]["created"]
+    assert first > 0
+    outcome = await change(node, PutAttributes(id, {"a": {**INT, "value": 3, "created": 9}}, replace=True))
+    assert (outcome.created, outcome.changed) == (False, True)
+    assert (await record_of(node, id))["attributes"]["a"]["created"] == first
+    outcome = await change(node, PutAttributes(id, {"a": other}, replace=True))
+    assert (outcome.created, outcome.changed) == (False, True)
+    stored = (await record_of(node, id))["attributes"]["a"]
+    assert stored["value"] == 2
+    assert stored["created"] == first
+    await change(node, PutAttributes(id, {"b": {**INT, "created": 7}}))
+    assert (await record_of(node, id))["attributes"]["b"]["created"] == 7
+    assert kind(await change(node, DeleteAttributes(id, ("a", "z")))) == ErrorKind.NOT_FOUND
+    assert kind(await change(node, DeleteAttributes(id, ("a",)))) is None
+    assert kind(await change(node, DeleteAttributes(id, ("a",)))) == ErrorKind.GONE
+    outcome = await change(node, DeleteAttributes(id, ("a", "z"), skip_missing=True))
+    assert (outcome.changed, kind(outcome)) == (False, None)
+    assert (await change(node, DeleteAttributes(id, ("a", "b", "z"), skip_missing=True))).changed
+    assert kind(await change(node, DeleteAttributes(id, ("b",)))) == ErrorKind.GONE
+    assert kind(await change(node, DeleteAttributes(id, ("z",)))) == ErrorKind.NOT_FOUND
+
+
+async def test_links(node: DataNode) -> None:
+    id = await created(node)
+    assert (await change(node, PutLinks(id, {"x": HARD, "y": HARD}))).created
+    outcome = await change(node, PutLinks(id, {"x": HARD}))
+    assert (outcome.created, outcome.changed, kind(outcome)) == (False, False, None)
+    assert kind(await change(node, PutLinks(id, {"x": {**HARD, "id": "g-2"}}))) == ErrorKind.CONFLICT
+    assert kind(await change(node, DeleteLinks(id, ("x", "z")))) == ErrorKind.NOT_FOUND
+    assert kind(await change(node, DeleteLinks(id, ("x",)))) is None
+    assert kind(await change(node, DeleteLinks(id, ("x",)))) == ErrorKind.GONE
+    outcome = await change(node, DeleteLinks(id, ("x", "z"), skip_missing=True))
+    assert (outcome.changed, kind(outcome)) == (False, None)
+    assert kind(await change(node, DeleteLinks(id, ("z",)))) == ErrorKind.NOT_FOUND
+    assert list((await record_of(node, id))["links"]) == ["y"]
+    await change(node, PutLinks(id, {"then": {**HARD, "created": 7.25}}))
+    assert (await record_of(node, id))["links"]["then"]["created"] == 7.25
+    await change(node, PutLinks(id, {"then": {**HARD, "created": 8.25}}))
+    assert (await record_of(node, id))["links"]["then"]["created"] == 7.25
+
+
+async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:
+    id = await created(node)
+    names = [f"a{i}" for i in range(40)]
+    await asyncio.gather(*(change(node, PutAttributes(id, {name: INT})) for name in names))
+    assert set((await record_of(node, id))["attributes"]) == set(names)
+
+
+async def test_an_acl_is_merged(node: DataNode) -> None:
+    id = await created(node, acls={"me": {"read": True, "update": True}})
+    assert not (await change(node, PutAcl(id, "me", {"update": False}, "b/home/me"))).created
+    assert (await change(node, PutAcl(id, "you", {"read": True}, "b/home/me"))).created
+    acls = (await record_of(node, id))["acls"]
+    assert acls["me"]["read"] is True
+    assert acls["me"]["update"] is False
+    assert acls["you"] == {
+        "create": False,
+        "read": True,
+        "update": False,
+        "delete": False,
+        "readACL": False,
+        "updateACL": False,
+        "domain": "b/home/me",
+    }
+
+
+async def test_a_change_of_an_object_is_recent_until_it_is_settled(node: DataNode) -> None:
+    root, other = new_root_id(CLOCK), new_root_id(CLOCK)
+    assert not await node.send(ChangedLately(root, 60.0))
+    await change(node, CreateObject(root, {"id": root, "root": root, "attributes": {}}))
+    assert await node.send(ChangedLately(root, 60.0))
+    assert not await node.send(ChangedLately(root, 0.0))
+    assert not await node.send(ChangedLately(other, 60.0))
+    await node.send(SettleChanges(root))
+    assert not await node.send(ChangedLately(root, 60.0))
+    await change(node, PutRecord(summary_id(root), {}))
+    assert kind(await change(node, DeleteAttributes(root, ("a",)))) == ErrorKind.NOT_FOUND
+    assert not await node.send(ChangedLately(root, 60.0)), "neither a summary nor a failure is a change"
+    await change(node, PutAttributes(root, {"a": INT}))
+    assert await node.send(ChangedLately(root, 60.0))
+
+
+async def test_outcomes_come_in_the_order_asked(node: DataNode) -> None:
+    ids = [await created(node, number=i) for i in range(5)]
+    missing, _ = new_group()
+    outcomes = await node.send(ReadObjects((*ids[::-1], missing)))
+    assert [outcome.record and outcome.record["number"] for outcome in outcomes] == [4, 3, 2, 1, 0, None]
+
+
+async def test_listing_and_deleting_a_tree(node: DataNode) -> None:
+    root = await created(node)
+    ids = [new_id("groups", root, CLOCK) for _ in range(3)]
+    for id in ids:
+        (await change(node, CreateObject(id, {"id": id}))).unwrap()
+    other = await created(node)
+    listing = await node.send(ListKeys("db/", limit=2))
+    assert len(listing.keys) == 2
+    assert listing.more
+    rest = await node.send(ListKeys("db/", start_after=listing.keys[-1]))
+    assert len(rest.keys) == 3
+    assert not rest.more
+    assert len((await node.send(ListKeys("db/", delimiter=True))).prefixes) == 2
+    assert await node.send(DeleteTree(root)) == 4
+    assert all(kind(outcome) for outcome in await node.send(ReadObjects((root, *ids))))
+    assert (await record_of(node, other))["id"] == other
