@@ -20,13 +20,10 @@ from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
-from tests.support.endurance import ENDURANCE
+from tests.support.endurance import ENDURANCE, repeats
 from tests.support.find_program import find_program
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
-
-settings.register_profile("hsparse", deadline=None)  # how long an example takes says nothing about it
-settings.load_profile("hsparse")
 
 NUMBERS = itertools.count()
 
@@ -35,18 +32,23 @@ MakeStore = Callable[..., Awaitable[ObjectStore]]
 YOUNG_OBJECTS = 50_000
 """New objects at which the collector looks for cycles; 700 in Python 3.11."""
 LONGEST = (
-    "test_chaos.py",
     "test_stateful.py",
-    "test_served_jobs.py",
-    "test_memory_bound.py",
+    "test_simulation.py",
     "test_cells.py",
-    "test_torch.py",
-    "test_hsload.py",
-    "test_h5web.py",
-    "test_two_owners.py",
     "test_notebooks.py",
+    "test_hsload.py",
+    "test_served_jobs.py",
+    "test_chaos.py",
+    "test_memory_bound.py",
+    "test_torch.py",
+    "test_h5pyd_types.py",
+    "test_command.py",
+    "test_upgrade.py",
+    "test_two_owners.py",
+    "test_h5web.py",
     "test_connection_pool.py",
     "test_programs.py",
+    "test_s3_export.py",
     "test_round_trips.py",
     "test_mutations.py",
 )
@@ -112,6 +114,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         os.setpgid(0, 0)
     ENDURANCE.full = config.getoption("endure")
+    # How long an example takes says nothing about it. Each run has other examples.
+    settings.register_profile("hsparse", deadline=None, max_examples=repeats(100, short=40))
+    settings.load_profile("hsparse")
     gc.disable()
 
 

@@ -72,6 +72,14 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def statements(tree: ast.AST) -> list[ast.AST]:
+    """Return the nodes of a tree without those of expressions, which are most of them."""
+    nodes = [tree]
+    for node in nodes:  # which grows
+        nodes += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
+    return nodes
+
+
 def words_of(name: str) -> list[str]:
     """Return the words of a name in snake case or camel case."""
     return [
@@ -82,7 +90,7 @@ def words_of(name: str) -> list[str]:
 def public_names(path: Path) -> Iterator[str]:
     """Yield the public names of a module: its own, its classes', functions', methods', fields' and parameters'."""
     yield path.stem
-    for node in ast.walk(tree_of(path)):
+    for node in statements(tree_of(path)):
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         names = [node.name]

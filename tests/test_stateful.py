@@ -22,6 +22,8 @@ from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
 
 NUMBERS = itertools.count()
+STEPS = {"s3": repeats(25, short=12)}
+"""Steps of an example where a step is hundreds of requests, most of them reads that check the whole dataset."""
 OpenWorld = Callable[..., World]
 
 
@@ -61,7 +63,12 @@ def open_world(
         world.close()
 
 
-def run(request: pytest.FixtureRequest, machine: Callable[[], RuleBasedStateMachine], examples: int) -> None:
+def run(
+    request: pytest.FixtureRequest,
+    machine: Callable[[], RuleBasedStateMachine],
+    examples: int,
+    steps: int = 25,
+) -> None:
     asked: int | None = request.config.getoption("--examples")
     # A failure is made small only in long runs: that takes minutes, and the example database keeps it.
     quick = [Phase.explicit, Phase.reuse, Phase.generate]
@@ -69,7 +76,7 @@ def run(request: pytest.FixtureRequest, machine: Callable[[], RuleBasedStateMach
         machine,
         settings=settings(
             max_examples=asked or examples,
-            stateful_step_count=25,
+            stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
             phases=list(Phase) if asked else quick,
@@ -94,7 +101,7 @@ def test_one_node(
     request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, rest: bool, examples: int
 ) -> None:
     world = open_world(kind, rest=rest)
-    run(request, lambda: SparseMachine(world), examples)
+    run(request, lambda: SparseMachine(world), examples, STEPS.get(kind, 25))
 
 
 @pytest.mark.endurance

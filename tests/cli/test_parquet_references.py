@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hsparse.cli import parquet_references
 from hsparse.cli.parquet_references import ReferenceMembers, write_parquet
 from hsparse.errors import HsparseError, Unsupported
+from tests.support.characters import CHARACTERS
 
 # fsspec reads by fastparquet, of which pandas 3 says that it will go; by pyarrow it finds no chunk that is not stored.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'fastparquet' engine is deprecated")
@@ -61,15 +62,17 @@ def test_names_that_readers_take_for_metadata(tmp_path: Path) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.text(CHARACTERS) | st.floats(allow_nan=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @given(
-    st.dictionaries(st.text(), JSON),
-    st.dictionaries(st.text().filter(lambda name: name != "refs"), JSON, max_size=3),
+    st.dictionaries(st.text(CHARACTERS), JSON),
+    st.dictionaries(st.text(CHARACTERS).filter(lambda name: name != "refs"), JSON, max_size=3),
     st.integers(1, 40),
     st.sampled_from([None, 1]),
 )

@@ -20,7 +20,7 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.cli.node_process import limit_arenas
-from tests.support.server_process import children_of, server_process
+from tests.support.server_process import children_of, ended_command, server_process, start_command
 
 COMMAND = [sys.executable, "-m", "hsparse.cli.main"]
 
@@ -89,12 +89,11 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, flags: t
 )
 def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], second: list[str]) -> None:
     with server_process("--root", str(tmp_path), *first) as server:
-        command = [*COMMAND, *second, "--root", str(tmp_path)]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-        assert result.returncode == 2
+        status, said = ended_command(*second, "--root", str(tmp_path), log=tmp_path / "log")
+        assert status == 2
         for named in (str(tmp_path), f"process {server.pid} on", "hsparse serve", "--root"):
-            assert named in result.stderr
-        assert len(result.stderr.splitlines()) == 1
+            assert named in said
+        assert len(said.splitlines()) == 1
         path = store_numbers(server.url, "/home/admin/a.h5")
         assert ask(server.url + path)[1]["value"] == [1, 2, 3, 4]
         assert server.stop() == 0
@@ -109,20 +108,17 @@ def test_a_data_node_must_say_how_it_is_reached(
 
 
 def test_a_data_node_with_another_token_is_refused(tmp_path: Path) -> None:
-    command = [*COMMAND, "dn", "--root", str(tmp_path), "--port", "0", "--lease", "0.25"]
-    environment = {**os.environ, "HSPARSE_NODE_TOKEN": "one"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as node:
+    arguments = ("dn", "--root", str(tmp_path), "--port", "0", "--lease", "0.25")
+    node, lines = start_command(arguments, None, "", {"HSPARSE_NODE_TOKEN": "one"})
+    with lines:
         try:
-            assert node.stdout is not None
-            assert " on http" in node.stdout.readline()
-            environment["HSPARSE_NODE_TOKEN"] = "another"
-            result = subprocess.run(
-                command, capture_output=True, text=True, timeout=20, check=False, env=environment
-            )
+            assert " on http" in lines.readline()
+            status, said = ended_command(*arguments, log=tmp_path / "log", HSPARSE_NODE_TOKEN="another")
         finally:
             node.kill()
-    assert result.returncode == 2
-    assert "HSPARSE_NODE_TOKEN" in result.stderr
+            node.join()
+    assert status == 2
+    assert "HSPARSE_NODE_TOKEN" in said
 
 
 def test_a_start_after_a_kill_does_not_wait_for_the_puts_of_the_dead(tmp_path: Path) -> None:
@@ -281,10 +277,10 @@ def test_what_is_refused_says_what_to_do(
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with server_process("--root", str(tmp_path)) as server:
         port = server.url.rpartition(":")[2]
-        command = [*COMMAND, "serve", "--port", port, "--root", str(tmp_path / "another")]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
-    assert result.returncode == 2
-    assert port in result.stderr
+        another = str(tmp_path / "another")
+        status, said = ended_command("serve", "--port", port, "--root", another, log=tmp_path / "log")
+    assert status == 2
+    assert port in said
 
 
 @pytest.mark.parametrize("command", ["serve", "sn", "dn"])

@@ -24,6 +24,7 @@ from hsparse.format.query_syntax import (
     Term,
     parse_query,
 )
+from tests.support.characters import CHARACTERS
 
 A, B, C = Compare("a", ">", 1), Compare("b", "==", b"x"), Compare("c", "!=", -2.5)
 SAYS: dict[str, Term] = {
@@ -159,7 +160,10 @@ VALUES = ["1", "-2.5", "1e308", "1e999", "'x'", 'b"y"', "b''", "''"]
 ELEMENTS = np.zeros(3, [("a", "<i4"), ("_", "<f8"), ("field", "S3"), ("where", "?")])
 
 
-@given(st.lists(st.sampled_from(WORDS + SIGNS + VALUES), max_size=40).map("".join) | st.text(max_size=60))
+@given(
+    st.lists(st.sampled_from(WORDS + SIGNS + VALUES), max_size=40).map("".join)
+    | st.text(CHARACTERS, max_size=60)
+)
 def test_hostile_queries_are_read_or_refused(text: str) -> None:
     with suppress(BadRequest):
         mask = bind_query(text, ELEMENTS.dtype).mask(ELEMENTS)

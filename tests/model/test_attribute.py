@@ -24,6 +24,7 @@ from hsparse.model.attribute import (
     parse_attribute,
 )
 from hsparse.model.datatype import parse_type
+from tests.support.characters import CHARACTERS
 
 SCALARS = (
     hnp.integer_dtypes(endianness="?")
@@ -125,8 +126,10 @@ def test_what_is_no_name(name: object) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(CHARACTERS, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=2), inner, max_size=2)
+    ),
     max_leaves=8,
 )
 KINDS = st.sampled_from(

@@ -82,6 +82,19 @@ def server_process(*flags: str, log: Path | None = None, **variables: str) -> It
             _ended(process)
 
 
+def ended_command(*arguments: str, log: Path, **variables: str) -> tuple[int, str]:
+    """Run `hsparse` with `arguments` and environment variables; return its exit status and what it logs, by `log`."""
+    log.write_bytes(b"")
+    process, lines = start_command(arguments, log, "", variables)
+    with lines:
+        try:
+            status = _ended(process)
+        finally:
+            process.kill()
+            _ended(process)
+    return status, log.read_text()
+
+
 def start_command(
     arguments: tuple[str, ...], log: Path | None, namespace: str, variables: dict[str, str]
 ) -> tuple[ForkServerProcess, TextIO]:

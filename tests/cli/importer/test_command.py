@@ -24,6 +24,7 @@ from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_sparse_matrix import compressed, random_matrix
+from tests.support.endurance import spread
 from tests.support.server_process import server_process
 
 
@@ -75,9 +76,13 @@ def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sent
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("together", "count"),
-    [*product([100], [3, 4, 5, 6, 7, 8, 9]), *product([1], [3, 4, 6, 9, 12, 16, 20, 25, 30])],
+    [
+        *product([100], spread([3, 4, 5, 6, 7, 8, 9], short=4)),
+        *product([1], spread([3, 4, 6, 9, 12, 16, 20, 25, 30], short=5)),
+    ],
 )
 def test_an_import_that_was_stopped_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, count: int
@@ -103,7 +108,8 @@ def test_an_import_that_was_stopped_goes_on(
         assert domain_differences(file, connection) == []
 
 
-@pytest.mark.parametrize("count", range(3, 11))
+@pytest.mark.endurance
+@pytest.mark.parametrize("count", spread(range(3, 11), short=4))
 def test_a_chunk_of_which_a_part_was_sent_is_sent_again(
     small_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

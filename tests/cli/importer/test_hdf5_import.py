@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from hsparse.cli.importer.dense_upload import LARGEST
+from hsparse.client.connection import Connection
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
@@ -53,23 +54,23 @@ def make(topic: str, root: Path) -> Path:
     return path
 
 
-def compared(imported: Import, path: Path, *flags: str) -> None:
+def compared(imported: Import, path: Path, *flags: str) -> Connection:
     connection = imported(path, *flags)
     with h5py.File(path) as file:
         assert domain_differences(file, connection) == []
+    return connection
 
 
 @pytest.mark.parametrize("topic", [topic for topic in (*FILES, *NETCDF) if topic not in REFUSED])
 def test_a_domain_has_what_the_file_has(imported: Import, tmp_path: Path, topic: str) -> None:
-    compared(imported, make(topic, tmp_path))
-
-
-@pytest.mark.parametrize(
-    "topic", [topic for topic in (*FILES, *NETCDF) if topic not in {**REFUSED, **NOT_READ}]
-)
-def test_h5pyd_reads_what_h5py_reads(imported: Import, tmp_path: Path, topic: str) -> None:
     path = make(topic, tmp_path)
-    connection = imported(path)
+    connection = compared(imported, path)
+    if topic not in NOT_READ:
+        h5pyd_reads(connection, path)
+
+
+def h5pyd_reads(connection: Connection, path: Path) -> None:
+    """Check that h5pyd reads from a domain what h5py reads from the file."""
     options = {"endpoint": connection.url, "username": "admin", "password": "any", "retries": 1}
     with h5py.File(path) as file, h5pyd.File(connection.domain, "r", **options) as domain:
         assert set(domain) == set(file)

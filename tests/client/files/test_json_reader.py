@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from hsparse.client.files.json_reader import JsonReader
 from hsparse.errors import HsparseError
+from tests.support.characters import CHARACTERS
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(CHARACTERS, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=3), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 

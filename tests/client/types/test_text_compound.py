@@ -14,11 +14,16 @@ from hsparse.client.errors import NotImplementedHere, WrongType
 from hsparse.client.group import Group
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.client.types.text_compound import TEXT_TYPE
+from tests.support.characters import CHARACTERS
 
 DTYPE = np.dtype([("name", object), ("n", "<i4"), ("note", object), ("pair", "<f8", (2,)), ("yes", bool)])
 ROWS = st.lists(
     st.tuples(
-        st.text(max_size=9), st.integers(-9, 9), st.text(max_size=9), st.just((0.5, -1.0)), st.booleans()
+        st.text(CHARACTERS, max_size=9),
+        st.integers(-9, 9),
+        st.text(CHARACTERS, max_size=9),
+        st.just((0.5, -1.0)),
+        st.booleans(),
     )
 )
 

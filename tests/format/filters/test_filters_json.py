@@ -16,6 +16,7 @@ from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import filters_to_json, parse_filters, record_size
 from hsparse.format.filters.table import BY_ID
+from tests.support.characters import CHARACTERS
 
 SHUFFLE = {"class": "H5Z_FILTER_SHUFFLE", "id": 2, "name": "shuffle"}
 DEFLATE = {"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 9, "name": "deflate"}
@@ -215,7 +216,7 @@ json = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.text(max_size=5)
+    | st.text(CHARACTERS, max_size=5)
     | st.sampled_from(["gzip", "H5Z_FILTER_USER"]),
     lambda inner: (
         st.lists(inner, max_size=3)

@@ -17,13 +17,12 @@ from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedLin
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json
+from tests.support.characters import characters_but
 
 SCALAR = {"class": "H5S_SCALAR"}
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
-TITLES = st.text(st.characters(codec="utf-8", exclude_characters="\0/"), min_size=1, max_size=12).filter(
-    lambda title: title != "."
-)
-PATHS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
+TITLES = st.text(characters_but("\0/"), min_size=1, max_size=12).filter(lambda title: title != ".")
+PATHS = st.text(characters_but("\0"), min_size=1, max_size=20)
 
 
 def simple(*dims: int) -> dict[str, Any]:

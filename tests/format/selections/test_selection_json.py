@@ -18,6 +18,7 @@ from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import parse_selection_json, selection_json
 from tests.format.selection_strategies import any_selections, iterate
+from tests.support.characters import CHARACTERS
 
 
 @given(any_selections())
@@ -94,7 +95,7 @@ def test_refused(value: Any, words: str) -> None:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 12) | st.floats(0, 5) | st.text(max_size=2),
+    st.none() | st.booleans() | st.integers(-3, 12) | st.floats(0, 5) | st.text(CHARACTERS, max_size=2),
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=8,
 )

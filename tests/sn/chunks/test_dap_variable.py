@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.sn.chunks.dap_variable import DapVariable, dap_attribute, dap_type, is_xml, xml_text
+from tests.support.characters import CHARACTERS
 
 SHUFFLE, DEFLATE, FLETCHER = (
     Filter(2, (4,), optional=False),
@@ -21,7 +22,7 @@ SHUFFLE, DEFLATE, FLETCHER = (
 )
 
 
-@given(st.text())
+@given(st.text(CHARACTERS))
 def test_text_comes_back(text: str) -> None:
     if not is_xml(text):
         with pytest.raises(Unsupported, match="XML"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.sn.domains.attribute_query import parse_attribute_query
+from tests.support.characters import CHARACTERS
 
 SCALAR = {"class": "H5S_SCALAR"}
 
@@ -72,7 +73,7 @@ def test_only_scalars_are_compared() -> None:
     assert not parse_attribute_query("a = 1").matches(array)
 
 
-@given(st.text(max_size=40))
+@given(st.text(CHARACTERS, max_size=40))
 def test_any_text_is_a_query_or_a_bad_request(text: str) -> None:
     try:
         query = parse_attribute_query(text)

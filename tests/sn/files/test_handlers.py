@@ -26,6 +26,7 @@ from hsparse.testing.store_wrapper import CountingStore
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch, fill_domain, place
 from tests.sn.value_client import sparse, value_client
+from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
 
 OVER_HTTP = """
@@ -82,13 +83,14 @@ async def test_a_reader_that_is_not_libhdf5(client: RestClient) -> None:
     assert file["never"][()].tolist() == [9] * 3
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("layout", ["stock", "structured"])
 async def test_any_range_is_that_part_of_the_whole(client: RestClient, layout: str) -> None:
     await fill_domain(client)
     whole = await fetch(client, layout=layout)
     path = f"/files{client.domain}"
     rng = np.random.default_rng(7)
-    bounds = [sorted(rng.integers(0, len(whole), 2).tolist()) for _ in range(150)]
+    bounds = [sorted(rng.integers(0, len(whole), 2).tolist()) for _ in range(repeats(150, short=40))]
     for start, last in [[0, 0], [0, len(whole) - 1], [len(whole) - 1, len(whole) + 9], *bounds]:
         part = await client(
             "GET", path, domain=None, layout=layout, headers={"Range": f"bytes={start}-{last}"}

@@ -37,6 +37,7 @@ from hsparse.wire.record_message import BeginAppend
 from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix
 from tests.sn.file_domain import GZIP, INT, POINT, TEXT, fetch, place
 from tests.sn.value_client import SETTINGS, sparse, value_client
+from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
 
 BANDS, CHUNKS = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)
@@ -201,6 +202,7 @@ async def test_scipy_reads_them(client: RestClient, form: str, chunk: tuple[int,
         assert_same(read_matrix(file["m"]), matrix)
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize("form", ENCODINGS)
 async def test_any_range_is_that_part_of_the_whole(client: RestClient, form: str) -> None:
     for number, chunk in enumerate([(16, 8), (1, 37), (50, 1)]):
@@ -212,12 +214,14 @@ async def test_any_range_is_that_part_of_the_whole(client: RestClient, form: str
     file = await files.current(root, FileForm(matrices=MatrixEncoding(form)), check=True)
     pieces = FilePieces(client.service.owners, file.plan, 4096, files.bands)
     rng = np.random.default_rng(7)
-    for start, stop in [sorted(rng.integers(0, len(whole) + 1, 2).tolist()) for _ in range(150)]:
+    for start, stop in [
+        sorted(rng.integers(0, len(whole) + 1, 2).tolist()) for _ in range(repeats(150, short=30))
+    ]:
         stop = min(stop, start + 20_000)
         parts = [bytes(part) async for part in pieces.read(start, stop)]
         assert b"".join(parts) == whole[start:stop]
         assert pieces.memory(start, stop) > 0
-    for start in range(len(whole) - 300, len(whole)):
+    for start in range(len(whole) - repeats(300, short=100), len(whole)):
         part = [bytes(part) async for part in pieces.read(start, start + 1)]
         assert b"".join(part) == whole[start : start + 1]
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.bulk_listing import wrap_items
+from tests.support.characters import CHARACTERS
 
-TEXT = st.text(max_size=5)
+TEXT = st.text(CHARACTERS, max_size=5)
 VALUES = st.dictionaries(
     TEXT, st.none() | st.booleans() | st.integers(0, 9) | st.floats(0, 1) | TEXT, max_size=4
 )

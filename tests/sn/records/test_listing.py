@@ -12,6 +12,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.listing import in_creation_order, missing_attribute, missing_link, name_matcher
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ChangeObjects, DeleteAttributes, DeleteLinks, ReadObjects
+from tests.support.characters import CHARACTERS
 from tests.support.rest_client import RestClient
 
 
@@ -76,7 +77,11 @@ def test_what_is_no_pattern(pattern: str) -> None:
 ATTRIBUTE = {"type": "H5T_STD_I8LE", "value": 1}
 
 
-@given(st.dictionaries(st.text(max_size=2), st.none() | st.floats(0, 9) | st.text(max_size=1)))
+@given(
+    st.dictionaries(
+        st.text(CHARACTERS, max_size=2), st.none() | st.floats(0, 9) | st.text(CHARACTERS, max_size=1)
+    )
+)
 def test_in_the_order_of_creation(times: dict[str, object]) -> None:
     bodies = {name: {"created": time} for name, time in times.items()}
     ordered = in_creation_order(bodies)

@@ -19,6 +19,7 @@ from hsparse.storage.memory import MemoryStore
 from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, length_prefixed, text, values_of
 from tests.model.type_strategies import ITEMS as ITEMS_OF_ALL
 from tests.sn.value_client import BINARY, create, sparse, value_client
+from tests.support.characters import CHARACTERS
 from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
 
@@ -394,8 +395,10 @@ async def test_sparse_elements_of_an_array_type(client: RestClient) -> None:
 
 
 ANY_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(CHARACTERS, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=2), inner, max_size=2)
+    ),
     max_leaves=8,
 )
 

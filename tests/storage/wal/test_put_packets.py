@@ -12,8 +12,9 @@ from hsparse.storage.wal.put_packets import (
     encode_put,
     encode_replies,
 )
+from tests.support.characters import CHARACTERS
 
-names = st.text(st.characters(codec="utf-8"))
+names = st.text(CHARACTERS)
 numbers = st.integers(0, 2**64 - 1)
 replies = st.lists(
     st.tuples(numbers, st.one_of(names, st.builds(PreconditionFailed, names), st.builds(Conflict, names)))

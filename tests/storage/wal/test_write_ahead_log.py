@@ -23,8 +23,9 @@ from hsparse.storage.wal.write_ahead_log import (
     read_log,
     started_durably,
 )
+from tests.support.characters import CHARACTERS
 
-keys = st.text(st.characters(codec="utf-8"), max_size=30)
+keys = st.text(CHARACTERS, max_size=30)
 records = st.builds(LogRecord, keys, st.integers(0, 2**64 - 1), st.binary(max_size=3000))
 
 

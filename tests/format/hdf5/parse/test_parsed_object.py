@@ -16,6 +16,7 @@ from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout, Vir
 from hsparse.format.hdf5.parse.parsed_object import ObjectKind, parse_object
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
+from tests.support.endurance import repeats
 
 ROOT = Path(__file__).parents[4]
 GOLDEN = ROOT / "tests/data/golden"
@@ -102,18 +103,23 @@ def test_everything(tmp_path: Path, libver: str, track_order: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.endurance
 @pytest.mark.parametrize("track_order", [False, True])
 @pytest.mark.parametrize("libver", LIBVERS)
 def test_thousands(tmp_path: Path, libver: str, track_order: bool) -> None:
     path = tmp_path / "f.h5"
+    links, attributes = (
+        repeats(4000, short=1500),
+        repeats(2000, short=700),
+    )  # trees of three levels in short, too
     with h5py.File(path, "w", libver=libver, track_order=track_order) as file:
         group = file.create_group("g")
-        for number in range(4000):
-            group[f"link {number * 7919 % 4000}"] = h5py.SoftLink("/" + "x" * (number % 300))
-        for number in range(2000):
-            group.attrs[f"a{number * 7919 % 2000}"] = "v" * (number % 50)
+        for number in range(links):
+            group[f"link {number * 7919 % links}"] = h5py.SoftLink("/" + "x" * (number % 300))
+        for number in range(attributes):
+            group.attrs[f"a{number * 7919 % attributes}"] = "v" * (number % 50)
         group.attrs["huge"] = np.arange(6000) if libver == "earliest" else np.arange(60000)
-    assert len(compare(path)["/g"].links) == 4000
+    assert len(compare(path)["/g"].links) == links
     source = FileBytes(path.read_bytes())
     file = source.open()
     source.steps = 0

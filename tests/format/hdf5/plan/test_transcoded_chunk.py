@@ -37,6 +37,7 @@ from hsparse.format.structured.footer import unseal
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.model.vlen_array import VlenArray
 from tests.format.hdf5.plan.test_dataset_plan import chunks
+from tests.support.characters import CHARACTERS
 
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
 DEFLATE = (Filter(1, (3,)),)
@@ -97,7 +98,7 @@ def test_sparse_numbers(places: list[int]) -> None:
     assert sections_of(table)[1].offset == sections_of(table)[0].size
 
 
-@given(PLACES, st.lists(st.text(max_size=9), min_size=12, max_size=12))
+@given(PLACES, st.lists(st.text(CHARACTERS, max_size=9), min_size=12, max_size=12))
 def test_sparse_text(places: list[int], words: list[str]) -> None:
     spec = ChunkSpec("d-x", TEXT, (12,), True, length_prefixed("?"), (DEFLATE, (), ()))
     some = [words[place] for place in places]
@@ -112,7 +113,7 @@ def test_sparse_text(places: list[int], words: list[str]) -> None:
     assert np.flatnonzero(np.frombuffer(defined, np.uint8)).tolist() == places
 
 
-@given(st.lists(st.text(max_size=9), min_size=12, max_size=12), st.booleans())
+@given(st.lists(st.text(CHARACTERS, max_size=9), min_size=12, max_size=12), st.booleans())
 def test_dense_text(words: list[str], structured: bool) -> None:
     filters = ((), (), DEFLATE) if structured else (DEFLATE,)
     spec = ChunkSpec("d-x", TEXT, (3, 4), False, b"", filters)
