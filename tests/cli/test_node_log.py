@@ -70,7 +70,10 @@ class Defective(MemoryStore):
 
 
 @pytest.mark.parametrize("failure", [ValueError("a defect"), StoreFailed("The store is gone.")])
-async def test_every_line_of_a_request_has_its_id_on_both_kinds_of_nodes(failure: Exception) -> None:
+async def test_every_line_of_a_request_has_its_id_on_both_kinds_of_nodes(
+    failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hsparse")  # a library that another test imports may have set the root's
     stream, store, clock = io.StringIO(), Defective(), SystemClock()
     handler = make_handler(LogFormat.JSON, stream)
     service = DataService(store, clock)
