@@ -47,9 +47,9 @@ REMARKS = (
     "chunks, the server sends these as they are stored and the client decodes them; else the server sends the values. "
     "The network is the loopback interface, and both processes share the cores.",
     "`cells`, where hsparse loses: reading a plain h5ad is copying 480 MB, or the rows that were chosen. hsparse "
-    "stores a quarter of the bytes and decodes them: about 11 ns of a core for an element, 0.7 s for all, a third of "
-    "it in inflating. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of the "
-    "rows.",
+    "stores a fifth of the bytes and decodes them: about 12 ns of a core for an element, 0.7 s for all, more than half "
+    "of it in inflating. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of "
+    "the rows.",
 )
 
 
