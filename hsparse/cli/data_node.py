@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
-from hsparse.cli.stores import are_writable, open_stores, serving_store
+from hsparse.cli.stores import are_buckets, are_writable, open_stores, serving_store
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import Clock, SystemClock
 from hsparse.concurrency.admission import Admission
@@ -174,7 +174,7 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
     """
     stores, clock = await open_stores(settings.store), SystemClock()
     buckets = tuple(store.name for store in stores)
-    if settings.store.root is None and settings.store.bucket and not settings.store.single_writer:
+    if are_buckets(settings.store) and not settings.store.single_writer:
         if not are_writable(stores):
             node: DataNode = _make_node(stores, clock, settings.data, NoOwnership())
         else:

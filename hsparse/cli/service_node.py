@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
 from hsparse.cli.sign_in import make_authenticator
-from hsparse.cli.stores import root_of
+from hsparse.cli.stores import are_buckets, root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.span import Tracer
@@ -73,8 +73,7 @@ def make_service(
 
 def _directory(settings: Settings) -> str:
     """Return the path of the first store's directory, nothing for a bucket."""
-    is_bucket = settings.store.root is None and settings.store.bucket
-    return "" if is_bucket else str(root_of(settings.store))
+    return "" if are_buckets(settings.store) else str(root_of(settings.store))
 
 
 def make_request_log(settings: ServerSettings, clock: Clock, tracer: Tracer | None = None) -> RequestLog:

@@ -77,6 +77,11 @@ async def opened_stores(
             await store.close()
 
 
+def are_buckets(settings: StoreSettings) -> bool:
+    """Say whether the configured stores are buckets of S3, and not directories."""
+    return settings.root is None and bool(settings.bucket)
+
+
 def are_writable(stores: Iterable[ObjectStore]) -> bool:
     """Say whether opened stores can be written here."""
     return not any(isinstance(store, ReadOnlyStore) for store in stores)
@@ -84,7 +89,7 @@ def are_writable(stores: Iterable[ObjectStore]) -> bool:
 
 def _places(settings: StoreSettings) -> list[Path | str]:
     """Return the directories, or the names of S3 buckets; the first is served by default."""
-    if settings.root is None and settings.bucket:
+    if are_buckets(settings):
         places: list[Path | str] = list(settings.bucket)
     else:
         root = root_of(settings)

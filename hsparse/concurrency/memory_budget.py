@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from hsparse.concurrency.fair_queue import FairQueue
-from hsparse.concurrency.request_trace import current_trace, measured_wait, seconds_left
+from hsparse.concurrency.request_trace import measured_wait, queue_user, seconds_left
 from hsparse.errors import Busy
 
 PATIENCE = 30.0
@@ -53,11 +53,10 @@ class MemoryBudget:
 
     async def _wait(self, nbytes: int) -> None:
         """Wait for room, which is taken on return."""
-        loop, trace = asyncio.get_running_loop(), current_trace()
-        left = seconds_left()
+        loop, left = asyncio.get_running_loop(), seconds_left()
         patience = self._patience if left is None else min(self._patience, left)
         waiter = _Waiter(nbytes, loop.create_future())
-        entry = self._waiting.push("" if trace is None else trace.queue_user, waiter, nbytes)
+        entry = self._waiting.push(queue_user(), waiter, nbytes)
         try:
             async with asyncio.timeout(patience):
                 with measured_wait():

@@ -19,6 +19,8 @@ from hsparse.concurrency.span import Span
 
 ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 """The ids that a client may send."""
+QUEUE_PATIENCE = 30.0
+"""Seconds that a request without a deadline waits for its turn."""
 
 
 class Work(StrEnum):
@@ -93,6 +95,20 @@ _CURRENT: ContextVar[RequestTrace | None] = ContextVar("request_trace", default=
 def current_trace() -> RequestTrace | None:
     """Return the trace of the request that this code runs for, None without one."""
     return _CURRENT.get()
+
+
+def queue_user() -> str:
+    """Return whose turn the current request takes in queues, empty without a request."""
+    trace = _CURRENT.get()
+    return "" if trace is None else trace.queue_user
+
+
+def queue_deadline() -> float:
+    """Return by when the current request must have its turn, a time of the event loop."""
+    trace = _CURRENT.get()
+    if trace is None or trace.deadline is None:
+        return asyncio.get_running_loop().time() + QUEUE_PATIENCE
+    return trace.deadline
 
 
 def seconds_left() -> float | None:

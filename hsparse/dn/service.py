@@ -12,7 +12,7 @@ from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.concurrency.request_trace import current_trace, seconds_left
+from hsparse.concurrency.request_trace import queue_deadline, queue_user, seconds_left
 from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_bytes import ChunkBytes
@@ -67,9 +67,6 @@ from hsparse.wire.record_message import (
 )
 
 R = TypeVar("R")
-
-QUEUE_PATIENCE = 30.0
-"""Seconds that a message without a deadline waits for its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +158,8 @@ class DataService:
         """Answer a message, see `DataNode`; `Busy` for one that cannot be answered before its deadline."""
         if self._admission is None or isinstance(message, GetInfo):
             return cast(R, await self._in_time(message))
-        trace, now = current_trace(), asyncio.get_running_loop().time()
-        deadline = now + QUEUE_PATIENCE if trace is None or trace.deadline is None else trace.deadline
-        user = "" if trace is None else trace.queue_user
         # What changes something may be a part of a request that has changed more: it waits.
-        place = await self._admission.enter(user, deadline, patient=not message.only_reads)
+        place = await self._admission.enter(queue_user(), queue_deadline(), patient=not message.only_reads)
         try:
             return cast(R, await self._in_time(message))
         finally:

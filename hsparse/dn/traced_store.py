@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import TypeAlias, TypeVar
 
 from hsparse.concurrency.admission import Admission
-from hsparse.concurrency.request_trace import Work, current_trace
+from hsparse.concurrency.request_trace import Work, current_trace, queue_user
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
 
@@ -81,9 +81,8 @@ class TracedStore:
         """Await a request to the store in its turn, which nothing but cancellation keeps it from."""
         if self._places is None:
             return await self._counted(work, kind, key, request)
-        trace = current_trace()
         try:
-            place = await self._places.enter("" if trace is None else trace.queue_user, patient=True)
+            place = await self._places.enter(queue_user(), patient=True)
         except BaseException:
             if asyncio.iscoroutine(request):
                 request.close()

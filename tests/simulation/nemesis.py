@@ -60,28 +60,42 @@ class Nemesis:
         return self.generator.choice(living) if len(living) > 1 else None
 
 
+def kill_soon(nemesis: Nemesis, machine: Machine) -> None:
+    """Kill a process at any await."""
+    nemesis.tell(f"kill {machine.process.name}")
+    machine.process.kill_after(nemesis.generator.randrange(60))
+    nemesis.after(0.5, machine.process.kill)
+
+
+def pause_seconds(nemesis: Nemesis) -> float:
+    """Return for how long to pause a process: often for longer than its lease."""
+    return nemesis.generator.choice((0.3, 1.5, 2.5, 4, 8)) * nemesis.generator.uniform(0.8, 1.2)
+
+
+def freeze(nemesis: Nemesis, machine: Machine, seconds: float) -> None:
+    """Freeze a process for a time."""
+    nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
+    machine.process.freeze()
+    nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+
+
 async def kill(nemesis: Nemesis) -> None:
     """Kill a data node at any await; often another one starts after a while."""
     machine = nemesis.data_node()
     if machine is None:
         return
-    nemesis.tell(f"kill {machine.process.name}")
     machine.ending = True
-    machine.process.kill_after(nemesis.generator.randrange(60))
-    nemesis.after(0.5, machine.process.kill)
+    kill_soon(nemesis, machine)
     if nemesis.generator.random() < 0.7:
         nemesis.after(nemesis.generator.uniform(0, 6), nemesis.cluster.start_data_node)
 
 
 async def pause(nemesis: Nemesis) -> None:
-    """Freeze a data node, often for longer than its lease."""
+    """Freeze a data node."""
     machine = nemesis.data_node()
     if machine is None:
         return
-    seconds = nemesis.generator.choice((0.3, 1.5, 2.5, 4, 8)) * nemesis.generator.uniform(0.8, 1.2)
-    nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
-    machine.process.freeze()
-    nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+    freeze(nemesis, machine, pause_seconds(nemesis))
 
 
 async def pause_long(nemesis: Nemesis) -> None:
@@ -89,10 +103,7 @@ async def pause_long(nemesis: Nemesis) -> None:
     machine = nemesis.data_node()
     if machine is None:
         return
-    seconds = nemesis.generator.uniform(4, 7)
-    nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
-    machine.process.freeze()
-    nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+    freeze(nemesis, machine, nemesis.generator.uniform(4, 7))
 
 
 async def join(nemesis: Nemesis) -> None:
@@ -249,9 +260,7 @@ async def stop_server(nemesis: Nemesis) -> None:
         nemesis.tell(f"stop {machine.process.name}")
         nemesis.cluster.stop_server(machine)
     else:
-        nemesis.tell(f"kill {machine.process.name}")
-        machine.process.kill_after(nemesis.generator.randrange(60))
-        nemesis.after(0.5, machine.process.kill)
+        kill_soon(nemesis, machine)
     if nemesis.generator.random() < 0.5:
         nemesis.after(nemesis.generator.uniform(0, 4), nemesis.cluster.start_server)
 
@@ -261,11 +270,9 @@ async def pause_server(nemesis: Nemesis) -> None:
     machine = nemesis.server()
     if machine is None:
         return
-    seconds = nemesis.generator.choice((0.3, 1.5, 2.5, 4, 8)) * nemesis.generator.uniform(0.8, 1.2)
+    seconds = pause_seconds(nemesis)
     if nemesis.generator.random() < 0.5:
-        nemesis.tell(f"freeze {machine.process.name} for {seconds:.3f} s")
-        machine.process.freeze()
-        nemesis.after(seconds, lambda: machine.process.thaw(nemesis.cluster.loop))
+        freeze(nemesis, machine, seconds)
     else:
         nemesis.tell(f"cut {machine.process.name} from the store for {seconds:.3f} s")
         nemesis.cluster.network.cut(machine.process.name, STORE)

@@ -14,15 +14,13 @@ import re
 from aiohttp import web
 
 from hsparse.concurrency.admission import Admission, Place
-from hsparse.concurrency.request_trace import RequestTrace
+from hsparse.concurrency.request_trace import RequestTrace, queue_deadline, queue_user
 from hsparse.errors import BadRequest
 from hsparse.sn.http.request_log import TRACE_KEY
 
 TIMEOUT_HEADER = "Request-Timeout"
 """The seconds, as a decimal number, in which a client waits for the answer to begin."""
 TIMEOUT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
-QUEUE_PATIENCE = 30.0
-"""Seconds that a request without a deadline waits for its turn."""
 PLACE_KEY = web.RequestKey("place", Place)
 
 
@@ -41,15 +39,11 @@ def set_deadline(request: web.Request, trace: RequestTrace, default: float) -> N
 
 async def wait_for_place(admission: Admission, request: web.Request) -> Place:
     """Wait for the request's turn and return its place, see `Admission.enter`."""
-    trace = request[TRACE_KEY]
-    deadline = trace.deadline
-    if deadline is None:
-        deadline = asyncio.get_running_loop().time() + QUEUE_PATIENCE
 
     def is_gone() -> bool:
         return request.transport is None or request.transport.is_closing()
 
-    place = request[PLACE_KEY] = await admission.enter(trace.queue_user, deadline, is_gone=is_gone)
+    place = request[PLACE_KEY] = await admission.enter(queue_user(), queue_deadline(), is_gone=is_gone)
     return place
 
 
