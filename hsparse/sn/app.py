@@ -13,6 +13,7 @@ from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
+from hsparse.sn.http.connection import begin_in_time, only_reading
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
@@ -45,6 +46,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     app = web.Application(middlewares=_middlewares(service))
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+        begin_in_time(request)
         response.headers.update(FIXED_HEADERS)
         service.log.add_id(request, response)
         cors.add(request, response)
@@ -99,7 +101,10 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         set_deadline(request, trace, service.settings.request_timeout)
         place = await wait_for_place(service.admission, request)
         try:
-            return await answer(request, principal)
+            if not route.only_reads:
+                return await answer(request, principal)
+            async with only_reading(request, service.settings.max_read_time):
+                return await answer(request, principal)
         finally:
             place.leave()
 

@@ -10,6 +10,7 @@ from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
+from hsparse.sn.http.connection import Connection
 from hsparse.sn.http.request_log import ID_HEADER
 from hsparse.sn.http.response import SERVER_NAME, respond_error
 
@@ -21,8 +22,8 @@ MAX_LINE = 16 * 1024
 """Bytes of a request line: selections may be long."""
 
 
-class HttpConnection(web.RequestHandler):
-    """A connection. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
+class HttpConnection(Connection):
+    """A connection of a server. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
 
     __slots__ = ()
 

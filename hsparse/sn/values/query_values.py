@@ -9,9 +9,10 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import packed_type
 from hsparse.format.fixed_arrays import FixedArrays
+from hsparse.format.plan.chunk_plan import count_chunks
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Points, Selection
 from hsparse.model.element import Fixed
@@ -33,6 +34,7 @@ async def answer_query(
     context: Context, dataset: Dataset, selection: Selection, text: str, limit: int, fields: tuple[str, ...]
 ) -> web.StreamResponse:
     """Answer with the selected elements that a query finds, in row-major order of the dataset."""
+    _check_computed(context, dataset, selection)
     query = _query(context, dataset, text, limit)
     page_size = context.service.settings.page_size
     medium = accepted_medium(context.request)
@@ -50,6 +52,7 @@ async def change_by_query(
     """
     if not dataset.arrays.is_exact:
         raise unchangeable(dataset)
+    _check_computed(context, dataset, selection)
     fields, value = update_value(body, dataset)
     text, limit = context.arg("query") or "", context.number("Limit") or 0
     query = _query(context, dataset, text, limit)
@@ -68,6 +71,15 @@ async def change_by_query(
         arrays = FixedArrays(indexed.dtype, indexed[:0], Fixed(indexed.dtype))
         links = value_hrefs(context, dataset)
         return await respond_values(context, {"indices": coords}, indexed, arrays, links)
+
+
+def _check_computed(context: Context, dataset: Dataset, selection: Selection) -> None:
+    """Raise `TooLarge` for a query over too many computed chunks: nothing that is stored bounds their number."""
+    most = context.service.settings.max_query_chunks
+    if dataset.spec.arange and selection.size > most and count_chunks(selection, dataset.grid) > most:
+        raise TooLarge(
+            f"The query looks through more than {most} computed chunks, the limit (max_query_chunks); select less."
+        )
 
 
 def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[Any]]:
