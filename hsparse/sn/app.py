@@ -13,7 +13,7 @@ from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
-from hsparse.sn.http.connection import begin_in_time, only_reading
+from hsparse.sn.http.connection import OnlyReading, begin_in_time
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
@@ -103,7 +103,7 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         try:
             if not route.only_reads:
                 return await answer(request, principal)
-            async with only_reading(request, service.settings.max_read_time):
+            with OnlyReading(request, service.settings.max_read_time):
                 return await answer(request, principal)
         finally:
             place.leave()

@@ -6,15 +6,12 @@ A change goes on until it is stored or has failed: its client could not tell how
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Any
 
 from aiohttp import web
 
 from hsparse.errors import TooLarge
-
-LIMIT_KEY = web.RequestKey("read_limit", asyncio.Timeout)
 
 
 class Connection(web.RequestHandler):
@@ -33,37 +30,63 @@ class Connection(web.RequestHandler):
             self.reading.cancel()
 
 
-@asynccontextmanager
-async def only_reading(request: web.Request, seconds: float) -> AsyncIterator[None]:
-    """Cancel what is in the context when the client disconnects.
+class OnlyReading:
+    """A context that is cancelled when the client of `request` disconnects.
 
     `TooLarge` when the answer has not begun in `seconds`; 0 is any time.
     """
-    connection = request.protocol
-    if isinstance(connection, Connection):
-        if request.transport is None:
-            raise asyncio.CancelledError
-        connection.reading = asyncio.current_task()
-    try:
-        async with asyncio.timeout(seconds or None) as limit:
-            request[LIMIT_KEY] = limit
-            yield
-    except TimeoutError:
-        if not limit.expired():
-            raise
-        raise TooLarge(
-            f"The answer did not begin within {seconds:g} s, the limit (max_read_time); ask for less at a time."
-        ) from None
-    finally:
-        del request[LIMIT_KEY]
-        finish_in_peace(request)
+
+    __slots__ = ("_cancelling", "_expired", "_request", "_seconds", "_task", "timer")
+
+    def __init__(self, request: web.Request, seconds: float) -> None:
+        self._request = request
+        self._seconds = seconds
+        self._expired = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connection = self._request.protocol
+        if isinstance(connection, Connection):
+            if self._request.transport is None:
+                raise asyncio.CancelledError
+            connection.reading = task
+        self._task, self._cancelling = task, task.cancelling()
+        if self._seconds:
+            self.timer = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+        self._request[READING_KEY] = self
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._task.cancel()
+
+    def begin(self) -> None:
+        """Take any time from here on."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.begin()
+        finish_in_peace(self._request)
+        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TooLarge(
+                f"The answer did not begin within {self._seconds:g} s, the limit (max_read_time); ask for less at a "
+                "time."
+            ) from None
+
+
+READING_KEY = web.RequestKey("reading", OnlyReading)
 
 
 def begin_in_time(request: web.Request) -> None:
     """Note that the answer begins: it may be as long as the client reads it."""
-    limit = request.get(LIMIT_KEY)
-    if limit is not None and not limit.expired():
-        limit.reschedule(None)
+    reading = request.get(READING_KEY)
+    if reading is not None:
+        reading.begin()
 
 
 def finish_in_peace(request: web.Request) -> None:

@@ -12,7 +12,7 @@ from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.context import Context
-from hsparse.sn.http.connection import LIMIT_KEY
+from hsparse.sn.http.connection import READING_KEY
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.routes import Route
 from hsparse.sn.server import ServerRunner
@@ -29,7 +29,7 @@ class Server:
         service = named_service(DictDataNode(clock), clock, Principal("ann"), settings=settings)
         self.gate, self.reached = asyncio.Event(), asyncio.Event()
         self.given_up, self.finished = asyncio.Event(), asyncio.Event()
-        self.limits: list[float | None] = []
+        self.timers: list[object] = []
         routes = (
             Route("GET", "/held", self._hold, None),
             Route("PUT", "/held", self._hold, None),
@@ -59,7 +59,7 @@ class Server:
         async def pieces() -> AsyncGenerator[bytes, None]:
             yield b"first"
             yield b"second"
-            self.limits.append(context.request[LIMIT_KEY].when())
+            self.timers.append(context.request[READING_KEY].timer)
             await self._wait()
 
         return await respond_stream(context.request, "text/plain", pieces())
@@ -113,7 +113,7 @@ async def test_an_answer_must_begin_in_time(server: Server) -> None:
 async def test_an_answer_that_has_begun_takes_any_time(server: Server) -> None:
     reader, writer = await server.connect(b"GET /stream")
     await server.reached.wait()
-    assert server.limits == [None]
+    assert server.timers == [None]
     server.gate.set()
     assert b"second" in await reader.read()
     writer.close()
