@@ -12,12 +12,13 @@ from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
+from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.connection import OnlyReading, begin_in_time
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
-from hsparse.sn.http.request_admission import give_up_place, return_to_work, set_deadline, wait_for_place
+from hsparse.sn.http.request_admission import set_deadline, wait_for_place
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
@@ -127,11 +128,8 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         context.check_length()
         if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
             raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
-        nbytes = request.content_length or context.limit
-        if not service.bodies.has_room(nbytes):
-            give_up_place(request)
-        async with service.bodies.hold(nbytes):
-            await return_to_work(request)
+        async with BodyMemory(service.bodies) as memory:
+            request[MEMORY_KEY] = memory
             return await route.handler(context)
 
     return handle
