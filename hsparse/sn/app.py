@@ -14,7 +14,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
-from hsparse.sn.http.connection import OnlyReading, begin_in_time
+from hsparse.sn.http.connection import OnlyReading, begin_in_time, wait_for_client, work_on
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
@@ -94,6 +94,13 @@ def bind_route(service: Service, route: Route) -> AioHandler:
     """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        work_on(request)
+        try:
+            return await admit(request)
+        finally:
+            wait_for_client(request)
+
+    async def admit(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name

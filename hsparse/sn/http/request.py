@@ -14,6 +14,7 @@ from aiohttp import web
 from hsparse.concurrency.collector import paused_collector
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
+from hsparse.sn.http.connection import wait_for_client, work_on
 from hsparse.sn.http.request_admission import give_up_place, return_to_work
 
 JSON_TYPE = "application/json"
@@ -103,8 +104,10 @@ class RequestReader:
         late = clock() + BODY_PATIENCE
         try:
             while True:
+                wait_for_client(self.request)
                 async with asyncio.timeout_at(min(late + len(data) / BODY_RATE, clock() + BODY_PATIENCE)):
                     block = await content.readany()
+                work_on(self.request)
                 if not block:
                     return data
                 data += block
