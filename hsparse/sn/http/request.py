@@ -12,6 +12,7 @@ import orjson
 from aiohttp import web
 
 from hsparse.concurrency.collector import paused_collector
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.connection import wait_for_client, work_on
@@ -30,7 +31,11 @@ FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 MAX_DEPTH = 240
 """The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
 MAX_JSON = 32 * 1024 * 1024
-"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, a second or two."""
+"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, half a second or so."""
+MAX_LISTS = 1 << 22
+"""The most lists and objects in JSON: each takes as long as 20 bytes of numbers."""
+JSON_BYTES = 16
+"""Bytes of JSON that take as long to parse as one element takes otherwise, see `offload`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,15 @@ async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda
         )
     if not data.strip():
         return None
+    return await offload(len(data) // JSON_BYTES, _parse_packed, data, pack)
+
+
+def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
     opened = data.count(b"[") + data.count(b"{")
+    if opened > MAX_LISTS:
+        raise TooLarge(
+            f"A JSON body can have {MAX_LISTS} lists and objects, not {opened}; send values as octet-stream."
+        )
     with paused_collector(opened):
         value = _parse(data, opened)
         pack(value)
