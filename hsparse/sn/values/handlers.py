@@ -34,6 +34,7 @@ from hsparse.sn.values.request_selection import (
     pack_points,
     selection_work,
 )
+from hsparse.sn.values.write_size import check_written, written_bytes
 
 
 async def get_value(context: Context) -> web.StreamResponse:
@@ -95,6 +96,7 @@ class ValueWrite:
     def __init__(self, context: Context, body: WriteBody) -> None:
         self.body = body
         self._owners = context.service.owners
+        self._most = context.service.settings.max_write_size
         self._drop_fill = context.flag("drop_fill")
         self._sparse = self._drop_fill or body.sparse or context.flag("sparse")
 
@@ -107,9 +109,13 @@ class ValueWrite:
         if self._sparse:
             dataset.require_sparse()
         check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
-        found = await offload(self.body.work(dataset.arrays), self.body.resolve, dataset)
-        ChunkFanout(self._owners, dataset).check_write(found[0])
-        return found
+        return await offload(self.body.work(dataset.arrays), self._resolve, dataset)
+
+    def _resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
+        selection, values = self.body.resolve(dataset)
+        ChunkFanout(self._owners, dataset).check_write(selection)
+        check_written(written_bytes(dataset, selection, values), self._most)
+        return selection, values
 
     async def write(self, dataset: Dataset, selection: Selection, values: Values) -> None:
         """Write the values; durable on return."""

@@ -13,6 +13,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import packed_type
 from hsparse.format.fixed_arrays import FixedArrays
 from hsparse.format.plan.chunk_plan import count_chunks
+from hsparse.format.query import bind_query
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Points, Selection
 from hsparse.model.element import Fixed
@@ -25,6 +26,7 @@ from hsparse.sn.values.element_query import DatasetQuery, dataset_query, unchang
 from hsparse.sn.values.media.json import collect_found, json_limit, respond_values, value_hrefs
 from hsparse.sn.values.media.medium import FoundRead
 from hsparse.sn.values.media.registry import accepted_medium
+from hsparse.sn.values.write_size import check_written, chunk_bytes
 
 QUERY_PAGES = 4
 """Pages in memory of a streamed answer: one is sent while the next is found, each of values and places."""
@@ -55,6 +57,8 @@ async def change_by_query(
     _check_computed(context, dataset, selection)
     fields, value = update_value(body, dataset)
     text, limit = context.arg("query") or "", context.number("Limit") or 0
+    if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written, too
+        check_written(chunk_bytes(dataset, selection), context.service.settings.max_write_size)
     query = _query(context, dataset, text, limit)
     each = dataset.dtype.itemsize + 16 * len(dataset.extent)
     nbytes = selection.size * each
