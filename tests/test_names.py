@@ -62,6 +62,7 @@ OTHER_WORDS = {
 ALLOWED = {
     "dap_variable": "a Variable of DAP4",
     "DapVariable": "a Variable of DAP4",
+    "connection_made": "what asyncio calls a protocol by",
 }
 """Names that have such a word in another meaning, with the reason."""
 

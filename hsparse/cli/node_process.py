@@ -61,7 +61,13 @@ def run(args: argparse.Namespace) -> int:
 @asynccontextmanager
 async def listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
     """Serve `app` while the context lasts, and yield its URL. Leaving waits for requests in flight."""
-    runner = ServerRunner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
+    runner = ServerRunner(
+        app,
+        max_connections=settings.server.max_connections,
+        idle_timeout=settings.server.idle_timeout,
+        shutdown_timeout=DRAIN_SECONDS,
+        auto_decompress=False,
+    )
     await runner.setup()
     try:
         host, port = settings.server.host, settings.server.port

@@ -119,7 +119,7 @@ async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore
         )
         probed = probed_bucket
     else:
-        store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log)
+        store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log, reserve=settings.reserve_size)
         probed = _probed
     try:
         return await with_schema(store, _single_writer if settings.single_writer else probed)

@@ -16,7 +16,8 @@ class DataSettings:
     """Limits of a data node, in bytes where a size is meant, and how often it sweeps.
 
     `cache_size` bounds decoded chunks and records together; `pending_size` bounds the values of writes
-    that are accepted but not yet durable; `workers` is the number of encoding threads. `messages_at_once` and
+    that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON;
+    `workers` is the number of encoding threads. `messages_at_once` and
     `store_requests` bound what is under way.
     """
 
@@ -25,6 +26,12 @@ class DataSettings:
     cache_size: int = setting(128 * MIB, "memory of a data node for decoded objects", ge=MIB, is_size=True)
     pending_size: int = setting(
         256 * MIB, "memory of a data node for writes not yet durable", ge=MIB, is_size=True
+    )
+    max_record_size: int = setting(
+        32 * MIB,
+        "largest record: the attributes and links of one object together",
+        ge=64 * 1024,
+        is_size=True,
     )
     sweep_interval: float = setting(
         600.0, "seconds between looks for interrupted deletions, which are finished then; 0: never", ge=0

@@ -22,6 +22,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.recent_changes import RecentChanges
 from hsparse.dn.record_changes import change_record
+from hsparse.dn.record_size import check_size, grown_bytes, must_measure
 from hsparse.errors import Corrupt, HsparseError, NotFound, Unanswered
 from hsparse.model.ids import is_job_id, is_root, storage_key
 from hsparse.model.schema import check_changeable, parse_schema, schema_of
@@ -42,6 +43,7 @@ from hsparse.wire.record_message import (
     RecordChange,
 )
 
+NO_LIMIT = 2**63 - 1
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 
 
@@ -56,8 +58,10 @@ class Records:
         summaries: HsdsSummaries,
         clock: Clock,
         ownership: Ownership = SOLE,
+        max_size: int = NO_LIMIT,
     ) -> None:
         self._store = store
+        self._max_size = max_size
         self._ownership = ownership
         self._cache = cache
         self._workers = workers
@@ -151,15 +155,22 @@ class Records:
     async def _change(self, change: RecordChange, repeated: bool) -> Outcome:
         key = storage_key(change.id)
         before: Record = {}
+        growth = grown_bytes(change)
+        measured = False
 
         def apply(record: Record | None) -> tuple[Record | None, Outcome]:
             nonlocal before
             before = record or {}
-            return change_record(change, record, self._clock.now(), self._deleted, repeated=repeated)
+            now = self._clock.now()
+            new, outcome = change_record(change, record, now, self._deleted, repeated=repeated)
+            if measured and new is not None and new is not record:
+                check_size(new, self._max_size)
+            return new, outcome
 
         try:
             await self._remove_summary(change)
             with self._cache.use(key, lambda: self._make(key, change.id)) as cached:
+                measured = must_measure(growth, _stored_bytes(cached), self._max_size)
                 outcome = await cached.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except Unanswered:
             raise
@@ -202,6 +213,12 @@ class Records:
             case PutLinks(id, links):
                 for title in links:
                     self._deleted.remove(id, "link", title)
+
+
+def _stored_bytes(cached: CachedObject[Record]) -> int | None:
+    """Return the size of a record when it was last seen in the store, None if it is not in memory."""
+    known = cached.nbytes - len(cached.key)
+    return None if not known else max(0, known - OVERHEAD) // MEMORY
 
 
 def _is_of_domain(id: str) -> bool:

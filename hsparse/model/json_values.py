@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import reprlib
 from collections.abc import Callable, Iterable
 from itertools import accumulate, chain, pairwise
 from math import prod
@@ -34,6 +35,8 @@ from hsparse.model.region_reference import region_bytes, region_json
 from hsparse.model.vlen_array import VlenArray
 
 Values = NDArray[Any] | VlenArray
+BLOCK = 1 << 16
+"""Elements that are converted at a time."""
 FAILURES = (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError, UnicodeError)
 
 
@@ -88,7 +91,17 @@ def _pack(leaves: list[Any], element: Element, dims: tuple[int, ...]) -> Values:
 
 
 def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return JSON values as a column of a fixed-size type, (n, ...); an array type adds its dimensions."""
+    """Return JSON values as a column of a fixed-size type, (n, ...); an array type adds its dimensions.
+
+    They are converted block by block, so that other threads run in between.
+    """
+    if len(values) > BLOCK:
+        first = fixed_array(values[:BLOCK], dtype)
+        whole = np.empty((len(values), *first.shape[1:]), first.dtype)
+        whole[:BLOCK] = first
+        for start in range(BLOCK, len(values), BLOCK):
+            whole[start : start + BLOCK] = fixed_array(values[start : start + BLOCK], dtype)
+        return whole
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         leaves = [leaf for value in values for leaf in _leaves(value, shape)]
@@ -214,7 +227,7 @@ def _length_prefixed(data: bytes) -> bytes:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = reprlib.repr(value)  # of a long list, the beginning alone
     return text if len(text) <= 60 else text[:57] + "..."
 
 

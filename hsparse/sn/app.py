@@ -13,11 +13,13 @@ from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
+from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
+from hsparse.sn.http.connection import OnlyReading, begin_in_time, wait_for_client, work_on
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
-from hsparse.sn.http.request_admission import give_up_place, return_to_work, set_deadline, wait_for_place
+from hsparse.sn.http.request_admission import set_deadline, wait_for_place
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
@@ -46,6 +48,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     app = web.Application(middlewares=_middlewares(service))
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+        begin_in_time(request)
         response.headers.update(FIXED_HEADERS)
         service.log.add_id(request, response)
         cors.add(request, response)
@@ -93,6 +96,13 @@ def bind_route(service: Service, route: Route) -> AioHandler:
     """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        work_on(request)
+        try:
+            return await admit(request)
+        finally:
+            wait_for_client(request)
+
+    async def admit(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name
@@ -101,7 +111,10 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         set_deadline(request, trace, service.settings.request_timeout)
         place = await wait_for_place(service.admission, request)
         try:
-            return await answer(request, principal)
+            if not route.only_reads:
+                return await answer(request, principal)
+            with OnlyReading(request, service.settings.max_read_time):
+                return await answer(request, principal)
         finally:
             place.leave()
 
@@ -124,11 +137,8 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         context.check_length()
         if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
             raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
-        nbytes = request.content_length or context.limit
-        if not service.bodies.has_room(nbytes):
-            give_up_place(request)
-        async with service.bodies.hold(nbytes):
-            await return_to_work(request)
+        async with BodyMemory(service.bodies) as memory:
+            request[MEMORY_KEY] = memory
             return await route.handler(context)
 
     return handle

@@ -102,6 +102,13 @@ class Route:
     queued: bool = True
     """Whether it waits for its turn when the node has much to do; what shows the node's state does not."""
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether it changes nothing, so that it may be given up at any time; HEAD is answered by what answers GET."""
+        return self.method == "GET" or (
+            self.method == "POST" and (self.right is Right.READ or self.handler is post_domain)
+        )
+
 
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None, queued=False),

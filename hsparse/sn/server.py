@@ -10,6 +10,8 @@ from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
+from hsparse.sn.http.connection import Connection
+from hsparse.sn.http.connection_table import ConnectionTable
 from hsparse.sn.http.request_log import ID_HEADER
 from hsparse.sn.http.response import SERVER_NAME, respond_error
 
@@ -19,10 +21,12 @@ MAX_HEADER = 32 * 1024
 """Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
 MAX_LINE = 16 * 1024
 """Bytes of a request line: selections may be long."""
+IDLE = 300.0
+"""Seconds that a connection waits for a request: longer than proxies keep theirs, so that they close first."""
 
 
-class HttpConnection(web.RequestHandler):
-    """A connection. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
+class HttpConnection(Connection):
+    """A connection of a server. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
 
     __slots__ = ()
 
@@ -49,20 +53,29 @@ class HttpConnection(web.RequestHandler):
 
 
 class _Server(web.Server):
+    table: ConnectionTable
+
     def __call__(self) -> HttpConnection:
-        return HttpConnection(self, loop=self._loop, **self._kwargs)
+        return HttpConnection(self, self.table, loop=self._loop, **self._kwargs)
 
 
 class ServerRunner(web.AppRunner):
-    """Runs an application with connections of the class `HttpConnection`."""
+    """Runs an application with connections of the class `HttpConnection`, at most `max_connections` (0: by open files).
 
-    def __init__(self, app: web.Application, **kwargs: Any) -> None:
+    One that waits `idle_timeout` seconds for a request is closed.
+    """
+
+    def __init__(
+        self, app: web.Application, *, max_connections: int = 0, idle_timeout: float = IDLE, **kwargs: Any
+    ) -> None:
         limits: dict[str, Any] = {"max_field_size": MAX_HEADER, "max_line_size": MAX_LINE}
-        super().__init__(app, access_log=None, **limits, **kwargs)
+        super().__init__(app, access_log=None, keepalive_timeout=idle_timeout, **limits, **kwargs)
+        self.table = ConnectionTable(max_connections)
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         made.__class__ = _Server
+        made.table = self.table  # type: ignore[attr-defined]
         return made
 
 

@@ -15,6 +15,7 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.http.body_memory import BodyBudget
 from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
@@ -60,7 +61,7 @@ class Service:
         self.metrics = metrics
         self.start_time = start_time
         self.log = log or RequestLog(clock)
-        self.bodies = MemoryBudget(settings.request_memory)
+        self.bodies = BodyBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
         self.admission = Admission(settings.requests_at_once, metrics.watcher)
         metrics.show(self.admission)

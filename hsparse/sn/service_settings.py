@@ -31,7 +31,9 @@ class ServiceSettings:
     Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
 
     At most `requests_at_once` requests are worked on, and an answer must begin in `request_timeout` seconds
-    (0: any time) where the client names no deadline.
+    (0: any time) where the client names no deadline. What changes nothing is given up after `max_read_time`. The
+    paths in a request may lead through `max_path_steps` links in all, and a query through `max_query_chunks` chunks
+    that are computed, not stored; a write may change `max_write_size` bytes.
 
     Six fields are not configurable here. `single_user` is the name every request acts as when authentication is
     off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
@@ -66,7 +68,24 @@ class ServiceSettings:
     request_timeout: float = setting(
         0.0, "seconds in which an answer must begin if the client names none; 0: any time", ge=0, le=86400
     )
+    max_read_time: float = setting(
+        600.0,
+        "seconds in which the answer to a request that changes nothing must begin, at most; 0: any time",
+        ge=0,
+    )
+    max_path_steps: int = setting(
+        1_000_000, "links that all paths of a request may lead through", ge=1000, le=10**9
+    )
+    max_query_chunks: int = setting(
+        1 << 20, "chunks of computed values that a query may look through", ge=1, le=10**12
+    )
     max_request_size: int = setting(100 * MIB, "largest body of a request", ge=MIB, is_size=True)
+    max_write_size: int = setting(
+        32 * 1024 * MIB,
+        "most bytes of values, and of the dense chunks that they are in, that one write may change",
+        ge=MIB,
+        is_size=True,
+    )
     page_size: int = setting(
         16 * MIB, "how much of a large answer is in memory at a time", ge=64 * 1024, is_size=True
     )

@@ -36,6 +36,7 @@ from typing import TypeVar
 
 from hsparse.errors import NotFound, StoreFailed
 from hsparse.storage.filesystem.directory_walk import Item, sweep, walk
+from hsparse.storage.filesystem.free_space import FreeSpace
 from hsparse.storage.filesystem.object_file import (
     Condition,
     HalfWritten,
@@ -82,7 +83,7 @@ class PosixStore:
     Each operation is offloaded once: to one of the store's `workers` threads or, for a put of a small object
     with `wal`, to the process that puts through a write-ahead log. With `fsync=False` a put survives the end of
     the process but not of the machine. A key cannot be an object and a directory of others at once: such a put
-    is a `Conflict`. A cancelled call may be applied all the same.
+    is a `Conflict`. A cancelled call may be applied all the same. Puts leave `reserve` bytes of the file system free.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class PosixStore:
         workers: int = 16,
         page_size: int = PAGE_SIZE,
         wal: bool = False,
+        reserve: int = 0,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.name = name or root.name
@@ -106,6 +108,7 @@ class PosixStore:
             raise unusable_directory(str(root), error) from error
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
         self._process = WalProcess(self._root, self.name) if wal else None
+        self._space = FreeSpace(str(root), reserve)
 
     async def get(self, key: str) -> Stored:
         check_key(key)
@@ -164,6 +167,10 @@ class PosixStore:
 
     async def _conditional(self, key: str, data: Buffer, condition: Condition, etag: str = "") -> str:
         check_key(key)
+        now = self._root.now_ns() / 1e9
+        if self._space.is_outdated(now):
+            await self._offload(key, lambda: self._space.look(now))
+        self._space.take(memoryview(data).nbytes, self.name)
         if self._process is not None and fits_a_packet(etag, data):
             return await self._process.put(key, condition, etag, data)
         return await self._offload(

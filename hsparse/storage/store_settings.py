@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hsparse.setting import setting
+from hsparse.setting import MIB, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,12 @@ class StoreSettings:
         False, "declare that nothing else writes the store, if it ignores conditional puts"
     )
     fsync: bool = setting(True, "wait for the disk before answering a write (directories only)")
+    reserve_size: int = setting(
+        256 * MIB,
+        "free space that puts leave on the file system, at most a twentieth of it (directories only); 0: none",
+        ge=0,
+        is_size=True,
+    )
     put_log: bool = setting(
         True, "put small objects through a log, in a process of its own (directories only)"
     )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest
+from hsparse.model import json_values
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import array_json, from_json, to_json
 from tests.model.type_strategies import BOOLEAN, ITEMS, length_prefixed, nested, text, values_of
@@ -28,6 +29,29 @@ def fixed(draw: st.DrawFn) -> tuple[Any, tuple[int, ...], Any]:
     item = draw(ITEMS.filter(lambda item: not parse_type(item).is_vlen))
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=2, max_side=3))
     return item, shape, draw(nested(values_of(item), shape))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "H5T_STD_I16LE",
+        "H5T_IEEE_F64LE",
+        text(3),
+        {**COMPOUND},
+        {"class": "H5T_ARRAY", "base": "H5T_STD_I8LE", "dims": [2]},
+    ],
+)
+def test_blocks_of_values_are_those_of_the_whole(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    element = parse_type(kind).element
+    one: dict[str, Any] = {"H5T_STRING": "ab", "H5T_COMPOUND": [7, True], "H5T_ARRAY": [1, 2]}
+    values = [one[kind["class"]] if isinstance(kind, dict) else 3 for _ in range(10)]
+    whole = from_json(values, (10,), element)
+    monkeypatch.setattr(json_values, "BLOCK", 3)
+    parts = from_json(values, (10,), element)
+    assert isinstance(whole, np.ndarray)
+    assert isinstance(parts, np.ndarray)
+    assert (parts.dtype, parts.dtype.metadata) == (whole.dtype, whole.dtype.metadata)
+    np.testing.assert_array_equal(parts, whole)
 
 
 @given(fixed())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from hsparse.clock import Clock
+from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import Busy, RateLimited, Unauthenticated
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 from hsparse.sn.auth.roles import is_user_name
+from hsparse.sn.auth.try_limit import TryLimit
 
 WRONG = "The user name or the password is wrong."
 
@@ -21,17 +23,20 @@ WRONG = "The user name or the password is wrong."
 class PasswordLimits:
     """Bounds of the authenticator, times in seconds.
 
-    A verified credential is cached for `remember_time`, at most `remember_count` of them. A user may fail `failures`
-    times within `failure_time` of the first failure, counted for at most `failure_count` names. At most `waiting`
-    credentials are being verified or wait for it.
+    A verified credential is cached for `remember_time`, at most `remember_count` of them. From an address a user may
+    fail `failures` times within `failure_time` of the first failure, and all users `address_failures` times, counted
+    for at most `failure_count` names and addresses. At most `waiting` credentials are being verified or wait for it,
+    `waiting_each` from one address.
     """
 
     remember_time: float = 300.0
     remember_count: int = 4096
     failures: int = 10
+    address_failures: int = 100
     failure_time: float = 60.0
     failure_count: int = 4096
     waiting: int = 64
+    waiting_each: int = 32
 
 
 class PasswordAuthenticator:
@@ -41,10 +46,11 @@ class PasswordAuthenticator:
     line is verified again and a removed user is refused at once. Other credentials cost one check of an argon2 hash,
     a single flight for concurrent requests with the same credential.
 
-    Failures are counted for each name, known or not. Beyond the limit only cached credentials pass, and all others are
-    `RateLimited` until `failure_time` after the first failure. So a user who is signed in cannot be locked out, while
-    an attacker gets ten tries a minute. Flooding the table to evict a name takes longer than the window, because each
-    name costs a check.
+    Failures are counted for each name, known or not, and address (`queue_user`, while nobody is signed in). Beyond the
+    limit only cached credentials pass, and all others are `RateLimited` until `failure_time` after the first failure.
+    So an attacker gets ten tries a minute, and locks nobody out who is signed in or at another address. Names that are
+    made up are counted for their address, before they cost a check: one address can take neither all checks nor all
+    places to wait for one.
     """
 
     def __init__(
@@ -62,7 +68,12 @@ class PasswordAuthenticator:
         self._dummy = self._hashes.dummy(clock)
         self._verified: OrderedDict[bytes, float] = OrderedDict()  # key -> when it expires, oldest first
         self._flights: dict[bytes, asyncio.Task[bool]] = {}
-        self._tries: OrderedDict[str, tuple[float, int]] = OrderedDict()  # name -> start, count; oldest first
+        self._waiting: Counter[str] = Counter()
+        limits = self._limits
+        self._tries = TryLimit(limits.failures, limits.failure_time, limits.failure_count, clock)
+        self._address_tries = TryLimit(
+            limits.address_failures, limits.failure_time, limits.failure_count, clock
+        )
 
     async def sign_in(self, name: str, password: str) -> Principal:
         """Return the principal.
@@ -99,44 +110,52 @@ class PasswordAuthenticator:
         """Verify a credential, joining a verification of the same one that is under way."""
         flight = self._flights.get(key)
         if flight is None:
-            if len(self._flights) >= self._limits.waiting:
+            address = queue_user()
+            if (
+                len(self._flights) >= self._limits.waiting
+                or self._waiting[address] >= self._limits.waiting_each
+            ):
                 raise Busy("Too many sign-ins are being verified; try again in a few seconds.")
-            self._count_try(name)
-            flight = asyncio.create_task(self._verify(key, name, encoded, password))
+            self._count_try(name, address)
+            flight = asyncio.create_task(self._verify(key, name, address, encoded, password))
             self._flights[key] = flight
-            flight.add_done_callback(lambda done: self._land(key, done))
+            self._waiting[address] += 1
+            flight.add_done_callback(lambda done: self._land(key, address, done))
         # A cancelled request must not fail the others that wait for the same check.
         return await asyncio.shield(flight)
 
-    async def _verify(self, key: bytes, name: str, encoded: str, password: str) -> bool:
+    async def _verify(self, key: bytes, name: str, address: str, encoded: str, password: str) -> bool:
         if not await self._hashes.verify(encoded, password):
             return False
-        self._tries.pop(name, None)
+        self._tries.forget(f"{address} {name}")
+        self._address_tries.forgive(address)
         self._verified[key] = self._clock.monotonic() + self._limits.remember_time
         self._verified.move_to_end(key)
         while len(self._verified) > self._limits.remember_count:
             self._verified.popitem(last=False)
         return True
 
-    def _land(self, key: bytes, flight: asyncio.Task[bool]) -> None:
+    def _land(self, key: bytes, address: str, flight: asyncio.Task[bool]) -> None:
         del self._flights[key]
+        self._waiting[address] -= 1
+        if not self._waiting[address]:
+            del self._waiting[address]
         if not flight.cancelled():
             flight.exception()  # marks the exception as retrieved, if all requests were cancelled
 
-    def _count_try(self, name: str) -> None:
+    def _count_try(self, name: str, address: str) -> None:
         """Count a try as a failure until it succeeds: this bounds concurrent tries."""
-        now = self._clock.monotonic()
-        start, count = self._tries.get(name, (now, 0))
-        if now - start >= self._limits.failure_time:
-            del self._tries[name]
-            start, count = now, 0
-        if count >= self._limits.failures:
-            wait = self._limits.failure_time - (now - start)
-            raise RateLimited(
-                f"{count} failed sign-ins as this user within {self._limits.failure_time:g} seconds, the limit; "
-                f"try again in {math.ceil(wait)} seconds.",
-                wait,
-            )
-        self._tries[name] = (start, count + 1)
-        while len(self._tries) > self._limits.failure_count:
-            self._tries.popitem(last=False)
+        limits = self._limits
+        for tries, who, most, whose in (
+            (self._tries, f"{address} {name}", limits.failures, "as this user"),
+            (self._address_tries, address, limits.address_failures, "from this address"),
+        ):
+            wait = tries.wait(who)
+            if wait:
+                raise RateLimited(
+                    f"{most} failed sign-ins {whose} within {limits.failure_time:g} seconds, the limit; "
+                    f"try again in {math.ceil(wait)} seconds.",
+                    wait,
+                )
+        self._tries.count(f"{address} {name}")
+        self._address_tries.count(address)

@@ -20,7 +20,7 @@ from hsparse.sn.records.access import require_domain
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.object_json import ObjectJsonCache
-from hsparse.sn.records.object_path import resolve_object, resolve_path, root_of
+from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
@@ -83,7 +83,8 @@ async def post_domain(context: Context) -> web.StreamResponse:
     if len(paths) > MAX_PATHS:
         raise BadRequest(f"h5paths has {len(paths)} paths; the limit is {MAX_PATHS}.")
     domain = await require_domain(context, Right.READ)
-    places = {path: await resolve_path(context, domain, path) for path in paths}
+    steps = PathSteps(context)
+    places = {path: await resolve_path(context, domain, path, steps=steps) for path in paths}
 
     def show(path: str, record: Record) -> Record:
         return object_json_with_class(record, places[path].domain, context)

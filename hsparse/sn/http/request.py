@@ -12,7 +12,10 @@ import orjson
 from aiohttp import web
 
 from hsparse.concurrency.collector import paused_collector
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
+from hsparse.sn.http.connection import wait_for_client, work_on
 from hsparse.sn.http.request_admission import give_up_place, return_to_work
 
 JSON_TYPE = "application/json"
@@ -20,7 +23,7 @@ BINARY_TYPE = "application/octet-stream"
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
-"""After `BODY_PATIENCE` seconds a body must arrive at this many bytes a second: other requests wait for its memory."""
+"""After `BODY_PATIENCE` seconds a body must have come at this many bytes a second; and it never rests so long."""
 MAX_DIGITS = 19
 """The most digits of a number in a query: those of 2^63-1."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
@@ -28,7 +31,11 @@ FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 MAX_DEPTH = 240
 """The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
 MAX_JSON = 32 * 1024 * 1024
-"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, a second or two."""
+"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, half a second or so."""
+MAX_LISTS = 1 << 22
+"""The most lists and objects in JSON: each takes as long as 20 bytes of numbers."""
+JSON_BYTES = 16
+"""Bytes of JSON that take as long to parse as one element takes otherwise, see `offload`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +85,15 @@ class RequestReader:
         """Return the whole body; `TooLarge` beyond the limit, `BadRequest` if it was cut short."""
         self.check_length()
         length = self.request.content_length
-        content = self.request.content
-        if content.is_eof() and content.exception() is None:
+        content, memory = self.request.content, self.request.get(MEMORY_KEY)
+        there = content.total_bytes if content.is_eof() and content.exception() is None else None
+        if there is not None and (memory is None or memory.has_room(there)):
+            if memory is not None:
+                await memory.grow(there, there)
             data = bytearray(content.read_nowait())  # it came with the headers
         else:
             give_up_place(self.request)
-            data = await self._received()
+            data = await self._received(memory)
             await return_to_work(self.request)
         if length is not None and len(data) != length:
             raise BadRequest(
@@ -91,24 +101,33 @@ class RequestReader:
             )
         return data
 
-    async def _received(self) -> bytearray:
-        """Receive the body; raise if the client is too slow."""
-        data = bytearray()
+    async def _received(self, memory: BodyMemory | None) -> bytearray:
+        """Receive the body into `memory`; raise if the client is too slow."""
+        data, content = bytearray(), self.request.content
+        most = min(self.request.content_length or self.limit, self.limit)
+        clock = asyncio.get_running_loop().time
+        late = clock() + BODY_PATIENCE
         try:
-            started = asyncio.get_running_loop().time()
-            async with asyncio.timeout(BODY_PATIENCE) as patience:
-                async for block in self.request.content.iter_any():
-                    data += block
-                    if len(data) > self.limit:
-                        raise TooLarge(
-                            f"The body has more than {self.limit} bytes, the limit (max_request_size)."
-                        )
-                    patience.reschedule(started + BODY_PATIENCE + len(data) / BODY_RATE)
+            while True:
+                wait_for_client(self.request)
+                async with asyncio.timeout_at(min(late + len(data) / BODY_RATE, clock() + BODY_PATIENCE)):
+                    block = await content.readany()
+                work_on(self.request)
+                if not block:
+                    return data
+                data += block
+                if len(data) > self.limit:
+                    raise TooLarge(
+                        f"The body has more than {self.limit} bytes, the limit (max_request_size)."
+                    )
+                if memory is not None:
+                    asked = clock()
+                    await memory.grow(len(data), most)
+                    late += clock() - asked  # the client could not send meanwhile
         except TimeoutError as error:
             raise BadRequest("The body came too slowly, or not at all; nothing was applied.") from error
-        except web.RequestPayloadError as error:
+        except (web.RequestPayloadError, ConnectionError) as error:
             raise BadRequest("The body was cut short; nothing was applied.") from error
-        return data
 
 
 async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda value: None) -> Any:
@@ -124,7 +143,15 @@ async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda
         )
     if not data.strip():
         return None
+    return await offload(len(data) // JSON_BYTES, _parse_packed, data, pack)
+
+
+def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
     opened = data.count(b"[") + data.count(b"{")
+    if opened > MAX_LISTS:
+        raise TooLarge(
+            f"A JSON body can have {MAX_LISTS} lists and objects, not {opened}; send values as octet-stream."
+        )
     with paused_collector(opened):
         value = _parse(data, opened)
         pack(value)

@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
+from hsparse.sn.http.connection import finish_in_peace
 from hsparse.sn.http.request import JSON_TYPE
 from hsparse.sn.http.request_admission import begin_answer
 from hsparse.sn.http.response import JSON_HEADER
@@ -64,6 +65,7 @@ async def send_stream(
                 piece = await following
             await response.write_eof()
         except BaseException:
+            finish_in_peace(request)  # losing the connection must not cancel what ends the pieces
             if request.transport is not None:
                 request.transport.abort()
             raise

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from hsparse.errors import MISSING_KINDS, BadRequest, NotFound
+from hsparse.errors import MISSING_KINDS, BadRequest, NotFound, TooLarge
 from hsparse.model.acl import Right
 from hsparse.model.ids import check_id, collection_of, domain_hex
 from hsparse.model.link import HARD, SOFT, external_file
@@ -21,11 +21,31 @@ MAX_HOPS = 64
 """The most soft and external links followed for one path; more are taken for a cycle."""
 MAX_PATH = 32 * 1024
 STEPS_AT_ONCE = 64
-"""Steps after which other requests run: reading cached records never waits."""
+"""Links after which other requests run: reading cached records never waits."""
 READS_AT_ONCE = 500
 """Records in one message, so that neither it nor its reply grows with the domain."""
 MAX_GROUPS = 100_000
 """The most groups whose paths are remembered; objects below others get no path."""
+
+
+class PathSteps:
+    """Counts the links that the paths of a request lead through; other requests run in between."""
+
+    def __init__(self, context: Context) -> None:
+        self._most = context.service.settings.max_path_steps
+        self._count = 0
+        self._awaited = 0
+
+    async def take(self, count: int) -> None:
+        """Count that many; `TooLarge` if there are more than `max_path_steps` in all."""
+        self._count += count
+        if self._count > self._most:
+            raise TooLarge(
+                f"The paths lead through more than {self._most} links, the limit (max_path_steps); ask for fewer paths."
+            )
+        if self._count - self._awaited >= STEPS_AT_ONCE:
+            self._awaited = self._count
+            await asyncio.sleep(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +70,19 @@ async def resolve_object(
 
 
 async def resolve_path(
-    context: Context, domain: Domain, h5path: str, start: str | None = None
+    context: Context,
+    domain: Domain,
+    h5path: str,
+    start: str | None = None,
+    steps: PathSteps | None = None,
 ) -> ResolvedPath:
-    """Resolve `h5path` as `resolve_object` does, without reading the object: it may not exist."""
+    """Resolve `h5path` as `resolve_object` does, without reading the object: it may not exist.
+
+    `steps` counts for several paths.
+    """
     start = start or context.arg("parent_id") or context.arg("grpid")
     place = ResolvedPath(domain, check_member(start, domain, "groups") if start else root_of(domain))
-    return await _Path(context).follow(place, h5path)
+    return await _Path(context, steps or PathSteps(context)).follow(place, h5path)
 
 
 def root_of(domain: Domain) -> str:
@@ -84,29 +111,28 @@ def requested_id(context: Context, collection: str | None = None) -> str:
 
 
 class _Path:
-    """The resolution of one path, which counts the links that it follows."""
+    """The resolution of one path, which counts the soft and external links that it follows."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, steps: PathSteps) -> None:
         self._context = context
+        self._steps = steps
         self._soft = context.flag("follow_soft_links")
         self._external = context.flag("follow_external_links")
         self._hops = 0
-        self._steps = 0
 
     async def follow(self, place: ResolvedPath, h5path: str) -> ResolvedPath:
         if len(h5path) > MAX_PATH:
             raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}.")
         if h5path.startswith("/"):
             place = ResolvedPath(place.domain, root_of(place.domain))
-        for title in h5path.split("/"):
+        titles = h5path.split("/")
+        await self._steps.take(len(titles))
+        for title in titles:
             if title not in ("", "."):
                 place = await self._step(place, title, h5path)
         return place
 
     async def _step(self, place: ResolvedPath, title: str, h5path: str) -> ResolvedPath:
-        self._steps += 1
-        if self._steps % STEPS_AT_ONCE == 0:
-            await asyncio.sleep(0)
         if collection_of(place.id) != "groups":
             raise NotFound(f"There is no {title!r} on the path {h5path!r}: {place.id} is not a group.")
         record = await self._context.service.owners.record(place.id)

@@ -17,7 +17,7 @@ from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.selection import Boxes, Orthogonal, Selection
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import map_key
 from hsparse.model.json_values import Values
@@ -38,6 +38,10 @@ MAX_WRITE_CHUNKS = 1 << 17
 """The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
 
 
+MAX_COMPUTED = 1 << 15
+"""The most chunks of computed values (`arange`) of one page of a read: each takes as long as all of its values."""
+
+
 class ChunkFanout:
     """The chunks of one dataset: chunk objects or pieces of files."""
 
@@ -54,14 +58,19 @@ class ChunkFanout:
 
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
         """Plan a read or an erasure, some chunks at a time, without chunks that are known not to exist."""
-        grid = self._dataset.grid
+        grid, scattered = self._dataset.grid, _scattered(selection)
+        count = await offload(scattered, count_chunks, selection, grid)
         # With an initializer, owners generate the values of chunks that do not exist.
-        if count_chunks(selection, grid) <= MANY_CHUNKS or self._dataset.spec.arange:
-            yield plan(selection, grid)
+        if self._dataset.spec.arange and count > MAX_COMPUTED:
+            raise TooLarge(
+                f"The selection meets more than {MAX_COMPUTED} computed chunks; read less at a time."
+            )
+        if count <= MANY_CHUNKS or self._dataset.spec.arange:
+            yield await offload(scattered, plan, selection, grid)
             return
         existing = await self.existing()
         for first in range(0, len(existing), MANY_CHUNKS):
-            yield plan(selection, grid, existing[first : first + MANY_CHUNKS])
+            yield await offload(scattered, plan, selection, grid, existing[first : first + MANY_CHUNKS])
             await asyncio.sleep(0)  # let other requests run
 
     async def planned(self, selection: Selection) -> list[PlannedChunk]:
@@ -231,7 +240,7 @@ class ChunkFanout:
         """
         self.check_write(selection)
         arrays, spec = self._dataset.arrays, self._dataset.spec
-        planned = plan(selection, self._dataset.grid)
+        planned = await offload(_scattered(selection), plan, selection, self._dataset.grid)
         parts = await offload(arrays.work(selection.size), arrays.cut, selection, planned, values)
         await self._owners.scatter(
             planned,
@@ -263,6 +272,13 @@ class ChunkFanout:
         stops = zip(chunk.scaled, self._dataset.spec.dims, self._dataset.extent, strict=True)
         inside = all((scaled + 1) * dim <= extent for scaled, dim, extent in stops)
         return ChunkSelection(chunk.scaled, chunk.selection, chunk.full and inside)
+
+
+def _scattered(selection: Selection) -> int:
+    """Return how many points or boxes a selection has, each of which is looked at to plan it."""
+    if isinstance(selection, Orthogonal):
+        return 0
+    return len(selection.starts) if isinstance(selection, Boxes) else selection.size
 
 
 def table_reader(owners: Owners) -> ReadTable:

@@ -32,7 +32,9 @@ from hsparse.sn.values.request_selection import (
     Resolve,
     body_resolve,
     pack_points,
+    selection_work,
 )
+from hsparse.sn.values.write_size import check_written, written_bytes
 
 
 async def get_value(context: Context) -> web.StreamResponse:
@@ -59,7 +61,7 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
     medium = accepted_medium(context.request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = request.resolve(dataset.extent)
+        selection = await offload(request.work, request.resolve, dataset.extent)
         fields = parse_fields(request.fields, dataset.dtype)
         if context.flag("sparse"):
             if fields:
@@ -94,6 +96,7 @@ class ValueWrite:
     def __init__(self, context: Context, body: WriteBody) -> None:
         self.body = body
         self._owners = context.service.owners
+        self._most = context.service.settings.max_write_size
         self._drop_fill = context.flag("drop_fill")
         self._sparse = self._drop_fill or body.sparse or context.flag("sparse")
 
@@ -106,9 +109,13 @@ class ValueWrite:
         if self._sparse:
             dataset.require_sparse()
         check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
-        found = await offload(dataset.arrays.work(self.body.work()), self.body.resolve, dataset)
-        ChunkFanout(self._owners, dataset).check_write(found[0])
-        return found
+        return await offload(self.body.work(dataset.arrays), self._resolve, dataset)
+
+    def _resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
+        selection, values = self.body.resolve(dataset)
+        ChunkFanout(self._owners, dataset).check_write(selection)
+        check_written(written_bytes(dataset, selection, values), self._most)
+        return selection, values
 
     async def write(self, dataset: Dataset, selection: Selection, values: Values) -> None:
         """Write the values; durable on return."""
@@ -144,12 +151,13 @@ async def get_defined(context: Context) -> web.StreamResponse:
 
 async def post_defined(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/defined`: the same for points, a long `select` string or an HDF5/JSON selection."""
-    return await _defined(context, body_resolve(await read_json_object(context, pack_points)))
+    body = await read_json_object(context, pack_points)
+    return await _defined(context, body_resolve(body), selection_work(body))
 
 
-async def _defined(context: Context, resolve: Resolve) -> web.StreamResponse:
+async def _defined(context: Context, resolve: Resolve, work: int = 0) -> web.StreamResponse:
     async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = resolve(dataset.extent)
+        selection = await offload(work, resolve, dataset.extent)
         sparse = dataset.spec.sparse
         if context.flag("count_only"):
             chunks = ChunkFanout(context.service.owners, dataset)
@@ -198,13 +206,15 @@ async def delete_value(context: Context) -> web.StreamResponse:
 
 async def post_erase(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/erase`: the same by points, a select string or an HDF5/JSON selection."""
-    return await _erase(context, body_resolve(await read_json_object(context, pack_points)))
+    body = await read_json_object(context, pack_points)
+    return await _erase(context, body_resolve(body), selection_work(body))
 
 
-async def _erase(context: Context, resolve: Resolve) -> web.StreamResponse:
+async def _erase(context: Context, resolve: Resolve, work: int = 0) -> web.StreamResponse:
     async def erase(dataset: Dataset) -> None:
         dataset.require_sparse()
-        await ChunkFanout(context.service.owners, dataset).erase(resolve(dataset.extent))
+        selection = await offload(work, resolve, dataset.extent)
+        await ChunkFanout(context.service.owners, dataset).erase(selection)
 
     await until_current(context, erase)
     return respond({})

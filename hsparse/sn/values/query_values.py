@@ -9,9 +9,11 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import packed_type
 from hsparse.format.fixed_arrays import FixedArrays
+from hsparse.format.plan.chunk_plan import count_chunks
+from hsparse.format.query import bind_query
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Points, Selection
 from hsparse.model.element import Fixed
@@ -24,6 +26,7 @@ from hsparse.sn.values.element_query import DatasetQuery, dataset_query, unchang
 from hsparse.sn.values.media.json import collect_found, json_limit, respond_values, value_hrefs
 from hsparse.sn.values.media.medium import FoundRead
 from hsparse.sn.values.media.registry import accepted_medium
+from hsparse.sn.values.write_size import check_written, chunk_bytes
 
 QUERY_PAGES = 4
 """Pages in memory of a streamed answer: one is sent while the next is found, each of values and places."""
@@ -33,6 +36,7 @@ async def answer_query(
     context: Context, dataset: Dataset, selection: Selection, text: str, limit: int, fields: tuple[str, ...]
 ) -> web.StreamResponse:
     """Answer with the selected elements that a query finds, in row-major order of the dataset."""
+    _check_computed(context, dataset, selection)
     query = _query(context, dataset, text, limit)
     page_size = context.service.settings.page_size
     medium = accepted_medium(context.request)
@@ -50,8 +54,11 @@ async def change_by_query(
     """
     if not dataset.arrays.is_exact:
         raise unchangeable(dataset)
+    _check_computed(context, dataset, selection)
     fields, value = update_value(body, dataset)
     text, limit = context.arg("query") or "", context.number("Limit") or 0
+    if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written, too
+        check_written(chunk_bytes(dataset, selection), context.service.settings.max_write_size)
     query = _query(context, dataset, text, limit)
     each = dataset.dtype.itemsize + 16 * len(dataset.extent)
     nbytes = selection.size * each
@@ -68,6 +75,15 @@ async def change_by_query(
         arrays = FixedArrays(indexed.dtype, indexed[:0], Fixed(indexed.dtype))
         links = value_hrefs(context, dataset)
         return await respond_values(context, {"indices": coords}, indexed, arrays, links)
+
+
+def _check_computed(context: Context, dataset: Dataset, selection: Selection) -> None:
+    """Raise `TooLarge` for a query over too many computed chunks: nothing that is stored bounds their number."""
+    most = context.service.settings.max_query_chunks
+    if dataset.spec.arange and selection.size > most and count_chunks(selection, dataset.grid) > most:
+        raise TooLarge(
+            f"The query looks through more than {most} computed chunks, the limit (max_query_chunks); select less."
+        )
 
 
 def update_value(body: Any, dataset: Dataset) -> tuple[tuple[str, ...], NDArray[Any]]:

@@ -8,18 +8,19 @@ Tests: tests/sn/test_value_selections.py, tests/sn/values/test_values.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import parse_selection_json
+from hsparse.model.json_values import BLOCK
 from hsparse.sn.context import Context
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
@@ -34,9 +35,11 @@ class ReadRequest:
     fields: str | None
     query: str | None
     limit: int
+    work: int
+    """About how many numbers `resolve` looks at, see `offload`."""
 
     @classmethod
-    def of(cls, context: Context, body: dict[str, Any], resolve: Resolve) -> ReadRequest:
+    def of(cls, context: Context, body: dict[str, Any], resolve: Resolve, work: int = 0) -> ReadRequest:
         """Take fields, query and limit from the keys of a body, or else from the parameters."""
         fields, query = (body.get(key, context.arg(key)) for key in ("fields", "query"))
         limit = body.get("Limit", context.number("Limit")) or 0
@@ -47,7 +50,7 @@ class ReadRequest:
             raise BadRequest("Limit must be a non-negative integer.")
         if query and context.flag("sparse"):
             raise BadRequest("A query finds elements by their values; leave out sparse.")
-        return cls(resolve, fields, query or None, limit)
+        return cls(resolve, fields, query or None, limit, work or selection_work(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,14 @@ def body_resolve(body: dict[str, Any]) -> Resolve:
     return resolve
 
 
+def selection_work(body: dict[str, Any]) -> int:
+    """Return about how many numbers are looked at to resolve the selection of a body."""
+    points, select = body.get("points"), body.get("select")
+    if isinstance(points, np.ndarray):
+        return points.size
+    return len(points) if isinstance(points, list) else len(select) if isinstance(select, str | list) else 0
+
+
 def _select_item(item: Any) -> str:
     if isinstance(item, str) and item.strip() and "," not in item and "[" not in item:
         return item
@@ -157,6 +168,8 @@ def _is_index(item: Any) -> bool:
 
 def points_selection(points: Any, extent: tuple[int, ...]) -> Points:
     """Return the points of a body: a list of numbers (rank 1) or of lists of `rank` numbers."""
+    if isinstance(points, list) and len(points) > BLOCK:  # or `pack_points` had packed them
+        raise BadRequest(f"points must be a list of coordinates, {len(extent)} each.")
     try:
         coords = np.array(points)
     except ValueError as error:
@@ -170,10 +183,26 @@ def pack_points(body: Any) -> None:
     """Replace the points of a body by an array, if they are lists of as many numbers; others are refused later."""
     points = body.get("points") if isinstance(body, dict) else None
     if isinstance(points, list) and points:
-        with suppress(ValueError):
-            packed = np.array(points)
-            if packed.dtype.kind in "iu":
-                body["points"] = packed
+        packed = _packed(points)
+        if packed is not None:
+            body["points"] = packed
+
+
+def _packed(points: list[Any]) -> NDArray[Any] | None:
+    """Return integers as an array, None for anything else; block by block, so that other threads run in between."""
+    blocks: list[NDArray[Any]] = []
+    for first in range(0, len(points), BLOCK):
+        try:
+            block = np.array(points[first : first + BLOCK])
+        except ValueError:
+            return None
+        if block.dtype.kind not in "iu" or (blocks and block.shape[1:] != blocks[0].shape[1:]):
+            return None
+        blocks.append(block)
+    packed = np.concatenate(blocks)
+    return (
+        packed if packed.dtype.kind in "iu" else None
+    )  # numbers beyond 2^63 beside negative ones are floats
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:

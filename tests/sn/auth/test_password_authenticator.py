@@ -4,12 +4,15 @@ import asyncio
 import base64
 import logging
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from argon2 import PasswordHasher
 
 from hsparse.clock import ManualClock
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.authenticator import SchemeAuthenticator
@@ -257,3 +260,54 @@ async def test_nothing_is_logged_of_a_password(desk: Desk, caplog: pytest.LogCap
         await desk.refused("ada", "guess")
     assert "lovelace" not in caplog.text
     assert "guess" not in caplog.text
+
+
+@contextmanager
+def address(text: str) -> Iterator[None]:
+    """The context of a request from an address."""
+    token = begin_trace(RequestTrace("id", queue_user=text))
+    try:
+        yield
+    finally:
+        end_trace(token)
+
+
+async def test_a_stranger_locks_nobody_out_elsewhere(desk: Desk) -> None:
+    with address("stranger"):
+        for number in range(10):
+            await desk.refused("ada", f"guess-{number}")
+        await desk.refused("ada", "lovelace", RateLimited)
+    with address("home"):
+        assert (await desk.sign_in(basic("ada", "lovelace"))).name == "ada"
+
+
+async def test_made_up_names_are_limited_by_address_before_they_cost_a_check(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PasswordLimits(address_failures=5))
+    with address("stranger"):
+        for number in range(5):
+            await desk.refused(f"name{number}", "guess")
+        checked = len(desk.hashes.checked)
+        assert "from this address" in await desk.refused("another", "guess", RateLimited)
+        assert len(desk.hashes.checked) == checked
+    with address("home"):
+        for _ in range(10):  # what succeeds does not count
+            desk.clock.time += 301
+            assert (await desk.sign_in(basic("ada", "lovelace"))).name == "ada"
+
+
+async def test_one_address_does_not_take_all_places_to_wait(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PasswordLimits(waiting=4, waiting_each=3))
+    desk.hashes.open.clear()
+    with address("stranger"):
+        flood = [asyncio.create_task(desk.sign_in(basic(f"name{number}", "guess"))) for number in range(3)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await desk.refused("name9", "guess", Busy)
+    with address("home"):
+        waiting = asyncio.create_task(desk.sign_in(basic("ada", "lovelace")))
+        await asyncio.sleep(0)
+    desk.hashes.open.set()
+    assert (await waiting).name == "ada"
+    await asyncio.gather(*flood, return_exceptions=True)
+    with address("stranger"):
+        await desk.refused("name9", "guess")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +45,19 @@ async def test_a_circle_of_soft_links_ends(rest: RestClient, root: str) -> None:
     reply = await rest("GET", "/", h5path="/a", follow_soft_links=1)
     assert reply.status == 400
     assert "circle" in reply["error"]["message"]
+
+
+async def test_the_paths_of_a_request_have_so_many_links_in_all(rest: RestClient, root: str) -> None:
+    rest.service.settings = replace(rest.service.settings, max_path_steps=1000)
+    for number in range(8):
+        await rest("PUT", f"/groups/{root}/links/s{number}", {"h5path": "./" * 40 + f"s{number + 1}"})
+    await rest("PUT", f"/groups/{root}/links/s8", {"id": root})
+    # All lead to the root group, each by 330 links.
+    paths = ["/s0", "./s0", "././s0", "./././s0"]
+    assert (await rest("POST", "/", {"h5paths": paths[:2]}, follow_soft_links=1)).status == 200
+    refused = await rest("POST", "/", {"h5paths": paths}, follow_soft_links=1)
+    assert refused.status == 413
+    assert "max_path_steps" in refused["error"]["message"]
 
 
 async def test_an_external_link_needs_the_right_to_read(rest: RestClient, root: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,16 @@ async def table(client: RestClient, count: int = 5, layout: str = "chunked") -> 
     values = rows(count)
     assert (await client("PUT", f"{path}/value", values.tobytes())).status == 200
     return path, values
+
+
+async def test_a_query_computes_so_many_chunks(client: RestClient) -> None:
+    client.service.settings = replace(client.service.settings, max_query_chunks=3)
+    path = await create(client, [2**40], "H5T_STD_I64LE", initializer=["arange"])
+    for method, body in ("GET", None), ("PUT", {"value": 1}):
+        refused = await client(method, f"{path}/value", body, query="_ < 0")
+        assert refused.status == 413
+        assert "max_query_chunks" in refused["error"]["message"]
+    assert (await client("GET", f"{path}/value", query="_ == 7", select="[0:10]"))["index"] == [7]
 
 
 async def test_rows_have_fields_alone_with_the_index_beside(client: RestClient) -> None:

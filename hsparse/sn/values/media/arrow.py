@@ -23,6 +23,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import Column, read_batches
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
+from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.element import Element
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, join_elements
@@ -244,8 +245,8 @@ class ArrowBody:
             coords, values = read_vlen_arrow(self.data, rank, dataset.spec.datatype.element)
         return Points(dataset.extent, coords), values
 
-    def work(self) -> int:
-        return len(self.data)
+    def work(self, arrays: ValueArrays) -> int:
+        return arrays.work(len(self.data))
 
 
 async def read_body(context: Context) -> ArrowBody:

@@ -122,8 +122,8 @@ class BytesBody:
         values = arrays.from_bytes(self.data, prod(shape), shape)
         return selection, repeat_values(arrays, values, selection.shape)
 
-    def work(self) -> int:
-        return len(self.data)
+    def work(self, arrays: ValueArrays) -> int:
+        return arrays.work(len(self.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +152,8 @@ class RegionBody:
             selection = selection.translate((0,) * len(dataset.extent), dataset.extent)
         return selection, values.reshape(selection.shape)
 
-    def work(self) -> int:
-        return len(self.data)
+    def work(self, arrays: ValueArrays) -> int:
+        return arrays.work(len(self.data))
 
 
 def refuse_fields(fields: str | None, dataset: Dataset) -> None:
@@ -175,7 +175,7 @@ async def read_body(context: Context) -> BytesBody | RegionBody:
 async def read_request(context: Context) -> ReadRequest:
     """Read the body of a read by points: little-endian u64 coordinates."""
     data = await context.body()
-    return ReadRequest.of(context, {}, lambda extent: binary_points(data, extent))
+    return ReadRequest.of(context, {}, lambda extent: binary_points(data, extent), len(data) // 8)
 
 
 BINARY = replace(

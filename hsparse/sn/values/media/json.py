@@ -38,6 +38,7 @@ from hsparse.sn.values.request_selection import (
     body_resolve,
     body_shape,
     pack_points,
+    selection_work,
     stepped_selection,
 )
 
@@ -239,8 +240,19 @@ class JsonBody:
             raise BadRequest(f"The value has {values.size} elements; element_count is {prod(shape)}.")
         return values
 
-    def work(self) -> int:
-        return 0
+    def work(self, arrays: ValueArrays) -> int:
+        text = self.body.get("value_base64")
+        return selection_work(self.body) + (
+            _leaf_count(self.body.get("value")) if text is None else len(text) // 8
+        )
+
+
+def _leaf_count(value: Any) -> int:
+    """Return about how many values there are in nested lists that are alike."""
+    count = 1
+    while isinstance(value, list) and value:
+        count, value = count * len(value), value[0]
+    return count
 
 
 async def read_body(context: Context) -> JsonBody:

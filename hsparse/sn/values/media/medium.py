@@ -83,8 +83,8 @@ class WriteBody(Protocol):
         """
         ...
 
-    def work(self) -> int:
-        """Return about how many variable-length elements `resolve` scans one by one."""
+    def work(self, arrays: ValueArrays) -> int:
+        """Return about how many elements `resolve` looks at one by one, for `arrays` of the dataset's type."""
         ...
 
 

@@ -15,6 +15,7 @@ from aiohttp import web
 from hsparse.errors import BadRequest
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Points, Selection
+from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE, BINARY_TYPE, JSON_TYPE
@@ -115,7 +116,7 @@ class CsvBody:
             raise BadRequest("The body is not CSV of integers.") from error
         return Points(dataset.extent, rows[:, :-1]), rows[:, -1].astype(dataset.dtype)
 
-    def work(self) -> int:
+    def work(self, arrays: ValueArrays) -> int:
         return 0
 
 

@@ -1,0 +1,113 @@
+"""Memory for bodies: what is announced and not sent takes none, and bodies that grow side by side are all finished."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hsparse.clock import SystemClock
+from hsparse.model.acl import Principal
+from hsparse.setting import MIB
+from hsparse.sn.app import create_app
+from hsparse.sn.context import Context
+from hsparse.sn.http.body_memory import FIRST, BodyBudget, BodyMemory
+from hsparse.sn.routes import Route
+from hsparse.sn.server import ServerRunner
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.testing.dict_data_node import DictDataNode
+from tests.support.rest_client import RemoteRest, named_service
+
+SILENT = 20
+PUT = b"PUT /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+
+
+class Server:
+    """A server with little memory for bodies, which answers how long they are."""
+
+    def __init__(self) -> None:
+        clock = SystemClock()
+        settings = ServiceSettings(single_user=None, request_memory=MIB, requests_at_once=2)
+        self.service = named_service(DictDataNode(clock), clock, Principal("ann"), settings=settings)
+        self.begun = asyncio.Semaphore(0)
+        self.ended = asyncio.Semaphore(0)
+        self.runner = ServerRunner(create_app(self.service, (Route("PUT", "/body", self._receive, None),)))
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.runner.addresses[0][0], self.runner.addresses[0][1]
+
+    async def _receive(self, context: Context) -> web.StreamResponse:
+        self.begun.release()
+        try:
+            return web.json_response({"length": len(await context.body())})
+        finally:
+            self.ended.release()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    await made.runner.setup()
+    await web.TCPSite(made.runner, "127.0.0.1", 0).start()
+    yield made
+    await made.runner.cleanup()
+
+
+async def test_bodies_that_are_announced_and_not_sent_keep_nobody_waiting(server: Server) -> None:
+    silent = [await asyncio.open_connection(*server.address) for _ in range(SILENT)]
+    for _, writer in silent:
+        writer.write(PUT)
+        await server.begun.acquire()
+    assert server.service.bodies.used == 0
+    rest = RemoteRest("http://{}:{}".format(*server.address))
+    for length in (10, 300_000, 1_000_000):
+        assert (await rest("PUT", "/body", bytes(length)))["length"] == length
+    await rest.close()
+    for _, writer in silent:
+        writer.close()
+        await server.ended.acquire()
+
+
+async def test_a_body_that_a_disconnect_cuts_is_no_defect(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, writer = await asyncio.open_connection(*server.address)
+    writer.write(PUT + b"a" * 1000)
+    await server.begun.acquire()
+    with caplog.at_level(logging.WARNING):
+        writer.close()
+        await server.ended.acquire()
+        await asyncio.sleep(0)
+    assert not caplog.records
+    assert server.service.bodies.used == 0
+
+
+@given(sizes=st.lists(st.integers(1, 40 * FIRST), min_size=1, max_size=12), limit=st.integers(1, 60 * FIRST))
+async def test_bodies_that_grow_side_by_side_are_all_finished(sizes: list[int], limit: int) -> None:
+    budget = BodyBudget(limit)
+
+    async def receive(size: int) -> None:
+        async with BodyMemory(budget) as memory:
+            for there in range(0, size + FIRST, FIRST):
+                await memory.grow(min(there, size), size)
+                assert budget.used <= limit
+                await asyncio.sleep(0)
+
+    await asyncio.gather(*(receive(size) for size in sizes))
+    assert budget.used == 0
+
+
+async def test_a_body_takes_no_more_than_twice_what_has_arrived() -> None:
+    budget = BodyBudget(200 * MIB)
+    async with BodyMemory(budget) as memory:
+        for there in range(FIRST, 20 * FIRST, 1000):
+            await memory.grow(there, 90 * MIB)
+            assert there <= budget.used <= 2 * there
+        await memory.grow(90 * MIB, 90 * MIB)
+        assert budget.used == 90 * MIB

@@ -1,0 +1,119 @@
+"""What is given up when the client is gone or waits too long, and what goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from hsparse.clock import SystemClock
+from hsparse.model.acl import Principal
+from hsparse.sn.app import create_app
+from hsparse.sn.context import Context
+from hsparse.sn.http.connection import READING_KEY
+from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.routes import Route
+from hsparse.sn.server import ServerRunner
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.testing.dict_data_node import DictDataNode
+from tests.support.rest_client import named_service
+
+
+class Server:
+    """A server whose handlers wait for `gate`, and tell of what happens to them."""
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        clock = SystemClock()
+        service = named_service(DictDataNode(clock), clock, Principal("ann"), settings=settings)
+        self.gate, self.reached = asyncio.Event(), asyncio.Event()
+        self.given_up, self.finished = asyncio.Event(), asyncio.Event()
+        self.timers: list[object] = []
+        routes = (
+            Route("GET", "/held", self._hold, None),
+            Route("PUT", "/held", self._hold, None),
+            Route("GET", "/stream", self._stream, None),
+        )
+        self.runner = ServerRunner(create_app(service, routes))
+
+    async def connect(self, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.runner.addresses[0][1])
+        writer.write(request + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return reader, writer
+
+    async def _wait(self) -> None:
+        self.reached.set()
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.given_up.set()
+            raise
+        self.finished.set()
+
+    async def _hold(self, context: Context) -> web.StreamResponse:
+        await self._wait()
+        return web.Response()
+
+    async def _stream(self, context: Context) -> web.StreamResponse:
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            yield b"first"
+            yield b"second"
+            self.timers.append(context.request[READING_KEY].timer)
+            await self._wait()
+
+        return await respond_stream(context.request, "text/plain", pieces())
+
+
+@pytest.fixture
+def settings() -> ServiceSettings:
+    return ServiceSettings(single_user=None)
+
+
+@pytest.fixture
+async def server(settings: ServiceSettings) -> AsyncIterator[Server]:
+    made = Server(settings)
+    await made.runner.setup()
+    await web.TCPSite(made.runner, "127.0.0.1", 0).start()
+    yield made
+    made.gate.set()
+    await made.runner.cleanup()
+
+
+@pytest.mark.parametrize("path", [b"/held", b"/stream"])
+async def test_what_only_reads_is_given_up_with_its_client(server: Server, path: bytes) -> None:
+    _, writer = await server.connect(b"GET " + path)
+    await server.reached.wait()
+    writer.close()
+    await server.given_up.wait()
+
+
+async def test_a_change_goes_on_without_its_client(server: Server) -> None:
+    _, writer = await server.connect(b"PUT /held")
+    await server.reached.wait()
+    writer.close()
+    await writer.wait_closed()
+    while any(one.transport for one in server.runner.server.connections):  # type: ignore[union-attr]  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    server.gate.set()
+    await server.finished.wait()
+    assert not server.given_up.is_set()
+
+
+@pytest.mark.parametrize("settings", [ServiceSettings(single_user=None, max_read_time=0.001)])
+async def test_an_answer_must_begin_in_time(server: Server) -> None:
+    reader, writer = await server.connect(b"GET /held")
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"max_read_time" in answer
+    assert server.given_up.is_set()
+
+
+async def test_an_answer_that_has_begun_takes_any_time(server: Server) -> None:
+    reader, writer = await server.connect(b"GET /stream")
+    await server.reached.wait()
+    assert server.timers == [None]
+    server.gate.set()
+    assert b"second" in await reader.read()
+    writer.close()
