@@ -10,8 +10,9 @@ from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.http.connection import Connection
 from hsparse.sn.http.connection_table import ConnectionTable
+from hsparse.sn.http.gated_connection import GatedConnection
+from hsparse.sn.http.request_gate import GATE_KEY, RequestGate
 from hsparse.sn.http.request_log import ID_HEADER
 from hsparse.sn.http.response import SERVER_NAME, respond_error
 
@@ -25,7 +26,7 @@ IDLE = 300.0
 """Seconds that a connection waits for a request: longer than proxies keep theirs, so that they close first."""
 
 
-class HttpConnection(Connection):
+class HttpConnection(GatedConnection):
     """A connection of a server. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
 
     __slots__ = ()
@@ -54,15 +55,16 @@ class HttpConnection(Connection):
 
 class _Server(web.Server):
     table: ConnectionTable
+    gate: RequestGate | None
 
     def __call__(self) -> HttpConnection:
-        return HttpConnection(self, self.table, loop=self._loop, **self._kwargs)
+        return HttpConnection(self, self.table, gate=self.gate, loop=self._loop, **self._kwargs)
 
 
 class ServerRunner(web.AppRunner):
     """Runs an application with connections of the class `HttpConnection`, at most `max_connections` (0: by open files).
 
-    One that waits `idle_timeout` seconds for a request is closed.
+    They pass the gate of the application, if it has one. One that waits `idle_timeout` seconds for a request is closed.
     """
 
     def __init__(
@@ -75,7 +77,8 @@ class ServerRunner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         made.__class__ = _Server
-        made.table = self.table  # type: ignore[attr-defined]
+        assert isinstance(made, _Server)
+        made.table, made.gate = self.table, self.app.get(GATE_KEY)
         return made
 
 
