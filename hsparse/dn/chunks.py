@@ -213,6 +213,11 @@ class Chunks:
         """Answer `FenceDeleted`."""
         await self._objects.fence_deleted(message.dataset)
 
+    async def load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
+        """Return a chunk to read a selection of it, within the budget of work; None where there is none."""
+        async with self._work(kind.load_bound(at.selection)):
+            return await self._load(kind, at)
+
     async def _load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
         with self._objects.use(kind, at.scaled) as cached:
             chunk = await cached.read()

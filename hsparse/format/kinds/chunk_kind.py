@@ -25,6 +25,9 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import pick_fields
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Query
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
 
@@ -159,6 +162,14 @@ class ChunkKind(Protocol[V]):
 
     def find(self, chunk: V, selection: Selection, search: Search) -> FoundElements:
         """Return the elements that answer a query; `Unsupported` where elements have no fixed size."""
+        ...
+
+    def reduce(self, chunk: V, selection: Orthogonal, reduction: Reduction, codes: Codes | None) -> Partials:
+        """Return what the selected elements reduce to, of sparse chunks the defined ones.
+
+        Places are those in the result of the selection alone; `codes` are the groups of its positions along the grouped
+        axis. `Unsupported` for numbers of elements that have no fixed size.
+        """
         ...
 
     # --- changing -----------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.selection import Selection
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import map_key
@@ -198,6 +200,12 @@ class ChunkFanout:
         return await self._source.find(
             planned, query, limit=limit, in_order=in_order, fields=tuple(fields), places_only=places_only
         )
+
+    async def reduce(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials]:
+        """Return partial results of planned chunks of an orthogonal selection, see `ElementSource.reduce`."""
+        return await self._source.reduce(planned, reduction, codes)
 
     # --- changing -----------------------------------------------------------------------------------
 
