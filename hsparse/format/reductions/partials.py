@@ -215,12 +215,25 @@ def _of_block(places: Places, values: Column, size: int, columns: Sequence[str])
             deviations = doubles - found.means()[places]
             np.square(deviations, out=deviations)
             found.squares[:] = np.bincount(places, deviations, size)
+    if len(found.least) or len(found.greatest):
+        _set_extremes(found, places, values)
+    return found
+
+
+def _set_extremes(found: Partials, places: Places, values: Column) -> None:
+    """Set the extremes from elements in order of their places: several times as fast as `ufunc.at`."""
+    if len(places) and not bool((places[1:] >= places[:-1]).all()):
+        # numpy sorts 16-bit integers by radix, several times faster than wider ones
+        order = np.argsort(places.astype(np.uint16) if found.size <= 1 << 16 else places, kind="stable")
+        places, values = places[order], values[order]
+    if not len(places):
+        return
+    firsts = np.flatnonzero(np.concatenate(([True], places[1:] != places[:-1])))
     with np.errstate(invalid="ignore"):
         if len(found.least):
-            np.minimum.at(found.least, places, values.astype(found.least.dtype, copy=False))
+            found.least[places[firsts]] = np.minimum.reduceat(values, firsts)
         if len(found.greatest):
-            np.maximum.at(found.greatest, places, values.astype(found.greatest.dtype, copy=False))
-    return found
+            found.greatest[places[firsts]] = np.maximum.reduceat(values, firsts)
 
 
 def _totals(places: Places, values: Column, doubles: Column, size: int) -> Column:
