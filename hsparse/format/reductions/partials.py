@@ -28,7 +28,7 @@ Column = NDArray[Any]
 LIMB = 32
 LOW = (1 << LIMB) - 1
 """Integers are added as two parts, the upper one and these bits."""
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 MAX_BLOCK = 1 << 20
 """So many numbers of 32 bits have a sum of less than 53 bits: doubles add them exactly."""
 FEW = 4
@@ -79,8 +79,8 @@ class Partials:
             index, places = np.unique(places, return_inverse=True)
             size = len(index)
         block = min(max(BLOCK, 2 * size), MAX_BLOCK)
-        found = cls.empty(size, values.dtype, columns)
-        for first in range(0, len(places), block):
+        found = _of_block(places[:block], values[:block], size, columns)
+        for first in range(block, len(places), block):
             some = slice(first, first + block)
             found.merge(_of_block(places[some], values[some], size, columns))
         found.places = index
