@@ -61,7 +61,7 @@ class Sparse:
         return decode_sparse(data, self.spec.dims, self._dtype, self.spec.filters)
 
     def encode(self, chunk: SparseChunk) -> Buffer:
-        return encode_sparse(chunk, self.spec.filters)
+        return encode_sparse(chunk, self.spec.filters, statistics=self.spec.statistics)
 
     def open_direct(
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
@@ -69,7 +69,7 @@ class Sparse:
         chunk = open_sparse(
             data, checked_sections(data, sections), self.spec.dims, self._dtype, self.spec.filters
         )
-        return sealed(chunk, data, sections, stop)
+        return sealed(chunk, data, sections, stop, statistics=self.spec.statistics)
 
     def missing(self, scaled: tuple[int, ...]) -> None:
         return None

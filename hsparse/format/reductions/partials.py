@@ -14,6 +14,7 @@ Tests: tests/format/reductions/test_partials.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -159,6 +160,19 @@ class Partials:
         moved.places = reduction.result_places(places, shape, origin)
         return moved
 
+    def folded(self) -> Partials:
+        """Return the results of all places together, as one place; without `squares`."""
+        found = Partials.empty(1, self.least.dtype, ())
+        found.count[0] = self.count.sum()
+        found.nonzero = self.nonzero.sum(keepdims=True)
+        found.total = self.total[:, :1].copy()
+        if self.total.size:
+            found.total[:, 0] = _folded_total(self.total)
+        with np.errstate(invalid="ignore"):
+            found.least = self.least.min(keepdims=True) if len(self.least) else self.least
+            found.greatest = self.greatest.max(keepdims=True) if len(self.greatest) else self.greatest
+        return found
+
     def compact(self) -> Partials:
         """Return the same for the places with elements alone, if these are few: what is sent is smaller."""
         there = np.flatnonzero(self.count)
@@ -255,6 +269,17 @@ def _row_totals(rows: Column) -> Column:
         return split_integers(rows.sum(axis=1, dtype=np.int64))
     low = (rows & rows.dtype.type(LOW)).sum(axis=1, dtype=np.int64)
     return _carry(np.stack(((rows >> LIMB).sum(axis=1, dtype=np.int64), low)))
+
+
+def _folded_total(total: Column) -> Column:
+    """Return the sum of all places, (2,): exact for integers, and rounded once for floats that are finite."""
+    if total.dtype.kind == "f":
+        if np.isfinite(total).all():
+            return np.array([math.fsum(total.reshape(-1).tolist()), 0.0])
+        with np.errstate(invalid="ignore"):
+            return np.array([total[0].sum(), 0.0])
+    whole = sum((high << LIMB) + low for high, low in total.T.tolist())
+    return np.array([whole >> LIMB, whole & LOW], np.int64)
 
 
 def _add_integers(one: Column, other: Column) -> Column:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
@@ -174,16 +175,23 @@ class ChunkFanout:
 
     async def _count_whole(self, selection: Selection, chunks: Sequence[tuple[int, ...]]) -> int:
         """Return how many elements chunks have that a selection takes whole: their footers say so."""
-        dataset, wanted = self._dataset, set(chunks)
+        wanted = set(chunks)
         total: int = 0
+        async for rows in self.listed(selection):
+            pairs = zip(rows.scaled.tolist(), rows.defined.tolist(), strict=True)
+            total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
+        return total
+
+    async def listed(self, selection: Selection) -> AsyncGenerator[ChunkRows, None]:
+        """Yield the stored chunks of a sparse dataset that a selection intersects, with what their footers say."""
+        dataset = self._dataset
         after: tuple[int, ...] = ()
         while True:
             message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=MAP_PAGE)
             page = await self._owners.ask_owner(map_key(dataset.id), message)
-            pairs = zip(page.rows.scaled.tolist(), page.rows.defined.tolist(), strict=True)
-            total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
+            yield page.rows
             if not page.marker:
-                return total
+                return
             after = page.marker
 
     async def find(

@@ -122,6 +122,8 @@ class ChunkObjectElements:
                 first, own = int(begins.min()), codes[int(begins.min()) : int(max(ends))]
             return ReduceChunks(spec, chunk_selections(parts), origins[list(some)], reduction, own, first)
 
+        if not planned:
+            return []
         replies = await self._owners.scatter(planned, self.key, message)
         return [part for _, part in sorted(replies, key=lambda reply: reply[0][0])]
 

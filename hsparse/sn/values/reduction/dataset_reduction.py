@@ -15,12 +15,16 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.chunk_statistics import SUMMED
+from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks
 from hsparse.format.reductions.partials import LIMB, Partials, split_integers
 from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers, parse_axes
 from hsparse.format.selections import axis as ax
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
+from hsparse.sn.values.reduction.described_chunks import DescribedChunks
 from hsparse.sn.values.reduction.group_labels import GroupLabels
 from hsparse.sn.values.reduction.reduce_request import FILL, ReduceRequest
 
@@ -79,14 +83,34 @@ class DatasetReduction:
         async with self._context.service.answers.hold(2 * nbytes):
             chunks = ChunkFanout(self._context.service.owners, self._dataset)
             state = Partials.empty(reduction.places, self._numbers, reduction.columns)
+            described = await self._described(chunks, reduction)
             async for planned in chunks.batches(self._selection):
-                for part in await chunks.reduce(planned, reduction, codes):
+                rest: Sequence[PlannedChunk] = planned
+                if described is not None:
+                    rest, part = described.split(planned, reduction)
+                    state.merge(part)
+                for part in await chunks.reduce(rest, reduction, codes):
                     await offload(part.size, state.merge, part)
             values = await offload(reduction.places, self._finished, state, reduction, codes)
         labels = None if groups is None else groups.labels
         kept = [dim for dim in reduction.kept if dim != reduction.grouped]
         coords = {dim: ax.indices(self._selection.axes[dim]) for dim in kept}
         return Reduced(self._dataset, reduction, values, labels, coords)
+
+    async def _described(self, chunks: ChunkFanout, reduction: Reduction) -> DescribedChunks | None:
+        """Return the statistics of the chunks that the selection meets; None where they do not help.
+
+        That is if a place of the result has not all elements of a chunk, if something else is asked for than they
+        have, or if the chunks are so few that the owners may have them in their caches.
+        """
+        spec, field = self._dataset.spec, self._request.field
+        if reduction.kept or not set(reduction.columns) <= set(SUMMED) or field not in spec.statistic_columns:
+            return None
+        if count_chunks(self._selection, self._dataset.grid) < MANY_WHOLE:
+            return None
+        pages = [rows async for rows in chunks.listed(self._selection)]
+        rows = ChunkRows.joined(pages, len(spec.dims))
+        return DescribedChunks.of(rows, spec.statistic_columns.index(field), self._numbers)
 
     @property
     def _numbers(self) -> np.dtype[Any]:
