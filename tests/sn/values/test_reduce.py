@@ -29,7 +29,7 @@ OPERATIONS = ("count", "nnz", "sum", "mean", "var", "min", "max")
 
 @pytest.fixture
 async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as made:
+    async with value_client(nodes=2) as made:
         yield made
 
 

@@ -27,7 +27,7 @@ WORDS = ["b", "a", "", "b", "c", "a", "b", "b", "c"]
 
 @pytest.fixture
 async def client() -> AsyncIterator[RestClient]:
-    async with value_client() as made:
+    async with value_client(nodes=3) as made:
         yield made
 
 
