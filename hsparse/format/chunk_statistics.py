@@ -13,13 +13,14 @@ Tests: tests/format/test_chunk_statistics.py.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.partials import LIMB, LOW, Partials, extremes, split_integers
 
 Statistics: TypeAlias = NDArray[np.uint64]
 """Words: (columns, 5) of one chunk, (n, columns, 5) of several."""
@@ -28,6 +29,7 @@ MAX_COLUMNS = 4
 WORDS = 5
 NANS, LEAST, GREATEST, TOTAL = 0, 1, 2, slice(3, 5)
 UNKNOWN = 2**64 - 1
+FLOAT_WORDS, SIGNED_WORDS, UNSIGNED_WORDS = map(struct.Struct, ("<Q4d", "<QqqqQ", "<QQQqQ"))
 SUMMED = ("greatest", "least", "total")
 """The columns of `Partials` that statistics have, besides the count."""
 
@@ -40,21 +42,31 @@ def statistic_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:
 
 def statistics_of(values: NDArray[Any], dtype: np.dtype[Any]) -> Statistics:
     """Return the statistics of a chunk's values, (n,) of `dtype`."""
-    names = statistic_columns(dtype)
-    words = np.zeros((len(names), WORDS), np.uint64)
-    for row, name in zip(words, names, strict=True):
-        column = values[name] if name else values
-        if column.dtype.kind == "f":
-            missing = np.isnan(column)
-            row[NANS] = np.count_nonzero(missing)
-            column = column[~missing] if row[NANS] else column
-        found = Partials.of_rows(column.reshape(1, -1), SUMMED)
-        wide = _wide(column.dtype)
-        row[LEAST], row[GREATEST] = (
-            one.astype(wide).view(np.uint64)[0] for one in (found.least, found.greatest)
-        )
-        row[TOTAL] = found.total[:, 0].copy().view(np.uint64)
-    return words
+    columns = [values[name] if name else values for name in statistic_columns(dtype)]
+    data = b"".join(map(_column_words, columns))
+    return np.frombuffer(data, "<u8").reshape(len(columns), WORDS).astype(np.uint64)
+
+
+def _column_words(column: NDArray[Any]) -> bytes:
+    """Return the words of one column; plain calls of numpy, because most chunks are small."""
+    if column.dtype.kind == "f":
+        doubles = column.astype(np.float64)
+        nans = int(np.count_nonzero(np.isnan(doubles)))
+        doubles = doubles[~np.isnan(doubles)] if nans else doubles
+        if not doubles.size:
+            return FLOAT_WORDS.pack(nans, np.inf, -np.inf, 0.0, 0.0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return FLOAT_WORDS.pack(nans, doubles.min(), doubles.max(), doubles.sum(), 0.0)
+    words = SIGNED_WORDS if column.dtype.kind == "i" else UNSIGNED_WORDS
+    if not column.size:
+        least, greatest = extremes(column.dtype)
+        return words.pack(0, greatest, least, 0, 0)
+    if column.dtype.itemsize < 8:
+        total = int(column.sum(dtype=np.int64))
+    else:
+        high, low = split_integers(column)
+        total = (int(high.sum()) << LIMB) + int(low.sum())
+    return words.pack(0, int(column.min()), int(column.max()), total >> LIMB, total & LOW)
 
 
 def unknown_statistics(count: int, columns: int) -> Statistics:
