@@ -99,8 +99,9 @@ class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
 
     The selections have each element once, in row-major order. With `limit` a chunk selection has at most so many
     answers, the first ones; `in_order` says that the selections' elements follow one another, so that those after the
-    ones that have `limit` answers together may be answered as having none. `fields` are
-    as for `ReadChunks`; with `places_only` the values are empty.
+    ones that have `limit` answers together may be answered as having none. With `order_by`, see `Ordering`, the
+    first ones are those in that order; they are answered in row-major order all the same. `fields` are as for
+    `ReadChunks`; with `places_only` the values are empty.
     """
 
     spec: ChunkSpec
@@ -110,6 +111,7 @@ class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
     in_order: bool = False
     fields: tuple[str, ...] = ()
     places_only: bool = False
+    order_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.fields import as_type, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
 from hsparse.format.kinds.chunk_kind import FoundElements, Search
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, run_of, selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.query import bind_query
@@ -66,9 +67,12 @@ class FileBackedElements:
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds; owners read the pieces, and the query is evaluated here."""
-        search = Search(bind_query(query, self._dataset.dtype), limit, fields, places_only)
+        dtype = self._dataset.dtype
+        ordering = Ordering.parse(order_by, dtype) if order_by else None
+        search = Search(bind_query(query, dtype), limit, fields, places_only, ordering)
         found = await self._read(planned)
         return [None if values is None else search.among(values) for values in found]
 

@@ -203,10 +203,17 @@ class ChunkFanout:
         in_order: bool = False,
         fields: Sequence[str] = (),
         places_only: bool = False,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
         return await self._source.find(
-            planned, query, limit=limit, in_order=in_order, fields=tuple(fields), places_only=places_only
+            planned,
+            query,
+            limit=limit,
+            in_order=in_order,
+            fields=tuple(fields),
+            places_only=places_only,
+            order_by=order_by,
         )
 
     async def reduce(

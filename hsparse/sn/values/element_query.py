@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_statistics import NANS, extremes_of, is_known
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.kinds.chunk_kind import FoundElements
@@ -66,6 +67,7 @@ class FixedQuery:
         self._dataset = dataset
         self._chunks = chunks
         self._query = bind_query(text, dataset.dtype)
+        self._named = queried(text)
         # With an initializer, owners generate the values of chunks that do not exist.
         self._fits_fill = bool(dataset.spec.arange) or self._query.takes(dataset.fill)
         self._limit = limit
@@ -77,7 +79,8 @@ class FixedQuery:
         """Yield what is found, page by page in row-major order, with these fields; at most `limit` elements."""
         left = self._limit
         stored = await self._stored(selection)
-        candidates = await self._candidates(selection)
+        described = await self._candidates(selection)
+        candidates = None if described is None else described.scaled
         async for planned in self._pages(selection, candidates):
             offsets, rows = await self._find(planned, stored, left, fields, places_only)
             if self._limit:
@@ -128,18 +131,18 @@ class FixedQuery:
             return None
         return set(map(tuple, (await self._chunks.existing()).tolist()))
 
-    async def _candidates(self, selection: Selection) -> NDArray[np.uint64] | None:
-        """Return which stored chunks may have what the query finds, (k, rank), by their statistics.
+    async def _candidates(self, selection: Selection) -> ChunkRows | None:
+        """Return the stored chunks that may have what the query finds, by their statistics.
 
         None if these say nothing, or if the chunks are so few that the owners may have them in their caches.
         """
         spec, dtype = self._dataset.spec, self._dataset.dtype
         names = [name or ELEMENT for name in spec.statistic_columns]
-        if self._fits_fill or not queried(self._query.text).intersection(names):
+        if self._fits_fill or not self._named.intersection(names):
             return None
         if count_chunks(selection, self._dataset.grid) <= MANY_WHOLE:
             return None
-        found = [np.zeros((0, len(spec.dims)), np.uint64)]
+        found: list[ChunkRows] = []
         async for rows in self._chunks.listed(selection):
             ranges = {
                 name: Ranges(
@@ -149,8 +152,8 @@ class FixedQuery:
                 for column, name in enumerate(names)
             }
             possible = self._query.may_find(ranges, len(rows)) | ~is_known(rows.statistics)
-            found.append(rows.scaled[possible & (rows.defined > 0)])
-        return np.concatenate(found)
+            found.append(rows.take(np.flatnonzero(possible & (rows.defined > 0))))
+        return ChunkRows.joined(found, len(spec.dims))
 
     async def _pages(
         self, selection: Selection, candidates: NDArray[np.uint64] | None = None

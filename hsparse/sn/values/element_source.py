@@ -45,6 +45,7 @@ class ElementSource(Protocol):
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
         ...
@@ -94,13 +95,14 @@ class ChunkObjectElements:
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         spec = self._dataset.spec
         return await self._owners.gather(
             planned,
             self.key,
             lambda some: FindElements(
-                spec, chunk_selections(some), query, limit, in_order, fields, places_only
+                spec, chunk_selections(some), query, limit, in_order, fields, places_only, order_by
             ),
         )
 

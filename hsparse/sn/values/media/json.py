@@ -62,7 +62,7 @@ STEPPED_KEYS = frozenset({"start", "stop", "step"})
 SELECTION_KEYS = (*(frozenset({key}) for key in ("points", "select", "selection")), STEPPED_KEYS)
 """The keys of each way in which the body of a read names elements."""
 PARAMETER_KEYS = frozenset(
-    {"fields", "query", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
+    {"fields", "query", "order_by", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
 )
 """Parameters that may be in the body of a read: h5pyd sends them there when the selection is long."""
 READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
