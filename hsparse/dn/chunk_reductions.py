@@ -20,7 +20,7 @@ from hsparse.format.reductions.partials import Partials
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.wire.chunk_message import ReduceChunks
 
-WAVE_BYTES = 32 * 1024 * 1024
+WAVE_BYTES = 64 * 1024 * 1024
 """Partial results of chunks that wait to be merged."""
 PLACE_BYTES = 64
 """The most bytes of one place in partial results, and of its index."""
@@ -41,27 +41,38 @@ class ChunkReductions:
         dtype = dtype[reduction.field] if reduction.field else dtype
         async with self._pending.hold(reduction.places * PLACE_BYTES):
             result = Partials.empty(reduction.places, dtype, reduction.columns)
-            count, wave = len(message.selections), self._wave(message, kind)
-            for first in range(0, count, wave):
-                some = range(first, min(first + wave, count))
-                found = await gather_each(lambda number: self._reduce(message, kind, number), some, wave)
-                parts = [part for part in found if part is not None]
-                nbytes = sum(part.nbytes for part in parts)
-                await self._workers.run(nbytes, _merge, result, parts)
+            count, wave = len(message.selections), _wave(message, kind)
+            # Sparse chunks are loaded further ahead: they are small, and so are most of their partial results.
+            ahead = kind.chunks_at_once if message.spec.sparse else wave
+            for first in range(0, count, ahead):
+                numbers = range(first, min(first + ahead, count))
+                chunks = await gather_each(lambda number: self._load(message, kind, number), numbers, ahead)
+                there = [
+                    (number, chunk)
+                    for number, chunk in zip(numbers, chunks, strict=True)
+                    if chunk is not None
+                ]
+                del chunks
+                for begin in range(0, len(there), wave):
+                    some = there[begin : begin + wave]
+                    parts = await gather_each(lambda item: self._reduce(message, kind, *item), some, wave)
+                    await self._workers.run(sum(part.nbytes for part in parts), _merge, result, parts)
             return result.compact()
 
-    async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
-        """Return the partial results of one chunk, at places of the whole result; None where there is no chunk."""
-        at = message.selections[number]
-        chunk = await self._chunks.load(kind, at)
-        if chunk is None:
-            return None
+    async def _load(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Any:
+        return await self._chunks.load(kind, message.selections[number])
+
+    async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int, chunk: Any) -> Partials:
+        """Return the partial results of one chunk, at places of the whole result."""
         return await self._workers.run(kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number)
 
-    def _wave(self, message: ReduceChunks, kind: ChunkKind[Any]) -> int:
-        """Return how many chunks to reduce before they are merged."""
-        box = message.reduction.box_shape(tuple(message.spec.dims))
-        return max(1, min(kind.chunks_at_once, WAVE_BYTES // (prod(box) * PLACE_BYTES or 1)))
+
+def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
+    """Return how many chunks to reduce before they are merged."""
+    reduction = message.reduction
+    nbytes = 16 + 8 * len(reduction.columns) + (8 if "total" in reduction.columns else 0)
+    places = prod(reduction.box_shape(tuple(message.spec.dims)))
+    return max(1, min(kind.chunks_at_once, WAVE_BYTES // (places * nbytes or 1)))
 
 
 def _reduce_chunk(message: ReduceChunks, kind: ChunkKind[Any], chunk: Any, number: int) -> Partials:

@@ -251,3 +251,16 @@ async def test_variance_of_a_sample(client: RestClient) -> None:
     await client("PUT", f"{path}/value", {"value": [1, 2, 3, 4]})
     reply = await client("GET", f"{path}/reduce", op="var", ddof=1)
     assert reply["value"]["var"] == pytest.approx(5 / 3)
+
+
+async def test_values_that_are_generated(client: RestClient) -> None:
+    arange = {"initializer": ["arange", "--start=10", "--step=2"]}
+    path = await create(client, [1000], NAMES["i8"], **arange)
+    await client("PUT", f"{path}/value", {"value": [0, 0]}, select="[0:2]")
+    values = 10 + 2 * np.arange(1000)
+    values[:2] = 0
+    reply = await client("GET", f"{path}/reduce", op="sum,max,nnz")
+    assert reply["value"] == {"sum": int(values.sum()), "max": int(values.max()), "nnz": 998}
+    path = await create(client, [10**12], NAMES["i8"], **arange)
+    assert (await client("GET", f"{path}/reduce", op="sum")).status == 413
+    assert (await client("GET", f"{path}/reduce", op="max", select="[5:7]"))["value"] == {"max": 22}

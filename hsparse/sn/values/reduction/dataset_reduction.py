@@ -29,6 +29,7 @@ from hsparse.sn.values.reduction.group_labels import GroupLabels
 from hsparse.sn.values.reduction.reduce_request import FILL, ReduceRequest
 
 Array = NDArray[Any]
+MAX_GENERATED = 1 << 14
 STATE_BYTES = 64
 """About the most bytes of one place of a result while it is computed."""
 
@@ -80,6 +81,7 @@ class DatasetReduction:
                 "(max_request_size): select less, or reduce more axes."
             )
         codes = None if groups is None else groups.codes
+        self._check_chunks()
         async with self._context.service.answers.hold(2 * nbytes):
             chunks = ChunkFanout(self._context.service.owners, self._dataset)
             state = Partials.empty(reduction.places, self._numbers, reduction.columns)
@@ -96,6 +98,11 @@ class DatasetReduction:
         kept = [dim for dim in reduction.kept if dim != reduction.grouped]
         coords = {dim: ax.indices(self._selection.axes[dim]) for dim in kept}
         return Reduced(self._dataset, reduction, values, labels, coords)
+
+    def _check_chunks(self) -> None:
+        """Raise `TooLarge` for a selection of too many chunks whose values are generated: all of them are planned."""
+        if self._dataset.spec.arange and count_chunks(self._selection, self._dataset.grid) > MAX_GENERATED:
+            raise TooLarge(f"The selection meets more than {MAX_GENERATED} chunks; select less at a time.")
 
     async def _described(self, chunks: ChunkFanout, reduction: Reduction) -> DescribedChunks | None:
         """Return the statistics of the chunks that the selection meets; None where they do not help.
