@@ -89,6 +89,7 @@ class ReducedDataset(Dataset):
                 raise InvalidValue("Name an axis, or none at all for all axes.")
             if by is None:
                 shape = tuple(length for dim, length in enumerate(selection.shape) if dim not in axes)
+                self._check_result(shape)
                 data = self.connection.binary("POST", self._path("reduce"), body)
                 return self._parsed(data, operations, shape, field)
             body["by"] = by if isinstance(by, str) else np.asarray(by, object).tolist()
@@ -102,6 +103,9 @@ class ReducedDataset(Dataset):
             return {GROUP: np.array(answer["groups"]), **found}
 
         return self._in_current_extent(run)
+
+    def _check_result(self, shape: tuple[int, ...]) -> None:
+        """Raise `ResultTooLarge` for the shape of a result that the caller's limit on memory does not allow."""
 
     def _reduced(self, name: Operation, axis: Axis, ddof: int = 0, undefined: Undefined = "fill") -> Any:
         """Return one reduction, in the type that numpy has for it."""

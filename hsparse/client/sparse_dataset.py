@@ -28,14 +28,17 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
-from hsparse.client.sparse.memory_limit import default_limit
+from hsparse.client.sparse.memory_limit import check_size, default_limit
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse.sparse_reads import SparseReads
+from hsparse.client.sparse.sparse_result import bytes_of_dense
 from hsparse.client.sparse.sparse_writes import SparseWrites
 from hsparse.client.types.datatype import dtype_of, type_item
 
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
+RESULT_BYTES = 16
+"""Bytes of one place of a reduction's result, as it comes and as an array."""
 
 
 def is_sparse(record: Json) -> bool:
@@ -187,6 +190,9 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         if select is not None:
             raise InvalidValue("Count along an axis, or in a selection, not both.")
         return self._reduced("count", axis, undefined="skip")
+
+    def _check_result(self, shape: tuple[int, ...]) -> None:
+        check_size(bytes_of_dense(shape, RESULT_BYTES), self.max_bytes, shape)
 
 
 class OrthogonalIndex:
