@@ -29,6 +29,7 @@ from benchmarks.trials.cells import CellsTrial
 from benchmarks.trials.dense import DenseTrial
 from benchmarks.trials.files import FilesTrial
 from benchmarks.trials.metadata import MetadataTrial
+from benchmarks.trials.reduce import ReduceTrial
 from benchmarks.trials.sparse import SparseTrial
 from benchmarks.trials.stored import StoredTrial
 from benchmarks.workloads.cells import cells
@@ -66,6 +67,11 @@ async def run_single_cell(bench: Bench) -> None:
     await SparseTrial(bench, single_cell(2_000, 2_000) if bench.quick else single_cell()).run()
 
 
+async def run_reduce(bench: Bench) -> None:
+    """Run `reduce`."""
+    await ReduceTrial(bench, single_cell(2_000, 2_000) if bench.quick else single_cell()).run()
+
+
 async def run_dense(bench: Bench) -> None:
     """Run `dense`."""
     await DenseTrial(bench, dense(1024) if bench.quick else dense()).run()
@@ -76,6 +82,7 @@ WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
     "lcls-roi": run_lcls_roi,
     "uniform": run_uniform,
     "single-cell": run_single_cell,
+    "reduce": run_reduce,
     "cells": lambda bench: CellsTrial(bench, cells(bench.quick)).run(),
     "rfc-table": lambda bench: StoredTrial(bench).run(),
     "dense": run_dense,

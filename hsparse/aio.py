@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client import file
-from hsparse.client.dataset import Dataset
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.file import Folder, Mode
 from hsparse.client.group import Group, Member, NamedType
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import Select
+from hsparse.client.reductions import Axis, Operation, ReducedDataset
 from hsparse.client.sparse_dataset import SparseDataset
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class AsyncDataset(AsyncObject[AnyDataset]):
     """What dense and sparse datasets have in common; `shape` is the last known extent."""
 
     @property
-    def _dataset(self) -> Dataset:
+    def _dataset(self) -> ReducedDataset:
         return self.sync
 
     @property
@@ -124,6 +124,30 @@ class AsyncDataset(AsyncObject[AnyDataset]):
     async def extend(self, count: int, axis: int = 0) -> slice:
         """See `Dataset.extend`."""
         return await self.run(self._dataset.extend, count, axis)
+
+    async def sum(self, axis: Axis = None) -> Any:
+        """See `ReducedDataset.sum`."""
+        return await self.run(self._dataset.sum, axis)
+
+    async def mean(self, axis: Axis = None) -> Any:
+        """See `ReducedDataset.mean`."""
+        return await self.run(self._dataset.mean, axis)
+
+    async def var(self, axis: Axis = None, *, ddof: int = 0) -> Any:
+        """See `ReducedDataset.var`."""
+        return await self.run(self._dataset.var, axis, ddof=ddof)
+
+    async def min(self, axis: Axis = None) -> Any:
+        """See `ReducedDataset.min`."""
+        return await self.run(self._dataset.min, axis)
+
+    async def max(self, axis: Axis = None) -> Any:
+        """See `ReducedDataset.max`."""
+        return await self.run(self._dataset.max, axis)
+
+    async def reduce(self, *operations: Operation, **options: Any) -> dict[str, NDArray[Any]]:
+        """See `ReducedDataset.reduce`."""
+        return await self.run(self._dataset.reduce, *operations, **options)
 
 
 class AsyncDense(AsyncDataset[DenseDataset]):

@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.dask.dask_array import dense_to_dask
-from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
+from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
 
 
-class DenseDataset(Dataset):
+class DenseDataset(ReducedDataset):
     """A dense dataset on a server, with numpy's keys: `x[0:10, -1]`, `x[[3, 1]] = 7`.
 
     A write is durable when it returns.

@@ -24,23 +24,21 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
 from hsparse.client.indexing.select import ArrayKey, Select
+from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
-from hsparse.client.sparse.element_blocks import element_blocks
 from hsparse.client.sparse.memory_limit import check_size, default_limit
 from hsparse.client.sparse.prefetch import prefetched
-from hsparse.client.sparse.reduction import Reduction, ReductionKind
 from hsparse.client.sparse.sparse_reads import SparseReads
 from hsparse.client.sparse.sparse_result import bytes_of_dense
 from hsparse.client.sparse.sparse_writes import SparseWrites
 from hsparse.client.types.datatype import dtype_of, type_item
-from hsparse.format.selections.selection import Selection
 
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
-BLOCK = 1 << 21
-"""About how many elements a reduction has in memory at a time."""
+RESULT_BYTES = 16
+"""Bytes of one place of a reduction's result, as it comes and as an array."""
 
 
 def is_sparse(record: Json) -> bool:
@@ -49,7 +47,7 @@ def is_sparse(record: Json) -> bool:
     return set(LAYOUT["flags"]) <= set(layout.get("flags") or ())
 
 
-class SparseDataset(SparseReads, SparseWrites):
+class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     """A sparse dataset on a server, as an array.
 
     `shape` is the last known extent; `refresh` asks for it. A selection is a key as numpy has them, in an array of that
@@ -180,26 +178,6 @@ class SparseDataset(SparseReads, SparseWrites):
         """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`."""
         return sparse_to_dask(self, chunks, format)
 
-    def sum(self, axis: int | Sequence[int] | None = None) -> Any:
-        """Return the sum over an axis, several, or all, as numpy and scipy do; a dense array, or a number.
-
-        What is not defined counts as the fill value, in all reductions. They are computed here, of blocks of elements
-        that are fetched one after the other.
-        """
-        return self._reduce("sum", axis)
-
-    def mean(self, axis: int | Sequence[int] | None = None) -> Any:
-        """Return the mean over an axis, several, or all; see `sum`."""
-        return self._reduce("mean", axis)
-
-    def min(self, axis: int | Sequence[int] | None = None) -> Any:
-        """Return the smallest value over an axis, several, or all; see `sum`."""
-        return self._reduce("min", axis)
-
-    def max(self, axis: int | Sequence[int] | None = None) -> Any:
-        """Return the largest value over an axis, several, or all; see `sum`."""
-        return self._reduce("max", axis)
-
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
         """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis."""
         if axis is None:
@@ -211,24 +189,10 @@ class SparseDataset(SparseReads, SparseWrites):
             )
         if select is not None:
             raise InvalidValue("Count along an axis, or in a selection, not both.")
-        return self._reduce("count", axis)
+        return self._reduced("count", axis, undefined="skip")
 
-    def _reduce(self, kind: ReductionKind, axis: int | Sequence[int] | None) -> Any:
-        """Return a reduction, of blocks of at most about `BLOCK` elements each."""
-
-        def run(extent: tuple[int, ...]) -> Any:
-            reduction = Reduction.of(kind, axis, extent, self.dtype, self.fill_value)
-            check_size(bytes_of_dense(reduction.result_shape, 16), self.max_bytes, reduction.result_shape)
-            state = reduction.start()
-            for block in element_blocks(extent, self.chunks or extent, self._count, BLOCK):
-                found = self.source.defined_elements(block)
-                state.add(found.columns, found.values)
-            return state.result()
-
-        return self._in_current_extent(run)
-
-    def _count(self, selection: Selection) -> int:
-        return count_defined(self.connection, self.id, selection)
+    def _check_result(self, shape: tuple[int, ...]) -> None:
+        check_size(bytes_of_dense(shape, RESULT_BYTES), self.max_bytes, shape)
 
 
 class OrthogonalIndex:

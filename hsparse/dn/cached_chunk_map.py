@@ -22,9 +22,17 @@ ROWS_PER_NEW_ROW = 32
 class CachedChunkMap:
     """A `CacheEntry` with a chunk map; a row is only used when its chunk still has the row's etag."""
 
-    def __init__(self, key: str, rank: int, sections: int, store: ObjectStore, workers: OffloadPool) -> None:
+    def __init__(
+        self,
+        key: str,
+        rank: int,
+        sections: int,
+        store: ObjectStore,
+        workers: OffloadPool,
+        columns: int = 0,
+    ) -> None:
         self.key = key
-        self._rank, self._sections = rank, sections
+        self._rank, self._sections, self._columns = rank, sections, columns
         self._store = store
         self._workers = workers
         self._rows: ChunkMap | None = None
@@ -80,12 +88,12 @@ class CachedChunkMap:
             await asyncio.shield(self._saving)
 
     async def _load(self) -> ChunkMap:
-        rows, etag = ChunkMap.empty(self._rank, self._sections), None
+        rows, etag = ChunkMap.empty(self._rank, self._sections, self._columns), None
         try:
             stored = await self._store.get(self.key)
             etag = stored.etag
             rows = await self._workers.run(
-                8 * len(stored.data), decode_map, stored.data, self._rank, self._sections
+                8 * len(stored.data), decode_map, stored.data, self._rank, self._sections, self._columns
             )
         except NotFound:
             pass

@@ -25,6 +25,7 @@ from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkMap, digests
 from hsparse.format.chunk_rows import ChunkRows, row_names
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_statistics import unknown_statistics
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
@@ -86,7 +87,7 @@ class ChunkIndex:
         rows = ChunkRows.of((message.scaled,), rank, (tail.size,), (tail.etag,))
         if not spec.sparse:
             return rows
-        return rows.described(*footer_columns([read_chunk_footer(key, tail, spec)], len(spec.filters)))
+        return rows.described(*footer_columns([read_chunk_footer(key, tail, spec)], spec))
 
     async def sign(self, message: SignKeys) -> tuple[str, ...]:
         """Answer `SignKeys`. Other tasks run between two URLs: each takes half a millisecond."""
@@ -144,9 +145,9 @@ class ChunkIndex:
 
         A chunk that was deleted meanwhile has no row; one that was put anew has the row of its new state.
         """
-        rank, sections = len(spec.dims), len(spec.filters)
+        rank, sections, columns = len(spec.dims), len(spec.filters), len(spec.statistic_columns)
         key = map_key(spec.dataset)
-        make = partial(CachedChunkMap, key, rank, sections, self._store, self._workers)
+        make = partial(CachedChunkMap, key, rank, sections, self._store, self._workers, columns)
         with self._cache.use(key, make) as chunk_map:
             known = await chunk_map.rows()
             places = await self._workers.run(
@@ -155,13 +156,15 @@ class ChunkIndex:
             unknown = np.flatnonzero(places < 0)
             table = np.zeros((len(rows), sections, 3), np.uint64)
             defined = np.zeros(len(rows), np.uint64)
+            statistics = unknown_statistics(len(rows), columns)
             good = places >= 0
             table[good], defined[good] = known.sections[places[good]], known.defined[places[good]]
-            described = rows.described(table, defined)
+            statistics[good] = known.statistics[places[good]]
+            described = rows.described(table, defined, statistics)
             if not len(unknown):
                 return described
             there, read = await self._read_footers(spec, rows.take(unknown))
-            new = ChunkMap(read.scaled, digests(read.etags), read.sections, read.defined)
+            new = ChunkMap(read.scaled, digests(read.etags), read.sections, read.defined, read.statistics)
             counts = Grid(extent, spec.dims).counts
             await chunk_map.add(new, counts, partial(self._fences.check, spec))
             order = np.concatenate((np.flatnonzero(good), unknown[there]))
@@ -193,7 +196,7 @@ class ChunkIndex:
             [tail.size for tail in found],
             [tail.etag for tail in found],
         )
-        return there, now.described(*footer_columns(footers, len(spec.filters)))
+        return there, now.described(*footer_columns(footers, spec))
 
 
 def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
@@ -209,12 +212,20 @@ def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
     return footer
 
 
-def footer_columns(footers: list[Footer], sections: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the contents of footers as columns of `ChunkRows`: `sections` and `defined`."""
+def footer_columns(
+    footers: list[Footer], spec: ChunkSpec
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return the contents of footers as columns of `ChunkRows`: `sections`, `defined` and `statistics`."""
+    sections, columns = len(spec.filters), len(spec.statistic_columns)
+    statistics = unknown_statistics(len(footers), columns)
+    for words, footer in zip(statistics, footers, strict=True):
+        if len(footer.statistics) == words.nbytes:
+            words[...] = np.frombuffer(footer.statistics, "<u8").reshape(words.shape)
     table = [[(one.size, one.unfiltered, one.mask) for one in footer.sections] for footer in footers]
     return (
         np.array(table, np.uint64).reshape(len(footers), sections, 3),
         np.array([footer.defined for footer in footers], np.uint64),
+        statistics,
     )
 
 

@@ -21,6 +21,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type
 from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
 from hsparse.model.json_values import Values
@@ -139,7 +140,8 @@ class Chunks:
         """Answer `FindElements`: in waves, where the selections are in order, until the limit is reached."""
         spec, selections, limit = message.spec, message.selections, message.limit
         kind, query = kind_of(spec), bind_query(message.query, spec.dtype)
-        search = Search(query, limit, message.fields, message.places_only)
+        ordering = Ordering.parse(message.order_by, spec.dtype) if message.order_by else None
+        search = Search(query, limit, message.fields, message.places_only, ordering)
         takes_fill = query.takes(spec.fill_value)
         _check_work(kind, selections if takes_fill else ())
 
@@ -212,6 +214,11 @@ class Chunks:
     async def fence_deleted(self, message: FenceDeleted) -> None:
         """Answer `FenceDeleted`."""
         await self._objects.fence_deleted(message.dataset)
+
+    async def load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
+        """Return a chunk to read a selection of it, within the budget of work; None where there is none."""
+        async with self._work(kind.load_bound(at.selection)):
+            return await self._load(kind, at)
 
     async def _load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
         with self._objects.use(kind, at.scaled) as cached:

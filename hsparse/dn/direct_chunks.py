@@ -43,7 +43,7 @@ class DirectChunks:
         if not spec.sparse:
             return DirectChunk(np.frombuffer(stored.data, np.uint8), row)
         content, footer = await check_sealed(self._workers, key, stored.data)
-        row = row.described(*footer_columns([footer], len(footer.sections)))
+        row = row.described(*footer_columns([footer], spec))
         return DirectChunk(np.frombuffer(content, np.uint8), row)
 
     async def write(self, message: WriteDirect) -> None:

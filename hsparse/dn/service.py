@@ -18,6 +18,7 @@ from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_bytes import ChunkBytes
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
+from hsparse.dn.chunk_reductions import ChunkReductions
 from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
 from hsparse.dn.chunks import Chunks
 from hsparse.dn.data_settings import DataSettings
@@ -49,6 +50,7 @@ from hsparse.wire.chunk_message import (
     FindElements,
     ReadChunks,
     ReadDefined,
+    ReduceChunks,
     TrimChunks,
     UpdateElements,
     WriteChunks,
@@ -144,6 +146,7 @@ class DataService:
         pending = resources.pending
         objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries, ownership)
         self._chunks = Chunks(objects, self._workers, pending)
+        self._reductions = ChunkReductions(self._chunks, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
         self._direct = DirectChunks(store, objects, self._workers, pending)
         self._bytes = ChunkBytes(store, self._cache, self._workers, fences, self._versions)
@@ -200,6 +203,8 @@ class DataService:
                 return await self._chunks.read_defined(message)
             case CountDefined():
                 return await self._chunks.count(message)
+            case ReduceChunks():
+                return await self._reductions.reduce(message)
             case WriteChunks():
                 return await self._chunks.write(message)
             case FindElements():

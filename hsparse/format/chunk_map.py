@@ -5,16 +5,18 @@ A row is valid as long as its chunk's object has the etag that it had when its f
 | bytes | content |
 | --- | --- |
 | 8 | `hsparsem` |
-| 4 | version, 1 |
+| 4 | version, 2 with statistics and else 1 |
 | 4 | rank |
 | 4 | number of sections |
 | 4 | number of rows n |
+| 4 | version 2: number of columns that have statistics |
 | 8n | the digest of each chunk's etag: BLAKE2b of 8 bytes |
 | rest | the other columns, 8 bytes a number, one after the other, through shuffle (8) and zstd |
 | 4 | CRC-32 of all before it |
 
-The other columns are the scaled coordinates, a column a dimension; the number of defined elements; and of each
-section stored size, unfiltered size and filter mask. Rows are in row-major order of the coordinates, each once.
+The other columns are the scaled coordinates, a column a dimension; the number of defined elements; of each
+section stored size, unfiltered size and filter mask; and of each column with statistics the five words of
+`hsparse.format.chunk_statistics`. Rows are in row-major order of the coordinates, each once.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.checksum import crc32
 from hsparse.format.chunk_rows import row_names
+from hsparse.format.chunk_statistics import WORDS
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 
 MAGIC = b"hsparsem"
-VERSION = 1
+VERSION, WITH_STATISTICS = 1, 2
 HEAD = struct.Struct("<8sIIII")
+COLUMNS = struct.Struct("<I")
 PIPELINE = (Filter(2, (8,), optional=False), Filter(32015, (3,), optional=False))
 MAX_ROWS = 1 << 20
 """The most rows, the first in row-major order; footers of further chunks are read each time."""
@@ -50,31 +54,34 @@ Column = NDArray[np.uint64]
 class ChunkMap:
     """Rows in row-major order of `scaled: (n, rank) uint64`, each chunk once.
 
-    `digest: (n,) uint64` is of the chunk's etag; `sections: (n, k, 3)` and `defined: (n,)`, both uint64, are as in
-    `ChunkRows`.
+    `digest: (n,) uint64` is of the chunk's etag; `sections: (n, k, 3)`, `defined: (n,)` and
+    `statistics: (n, columns, 5)`, all uint64, are as in `ChunkRows`.
     """
 
     scaled: Column
     digest: Column
     sections: Column
     defined: Column
+    statistics: Column
 
     def __len__(self) -> int:
         return len(self.digest)
 
     @classmethod
-    def empty(cls, rank: int, sections: int) -> ChunkMap:
+    def empty(cls, rank: int, sections: int, columns: int = 0) -> ChunkMap:
         return cls(
             np.zeros((0, rank), np.uint64),
             np.zeros(0, np.uint64),
             np.zeros((0, sections, 3), np.uint64),
             np.zeros(0, np.uint64),
+            np.zeros((0, columns, WORDS), np.uint64),
         )
 
     @property
     def nbytes(self) -> int:
         """The memory of the columns, in bytes."""
-        return self.scaled.nbytes + self.digest.nbytes + self.sections.nbytes + self.defined.nbytes
+        columns = (self.scaled, self.digest, self.sections, self.defined, self.statistics)
+        return sum(column.nbytes for column in columns)
 
     def find(self, scaled: Column, digest: Column) -> NDArray[np.intp]:
         """Return the row of each chunk at `scaled`, (m, rank), whose etag has this digest; -1 where none is valid."""
@@ -96,6 +103,7 @@ class ChunkMap:
                 (new.digest, self.digest),
                 (new.sections, self.sections),
                 (new.defined, self.defined),
+                (new.statistics, self.statistics),
             )
         ]
         return ChunkMap(*(column[first[:MAX_ROWS]] for column in both))
@@ -105,7 +113,13 @@ class ChunkMap:
         keep = (self.scaled < np.array(counts, np.uint64)).all(axis=1)
         if keep.all():
             return self
-        return ChunkMap(self.scaled[keep], self.digest[keep], self.sections[keep], self.defined[keep])
+        return ChunkMap(
+            self.scaled[keep],
+            self.digest[keep],
+            self.sections[keep],
+            self.defined[keep],
+            self.statistics[keep],
+        )
 
 
 def digests(etags: Iterable[str]) -> Column:
@@ -116,19 +130,24 @@ def digests(etags: Iterable[str]) -> Column:
 def encode_map(rows: ChunkMap) -> bytes:
     """Return the object of a map."""
     count, rank = rows.scaled.shape
-    sections = rows.sections.shape[1]
-    table = np.empty((rank + 1 + 3 * sections, count), "<u8")
+    sections, columns = rows.sections.shape[1], rows.statistics.shape[1]
+    table = np.empty((rank + 1 + 3 * sections + WORDS * columns, count), "<u8")
     table[:rank] = rows.scaled.T
     table[rank] = rows.defined
-    table[rank + 1 :] = rows.sections.reshape(count, 3 * sections).T
+    first = rank + 1 + 3 * sections
+    table[rank + 1 : first] = rows.sections.reshape(count, 3 * sections).T
+    table[first:] = rows.statistics.reshape(count, WORDS * columns).T
     packed, _ = apply_filters(PIPELINE, table.tobytes())
-    head = HEAD.pack(MAGIC, VERSION, rank, sections, count)
+    head = HEAD.pack(MAGIC, WITH_STATISTICS if columns else VERSION, rank, sections, count)
+    head += COLUMNS.pack(columns) if columns else b""
     body = b"".join((head, rows.digest.astype("<u8").tobytes(), packed))
     return body + struct.pack("<I", crc32(body))
 
 
-def decode_map(data: Buffer, rank: int, sections: int) -> ChunkMap:
-    """Return the map of chunks of `rank` dimensions and so many sections; `Corrupt` for anything else.
+def decode_map(data: Buffer, rank: int, sections: int, columns: int = 0) -> ChunkMap:
+    """Return the map of chunks of `rank` dimensions, so many sections and columns with statistics.
+
+    `Corrupt` for anything else.
 
     Each row has at least 8 bytes that are not compressed, which bounds the memory.
     """
@@ -136,23 +155,28 @@ def decode_map(data: Buffer, rank: int, sections: int) -> ChunkMap:
     if len(view) < HEAD.size + 4 or struct.unpack("<I", view[-4:])[0] != crc32(view[:-4]):
         raise Corrupt("The chunk map is damaged: its checksum does not match.")
     magic, version, *shape, count = HEAD.unpack_from(view)
-    if (magic, version, shape) != (MAGIC, VERSION, [rank, sections]) or rank > MAX_RANK:
+    wanted = WITH_STATISTICS if columns else VERSION
+    begin = HEAD.size + (COLUMNS.size if columns else 0)
+    found = COLUMNS.unpack_from(view, HEAD.size)[0] if columns and len(view) >= begin else 0
+    if (magic, version, shape, found) != (MAGIC, wanted, [rank, sections], columns) or rank > MAX_RANK:
         raise Corrupt(
-            f"The chunk map is not of {rank} dimensions and {sections} sections, version {VERSION}."
+            f"The chunk map is not of {rank} dimensions, {sections} sections and {columns} columns, version {wanted}."
         )
-    start = HEAD.size + 8 * count
+    start = begin + 8 * count
     if count > MAX_ROWS or start > len(view) - 4:
         raise Corrupt(f"The chunk map has {len(view)} bytes: too few for {count} rows.")
-    columns = rank + 1 + 3 * sections
-    content = undo_filters(PIPELINE, view[start:-4], 0, 8 * count * columns)
-    table = np.frombuffer(content, "<u8").reshape(columns, count).astype(np.uint64)
+    first = rank + 1 + 3 * sections
+    width = first + WORDS * columns
+    content = undo_filters(PIPELINE, view[start:-4], 0, 8 * count * width)
+    table = np.frombuffer(content, "<u8").reshape(width, count).astype(np.uint64)
     scaled = np.ascontiguousarray(table[:rank].T)
     names = row_names(scaled)
     if (names[1:] <= names[:-1]).any():
         raise Corrupt("The chunk map is damaged: its rows are not in order.")
     return ChunkMap(
         scaled,
-        np.frombuffer(view[HEAD.size : start], "<u8").astype(np.uint64),
-        np.ascontiguousarray(table[rank + 1 :].T).reshape(count, sections, 3),
+        np.frombuffer(view[begin:start], "<u8").astype(np.uint64),
+        np.ascontiguousarray(table[rank + 1 : first].T).reshape(count, sections, 3),
         np.ascontiguousarray(table[rank]),
+        np.ascontiguousarray(table[first:].T).reshape(count, columns, WORDS),
     )

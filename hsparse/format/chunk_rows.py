@@ -25,7 +25,8 @@ class ChunkRows:
     `scaled: (n, rank) uint64` are scaled coordinates, `size: (n,) uint64` the bytes of their objects, `etags` (n)
     those objects' etags. `sections: (n, k, 3) uint64` has stored size, unfiltered size (both in bytes) and filter
     mask of each section, `defined: (n,) uint64` the number of defined elements; of dense chunks k is 0, and so is
-    `defined`. Sections follow each other without gaps from the object's first byte.
+    `defined`. `statistics: (n, columns, 5)` are words of `hsparse.format.chunk_statistics`. Sections follow each other
+    without gaps from the object's first byte.
     """
 
     scaled: NDArray[np.uint64]
@@ -33,6 +34,7 @@ class ChunkRows:
     etags: tuple[str, ...]
     sections: NDArray[np.uint64]
     defined: NDArray[np.uint64]
+    statistics: NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.scaled)
@@ -49,6 +51,7 @@ class ChunkRows:
             tuple(etags),
             np.zeros((count, 0, 3), np.uint64),
             np.zeros(count, np.uint64),
+            np.zeros((count, 0, 5), np.uint64),
         )
 
     @classmethod
@@ -62,6 +65,7 @@ class ChunkRows:
             tuple(etag for rows in pages for etag in rows.etags),
             np.concatenate([rows.sections for rows in pages]),
             np.concatenate([rows.defined for rows in pages]),
+            np.concatenate([rows.statistics for rows in pages]),
         )
 
     def take(self, places: NDArray[np.intp]) -> ChunkRows:
@@ -72,11 +76,18 @@ class ChunkRows:
             tuple(self.etags[place] for place in places.tolist()),
             self.sections[places],
             self.defined[places],
+            self.statistics[places],
         )
 
-    def described(self, sections: NDArray[np.uint64], defined: NDArray[np.uint64]) -> ChunkRows:
+    def described(
+        self,
+        sections: NDArray[np.uint64],
+        defined: NDArray[np.uint64],
+        statistics: NDArray[np.uint64] | None = None,
+    ) -> ChunkRows:
         """Return the rows with the columns of structured chunks."""
-        return ChunkRows(self.scaled, self.size, self.etags, sections, defined)
+        words = np.zeros((len(self), 0, 5), np.uint64) if statistics is None else statistics
+        return ChunkRows(self.scaled, self.size, self.etags, sections, defined, words)
 
 
 def row_names(scaled: NDArray[np.uint64]) -> NDArray[np.bytes_]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
+from hsparse.format.chunk_statistics import statistic_columns
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import filters_for_vlen, parse_filters, record_size
 from hsparse.format.filters.hsds import parse_hsds_filters
@@ -23,7 +24,7 @@ from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_key
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
-from hsparse.model.layout import Json, chunk_dims, is_sparse, is_structured, stripes_of
+from hsparse.model.layout import Json, chunk_dims, has_statistics, is_sparse, is_structured, stripes_of
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 
@@ -39,6 +40,7 @@ class ChunkSpec:
     `generation` rises when a shrink of the dataset's extent begins, and when it is finished.
     `arange` gives unwritten elements values other than the fill value (`hsparse.model.initial_values`).
     `stripes` are the prefixes that the chunks are spread over, None where all are directly below the dataset's.
+    With `statistics` chunks are stored with `hsparse.format.chunk_statistics`; older ones may have none.
     """
 
     dataset: str
@@ -50,6 +52,7 @@ class ChunkSpec:
     generation: int = 0
     arange: tuple[float, ...] = ()
     stripes: Stripes | None = None
+    statistics: bool = False
 
     def key(self, scaled: Sequence[int]) -> str:
         """Return the key of a chunk's object, by which its owner is found, too."""
@@ -59,6 +62,11 @@ class ChunkSpec:
     def datatype(self) -> Datatype:
         """The type of an element as it is stored."""
         return parse_type(self.type)
+
+    @property
+    def statistic_columns(self) -> tuple[str, ...]:
+        """The columns that chunks are stored with statistics of, see `statistic_columns`."""
+        return statistic_columns(self.dtype) if self.statistics else ()
 
     @property
     def structured(self) -> bool:
@@ -105,6 +113,7 @@ def chunk_spec(record: Json) -> ChunkSpec:
         record["type"],
         properties.get("filters") or [],
         properties.get("initializer"),
+        has_statistics(record),
     ]
     fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
     text = json.dumps([*fixed, fill], separators=(",", ":"))
@@ -113,7 +122,9 @@ def chunk_spec(record: Json) -> ChunkSpec:
 
 @lru_cache(maxsize=4096)
 def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
-    dims, sparse, structured, file_backed, count, item, filters, initializer, fill = json.loads(text)
+    dims, sparse, structured, file_backed, count, item, filters, initializer, statistics, fill = json.loads(
+        text
+    )
     datatype = parse_type(item)
     chunk_bytes = prod(dims) * datatype.guessed_size
     if structured or file_backed:  # chunks in files have gone through HDF5's own filters
@@ -132,5 +143,14 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
     arange = parse_initializer(initializer, len(dims), datatype.element, sparse=sparse)
     stripes = Stripes.of(count)
     return ChunkSpec(
-        id, item, tuple(dims), sparse, fill_bytes(fill, datatype), pipelines, generation, arange, stripes
+        id,
+        item,
+        tuple(dims),
+        sparse,
+        fill_bytes(fill, datatype),
+        pipelines,
+        generation,
+        arange,
+        stripes,
+        statistics,
     )

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -43,14 +43,31 @@ class Query:
     text: str
     dtype: np.dtype[Any]
     _test: Predicate = field(repr=False, compare=False)
+    _term: Term = field(repr=False, compare=False)
 
     def mask(self, values: NDArray[Any]) -> Mask:
         """Return which of `values`, of the query's dtype and any shape, answer the query."""
         return self._test(values)
 
+    def may_find(self, ranges: Mapping[str, Ranges], count: int) -> Mask:
+        """Return which of `count` groups of elements may have some that answer the query, by their ranges.
+
+        `ranges` has those of some fields; of the element itself, where it has no fields, under `ELEMENT`.
+        """
+        return _outlook(self._term, self.dtype, ranges, count)[0]
+
     def takes(self, value: NDArray[Any]) -> bool:
         """Say whether one element, such as the fill value, answers the query."""
         return bool(self._test(value.reshape(1))[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """The least and the greatest number, (n,) of the field's type, of n groups, and which of them have NaN beside."""
+
+    least: Column
+    greatest: Column
+    has_nan: Mask
 
 
 @lru_cache(maxsize=256)
@@ -60,7 +77,8 @@ def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
     `BadRequest` when it is malformed, names a field that is not there or cannot be compared, or compares a
     field with a value of another type.
     """
-    return Query(text, dtype, _bind(parse_query(text), dtype))
+    term = parse_query(text)
+    return Query(text, dtype, _bind(term, dtype), term)
 
 
 def queried(text: str) -> frozenset[str]:
@@ -93,6 +111,44 @@ def _bind(term: Term, dtype: np.dtype[Any]) -> Predicate:
             return _of_field(name, dtype, lambda kind: _member(name, kind, members))
         case Null(name):
             return _of_field(name, dtype, _null)
+
+
+def _outlook(term: Term, dtype: np.dtype[Any], ranges: Mapping[str, Ranges], count: int) -> tuple[Mask, Mask]:
+    """Return which groups may have elements that answer a term, and of which all elements surely do.
+
+    In a group without elements both may be true or false.
+    """
+    match term:
+        case Not(inner):
+            possible, sure = _outlook(inner, dtype, ranges, count)
+            return ~sure, ~possible
+        case And(terms) | Or(terms):
+            join = np.logical_and if isinstance(term, And) else np.logical_or
+            found = [_outlook(one, dtype, ranges, count) for one in terms]
+            return join.reduce([one[0] for one in found]), join.reduce([one[1] for one in found])
+    known = ranges.get(term.field)
+    if known is None:
+        return np.ones(count, np.bool_), np.zeros(count, np.bool_)
+    kind = dtype if dtype.names is None else dtype[term.field]
+    match term:
+        case Compare(name, op, value):
+            return _compared(known, op, lambda op: _compare(name, kind, op, value))
+        case Member(name, members):
+            equal = [_compared(known, "==", partial(_compare, name, kind, value=one)) for one in members]
+            none = np.zeros(count, np.bool_)
+            return np.logical_or.reduce([none, *(one[0] for one in equal)]), none
+        case Null():
+            return known.has_nan, np.zeros(count, np.bool_)
+
+
+def _compared(known: Ranges, op: str, test: Callable[[str], Predicate]) -> tuple[Mask, Mask]:
+    """Return the outlook of one comparison; `test` returns that of numbers by an operator."""
+    if op in ("==", "!="):
+        some = test("<=")(known.least) & test(">=")(known.greatest)
+        all_equal = test("==")(known.least) & test("==")(known.greatest) & ~known.has_nan
+        return (some, all_equal) if op == "==" else (~all_equal, ~some)
+    low, high = (known.least, known.greatest) if op in ("<", "<=") else (known.greatest, known.least)
+    return test(op)(low), test(op)(high) & ~known.has_nan
 
 
 def _joined(tests: list[Predicate], join: np.ufunc) -> Predicate:

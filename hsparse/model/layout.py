@@ -39,6 +39,8 @@ STRUCTURED = "H5D_STRUCT_CHUNK"
 STRIPED = "H5D_CHUNKED_STRIPED"
 SPARSE_DATA = "H5D_SPARSE_DATA"
 VL_DATA = "H5D_VL_DATA"
+STATISTICS = "chunkStatistics"
+"""The key of a record, and of creation properties, that says whether chunks have statistics."""
 MAX_COMPACT = 65536
 MAX_CHUNK_BYTES = 128 * 1024 * 1024
 MAX_CHUNK_ELEMENTS = 2**32 - 1
@@ -167,6 +169,11 @@ def stripes_of(record: Json) -> int:
     """Return the number of stripes that the dataset's chunks are spread over, 1 without stripes."""
     layout = record.get("layout") or {}
     return int(layout["stripes"]) if layout.get("class") == STRIPED else 1
+
+
+def has_statistics(record: Json) -> bool:
+    """Say whether the dataset's chunks are stored with statistics, see `hsparse.format.chunk_statistics`."""
+    return record.get(STATISTICS) is True
 
 
 def is_sparse(record: Json) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.model.layout import stripes_of
+from hsparse.model.layout import has_statistics, stripes_of
 
 SCHEMA_KEY = "db/.schema.json"
 SCHEMA_VERSION = 1
@@ -21,7 +21,9 @@ APPENDS = "appends"
 """A write feature: elements beyond the extent belong to an append; see `hsparse.dn.extent_changes`."""
 STRIPES = "stripes"
 """A read feature: the dataset's chunks are in stripes; see `hsparse.model.stripes`."""
-READ_FEATURES = frozenset({STRIPES})
+CHUNK_STATISTICS = "statistics"
+"""A read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_statistics`."""
+READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS})
 WRITE_FEATURES = frozenset({APPENDS})
 """The features that came after hsparse 0.1 and are known here. A feature keeps its meaning for ever."""
 MAX_FEATURES = 256
@@ -92,7 +94,7 @@ def _is_features(value: Any) -> bool:
 
 def schema_of(record: dict[str, Any]) -> Schema | None:
     """Return what a record that is written here needs, None if hsparse 0.1 could read and write it."""
-    reading = (STRIPES,) if stripes_of(record) > 1 else ()
+    reading = (*([STRIPES] * (stripes_of(record) > 1)), *([CHUNK_STATISTICS] * has_statistics(record)))
     writing = (APPENDS,) if APPENDS in record else ()
     return Schema(read_features=reading, write_features=writing) if reading or writing else None
 

@@ -81,6 +81,7 @@ from hsparse.sn.values.handlers import (
     post_values,
     put_value,
 )
+from hsparse.sn.values.reduction.handlers import get_reduce, post_reduce
 
 Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
@@ -180,6 +181,8 @@ VALUE_ROUTES = (
     Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
     Route("POST", "/datasets/{id}/defined", post_defined, Right.READ),
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
+    Route("GET", "/datasets/{id}/reduce", get_reduce, Right.READ),
+    Route("POST", "/datasets/{id}/reduce", post_reduce, Right.READ),
 )
 
 CHUNK_ROUTES = (

@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Reduction
 from hsparse.model.json_values import Values
 from hsparse.wire.message import Message, ReadMessage
 
@@ -58,6 +61,23 @@ class CountDefined(ReadMessage[tuple[int, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReduceChunks(ReadMessage[Partials]):
+    """Reduce the elements inside the chunk selections, of sparse chunks the defined ones, each chunk at one time.
+
+    The chunk selections are orthogonal, each index once. `origins: (k, rank)` int64 is where each begins in the whole
+    selection, `codes` the groups of positions along the grouped axis from `first_code` on. The reply is about the
+    places of the whole result. A dense chunk that was never written has no elements.
+    """
+
+    spec: ChunkSpec
+    selections: tuple[ChunkSelection, ...]
+    origins: NDArray[np.int64]
+    reduction: Reduction
+    codes: NDArray[np.int32] | None = None
+    first_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class WriteChunks(Message[None]):
     """Write values, one array a chunk selection; durable when answered.
 
@@ -79,8 +99,9 @@ class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
 
     The selections have each element once, in row-major order. With `limit` a chunk selection has at most so many
     answers, the first ones; `in_order` says that the selections' elements follow one another, so that those after the
-    ones that have `limit` answers together may be answered as having none. `fields` are
-    as for `ReadChunks`; with `places_only` the values are empty.
+    ones that have `limit` answers together may be answered as having none. With `order_by`, see `Ordering`, the
+    first ones are those in that order; they are answered in row-major order all the same. `fields` are as for
+    `ReadChunks`; with `places_only` the values are empty.
     """
 
     spec: ChunkSpec
@@ -90,6 +111,7 @@ class FindElements(ReadMessage[tuple[FoundElements | None, ...]]):
     in_order: bool = False
     fields: tuple[str, ...] = ()
     places_only: bool = False
+    order_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

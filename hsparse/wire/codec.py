@@ -25,6 +25,8 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Reduction
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
@@ -64,6 +66,8 @@ def _registered() -> dict[str, type]:
         ChunkSelection,
         DefinedElements,
         FoundElements,
+        Reduction,
+        Partials,
     }
     for module in MODULES:
         found |= {

@@ -24,6 +24,7 @@ def rows(first: int, count: int, digest: int = 1) -> ChunkMap:
         np.full(count, digest, np.uint64),
         np.ones((count, 2, 3), np.uint64),
         np.full(count, digest, np.uint64),
+        np.zeros((count, 0, 5), np.uint64),
     )
 
 

@@ -28,6 +28,7 @@ from hsparse.testing.element_query_conformance import *  # noqa: F403
 from hsparse.testing.extent_conformance import *  # noqa: F403
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.record_conformance import *  # noqa: F403
+from hsparse.testing.reduction_conformance import *  # noqa: F403
 from hsparse.testing.vlen_conformance import *  # noqa: F403
 from hsparse.wire.chunk_message import TrimChunks, WriteChunks
 from hsparse.wire.message import DataNode, GetInfo, InBucket, Message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,6 +34,7 @@ def made(some: Sequence[Row]) -> ChunkMap:
         np.array([one[1] for one in some], np.uint64),
         np.array([one[2] for one in some], np.uint64).reshape(-1, SECTIONS, 3),
         np.array([one[3] for one in some], np.uint64),
+        np.zeros((len(some), 0, 5), np.uint64),
     )
 
 
@@ -141,5 +143,21 @@ def test_it_is_compact() -> None:
     scaled = np.stack(np.divmod(np.arange(count, dtype=np.uint64), np.uint64(200)), axis=1)
     sections = np.tile(np.array([[40, 100, 0], [800, 800, 0]], np.uint64), (count, 1, 1))
     etags = digests(f"{number:032x}" for number in range(count))
-    data = encode_map(ChunkMap(scaled, etags, sections, np.full(count, 100, np.uint64)))
+    data = encode_map(
+        ChunkMap(scaled, etags, sections, np.full(count, 100, np.uint64), np.zeros((count, 0, 5), np.uint64))
+    )
     assert len(data) < 10 * count
+
+
+def test_statistics_come_back_with_their_columns() -> None:
+    some = example(3)
+    words = np.arange(3 * 2 * 5, dtype=np.uint64).reshape(3, 2, 5)
+    data = encode_map(replace(some, statistics=words))
+    assert decode_map(data, RANK, SECTIONS, 2).statistics.tolist() == words.tolist()
+    merged = ChunkMap.empty(RANK, SECTIONS, 2).merge(decode_map(data, RANK, SECTIONS, 2))
+    assert merged.inside((2, 1)).statistics.tolist() == words[:2].tolist()
+    for columns in (0, 1, 3):
+        with pytest.raises(Corrupt, match="columns"):
+            decode_map(data, RANK, SECTIONS, columns)
+    with pytest.raises(Corrupt, match="columns"):
+        decode_map(encode_map(some), RANK, SECTIONS, 2)

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.model.schema import APPENDS, MAX_FEATURES, STRIPES, Schema, parse_schema, schema_of
+from hsparse.model.schema import (
+    APPENDS,
+    CHUNK_STATISTICS,
+    MAX_FEATURES,
+    STRIPES,
+    Schema,
+    parse_schema,
+    schema_of,
+)
 
 
 def test_a_record_needs_what_is_new_in_it_since_0_1() -> None:
@@ -65,3 +73,8 @@ def test_an_unknown_write_feature_leaves_reading() -> None:
 def test_what_is_no_schema_is_corrupt(value: Any) -> None:
     with pytest.raises(Corrupt, match="The object x"):
         parse_schema(value, "The object x")
+
+
+def test_chunks_with_statistics_are_a_feature_to_read() -> None:
+    assert schema_of({"id": "d-1", "chunkStatistics": True}) == Schema(read_features=(CHUNK_STATISTICS,))
+    assert schema_of({"id": "d-1", "chunkStatistics": False}) is None

@@ -23,18 +23,20 @@ BINARY = "application/octet-stream"
 
 @asynccontextmanager
 async def value_client(
-    store: ObjectStore | None = None, settings: ServiceSettings = SETTINGS
+    store: ObjectStore | None = None, settings: ServiceSettings = SETTINGS, nodes: int = 1
 ) -> AsyncIterator[RestClient]:
     clock = SystemClock()
-    node = DataService(store or MemoryStore(), clock)
-    client = await RestClient(node, clock, Principal("admin", admin=True), settings=settings).open()
+    store = store or MemoryStore()
+    services = {f"dn-{n:03d}": DataService(store, clock, id=f"dn-{n:03d}") for n in range(1, nodes + 1)}
+    client = await RestClient({**services}, clock, Principal("admin", admin=True), settings=settings).open()
     client.domain = "/home/admin/values.h5"
     assert (await client("PUT", "/", {})).status == 201
     try:
         yield client
     finally:
         await client.close()
-        await node.close()
+        for node in services.values():
+            await node.close()
 
 
 async def create(client: RestClient, shape: Any, kind: Any, **properties: Any) -> str:

@@ -23,8 +23,12 @@ from hsparse.errors import BadRequest
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import pick_fields
+from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Query
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
 
@@ -66,14 +70,15 @@ class FoundElements:
 class Search:
     """A query, bound to the elements' type, and the form of its result.
 
-    The result has at most `limit` elements a chunk (0: all), of compounds `fields` alone, packed, and with
-    `places_only` no values.
+    The result has at most `limit` elements a chunk (0: all), the first ones in the order of places or of `ordering`, of
+    compounds `fields` alone, packed, and with `places_only` no values.
     """
 
     query: Query
     limit: int = 0
     fields: tuple[str, ...] = ()
     places_only: bool = False
+    ordering: Ordering | None = None
 
     def among(self, values: NDArray[Any]) -> FoundElements:
         """Return the elements that answer the query, among the values of one selection."""
@@ -83,7 +88,10 @@ class Search:
 
     def result(self, positions: NDArray[np.uint32], rows: NDArray[Any]) -> FoundElements:
         """Return the result, given the positions of all elements that answer the query, and these elements."""
-        if self.limit:
+        if self.limit and self.ordering is not None:
+            kept = np.sort(self.ordering.first(rows, self.limit))
+            positions, rows = positions[kept], rows[kept]
+        elif self.limit:
             positions, rows = positions[: self.limit], rows[: self.limit]
         return FoundElements(positions, rows[:0] if self.places_only else pick_fields(rows, self.fields))
 
@@ -159,6 +167,14 @@ class ChunkKind(Protocol[V]):
 
     def find(self, chunk: V, selection: Selection, search: Search) -> FoundElements:
         """Return the elements that answer a query; `Unsupported` where elements have no fixed size."""
+        ...
+
+    def reduce(self, chunk: V, selection: Orthogonal, reduction: Reduction, codes: Codes | None) -> Partials:
+        """Return what the selected elements reduce to, of sparse chunks the defined ones.
+
+        Places are those in the result of the selection alone; `codes` are the groups of its positions along the grouped
+        axis. `Unsupported` for numbers of elements that have no fixed size.
+        """
         ...
 
     # --- changing -----------------------------------------------------------------------------------

@@ -27,8 +27,12 @@ from hsparse.format.filters.hsds import decode_hsds_frame
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.reductions.box_partials import reduce_array
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection, coords_at, gather, is_regular, scatter
 
 Array = NDArray[Any]
@@ -114,6 +118,11 @@ class Dense:
 
     def find(self, chunk: Array, selection: Selection, search: Search) -> FoundElements:
         return search.among(read_array(chunk, selection))
+
+    def reduce(
+        self, chunk: Array, selection: Orthogonal, reduction: Reduction, codes: Codes | None
+    ) -> Partials:
+        return reduce_array(read_array(chunk, selection), reduction, codes)
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool

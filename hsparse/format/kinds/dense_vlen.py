@@ -28,6 +28,10 @@ from hsparse.format.kinds.vlen_chunk import (
     encode_dense_vlen,
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.reductions.box_partials import count_positions
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection
 from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.length_prefixed import split_elements
@@ -106,6 +110,12 @@ class DenseVlen:
 
     def find(self, chunk: VlenArray, selection: Selection, search: Search) -> FoundElements:
         raise no_vlen_search()
+
+    def reduce(
+        self, chunk: VlenArray, selection: Orthogonal, reduction: Reduction, codes: Codes | None
+    ) -> Partials:
+        positions = np.arange(selection.size, dtype=np.uint64)
+        return count_positions(positions, selection.shape, reduction, codes)
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, sections_of
+from hsparse.format.chunk_statistics import statistics_of
 from hsparse.format.kinds.chunk_kind import ChunkKind, DirectWrite
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -58,7 +59,12 @@ def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, .
 
 
 def sealed(
-    chunk: SparseChunk, data: bytes, table: NDArray[np.uint64], stop: tuple[int, ...]
+    chunk: SparseChunk,
+    data: bytes,
+    table: NDArray[np.uint64],
+    stop: tuple[int, ...],
+    *,
+    statistics: bool = False,
 ) -> DirectWrite[SparseChunk]:
     """Return a directly written chunk with its object; `BadRequest` for elements at or beyond `stop`."""
     kept = Orthogonal.box(chunk.dims, (0,) * len(chunk.dims), stop)
@@ -68,4 +74,7 @@ def sealed(
         )
     sections, view = sections_of(table), memoryview(data)
     images = tuple(view[section.offset : section.offset + section.size] for section in sections)
-    return DirectWrite(chunk, seal(StoredChunk(images, sections), len(chunk.offsets)))
+    words = statistics_of(chunk.values, chunk.values.dtype) if statistics else np.zeros(0, np.uint64)
+    return DirectWrite(
+        chunk, seal(StoredChunk(images, sections), len(chunk.offsets), words.astype("<u8").tobytes())
+    )

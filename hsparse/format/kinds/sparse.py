@@ -29,6 +29,9 @@ from hsparse.format.kinds.direct_chunk import checked_sections, sealed
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.reductions.box_partials import reduce_positions
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
@@ -58,7 +61,7 @@ class Sparse:
         return decode_sparse(data, self.spec.dims, self._dtype, self.spec.filters)
 
     def encode(self, chunk: SparseChunk) -> Buffer:
-        return encode_sparse(chunk, self.spec.filters)
+        return encode_sparse(chunk, self.spec.filters, statistics=self.spec.statistics)
 
     def open_direct(
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
@@ -66,7 +69,7 @@ class Sparse:
         chunk = open_sparse(
             data, checked_sections(data, sections), self.spec.dims, self._dtype, self.spec.filters
         )
-        return sealed(chunk, data, sections, stop)
+        return sealed(chunk, data, sections, stop, statistics=self.spec.statistics)
 
     def missing(self, scaled: tuple[int, ...]) -> None:
         return None
@@ -90,6 +93,15 @@ class Sparse:
 
     def find(self, chunk: SparseChunk, selection: Selection, search: Search) -> FoundElements:
         return search.result(*self._answers(chunk, selection, search))
+
+    def reduce(
+        self, chunk: SparseChunk, selection: Orthogonal, reduction: Reduction, codes: Codes | None
+    ) -> Partials:
+        if selection.is_all:
+            return reduce_positions(chunk.offsets, chunk.values, chunk.dims, reduction, codes)
+        there = selection.places(chunk.offsets)
+        positions = selection.order_of(chunk.offsets[there]).astype(np.uint64)
+        return reduce_positions(positions, chunk.values[there], selection.shape, reduction, codes)
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.chunk_statistics import statistics_of
 from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_offsets import decode_offsets, encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, Section, build, decoding, open_chunk
@@ -118,6 +119,8 @@ def encode_sparse(
     chunk: SparseChunk,
     pipelines: Sequence[tuple[Filter, ...]],
     max_dims: tuple[int, ...] | None = None,
+    *,
+    statistics: bool = False,
 ) -> bytes:
     """Return the object of a chunk: selection and values, each through its pipeline, and the footer.
 
@@ -128,7 +131,8 @@ def encode_sparse(
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
     selection = encode_offsets(chunk.offsets, chunk.dims, max_dims)
     stored = build((selection, byte_view(chunk.values)), METADATA_FIXED, pipelines)
-    return seal(stored, len(chunk.offsets))
+    words = statistics_of(chunk.values, chunk.values.dtype) if statistics else np.zeros(0, np.uint64)
+    return seal(stored, len(chunk.offsets), words.astype("<u8").tobytes())
 
 
 def decode_sparse(

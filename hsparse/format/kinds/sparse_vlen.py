@@ -27,6 +27,10 @@ from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_
 from hsparse.format.kinds.sparse import change_bytes, count_defined, erase, trim
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_sparse_vlen, encode_sparse_vlen
 from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.reductions.box_partials import count_positions
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection, lookup
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.vlen_array import VlenArray, take_elements
@@ -88,6 +92,12 @@ class SparseVlen:
 
     def find(self, chunk: SparseVlenChunk, selection: Selection, search: Search) -> FoundElements:
         raise no_vlen_search()
+
+    def reduce(
+        self, chunk: SparseVlenChunk, selection: Orthogonal, reduction: Reduction, codes: Codes | None
+    ) -> Partials:
+        positions = selection.order_of(chunk.offsets[selection.places(chunk.offsets)]).astype(np.uint64)
+        return count_positions(positions, selection.shape, reduction, codes)
 
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool

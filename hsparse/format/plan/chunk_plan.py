@@ -50,6 +50,11 @@ class PlannedChunk:
     place: tuple[Any, ...]
     full: bool
 
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """Where its elements begin in each dimension of the whole selection, if that is orthogonal and ascends."""
+        return tuple(int(some.start) if isinstance(some, slice) else int(some.flat[0]) for some in self.place)
+
 
 def plan(
     selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None
@@ -70,6 +75,15 @@ def plan(
     if isinstance(selection, Points):
         return _plan_points(selection, grid, only)
     return _plan_boxes(selection, grid, only)
+
+
+def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
+    """Return the end of the run of chunks from `first` with at most `room` selected elements, at least one chunk."""
+    total = planned[first].selection.size
+    until = first + 1
+    while until < len(planned) and (total := total + planned[until].selection.size) <= room:
+        until += 1
+    return until
 
 
 def count_chunks(selection: Selection, grid: Grid) -> int:

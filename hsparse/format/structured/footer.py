@@ -6,12 +6,13 @@ of `MAX_FOOTER` bytes always contains it. Everything is little-endian:
 | bytes | content |
 | --- | --- |
 | 32 a section | offset, stored size, unfiltered size: u64; filter mask, CRC-32 of the stored bytes: u32 |
+| 40 a column | statistics, see `hsparse.format.chunk_statistics` |
 | 8 | number of defined elements |
 | 2 | number of sections |
-| 2 | zero |
+| 2 | number of columns |
 | 4 | length of the whole footer |
 | 7 | `hsparse` |
-| 1 | version, 1 |
+| 1 | version, 2 with statistics and else 1 |
 | 4 | lookup3 of the footer before it |
 
 A newer version may add fields before the length; the last 16 bytes keep their layout.
@@ -30,21 +31,27 @@ from hsparse.format.structured.container import Section, StoredChunk, check_layo
 MAX_FOOTER = 256
 MAX_SECTIONS = 3
 MAGIC = b"hsparse"
-VERSION = 1
+VERSION, WITH_STATISTICS = 1, 2
 
 ENTRY = struct.Struct("<QQQII")
 TAIL = struct.Struct("<QHHI7sB")
+COLUMN = 40
+"""The bytes of a column's statistics."""
 END = struct.Struct("<I7sBI")
 """The last 16 bytes: length, magic, version, checksum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The sections, the CRC-32 of each one's stored bytes, and the number of defined elements."""
+    """The sections, the CRC-32 of each one's stored bytes, and the number of defined elements.
+
+    `statistics` are the words of the chunk's columns, (columns, 5), as bytes; empty without statistics.
+    """
 
     sections: tuple[Section, ...]
     checksums: tuple[int, ...]
     defined: int
+    statistics: bytes = b""
 
     @property
     def size(self) -> int:
@@ -52,19 +59,21 @@ class Footer:
         return sum(section.size for section in self.sections)
 
 
-def footer_size(sections: int) -> int:
-    """Return the length in bytes of the footer of a chunk of so many sections."""
-    return sections * ENTRY.size + TAIL.size + 4
+def footer_size(sections: int, columns: int = 0) -> int:
+    """Return the length in bytes of the footer of a chunk of so many sections, and columns that have statistics."""
+    return sections * ENTRY.size + columns * COLUMN + TAIL.size + 4
 
 
-def seal(chunk: StoredChunk, defined: int) -> bytes:
-    """Return the whole object: the chunk's bytes and their footer."""
+def seal(chunk: StoredChunk, defined: int, statistics: bytes = b"") -> bytes:
+    """Return the whole object: the chunk's bytes and their footer; `statistics` are as in `Footer`."""
     entries = [
         ENTRY.pack(section.offset, section.size, section.unfiltered, section.mask, crc32(image))
         for section, image in zip(chunk.sections, chunk.images, strict=True)
     ]
-    count = len(chunk.sections)
-    footer = b"".join((*entries, TAIL.pack(defined, count, 0, footer_size(count), MAGIC, VERSION)))
+    count, columns = len(chunk.sections), len(statistics) // COLUMN
+    version = WITH_STATISTICS if columns else VERSION
+    tail = TAIL.pack(defined, count, columns, footer_size(count, columns), MAGIC, version)
+    footer = b"".join((*entries, statistics, tail))
     return b"".join((*chunk.images, footer, struct.pack("<I", lookup3(footer))))
 
 
@@ -83,24 +92,27 @@ def read_footer(tail: Buffer, total_size: int) -> Footer:
     footer = view[len(view) - length :]
     if lookup3(footer[:-4]) != stored:
         raise Corrupt("The footer is damaged: its checksum does not match.")
-    if version != VERSION:
+    if version not in (VERSION, WITH_STATISTICS):
         raise Unsupported(
-            f"The footer has version {version}; upgrade hsparse, which here reads version {VERSION}."
+            f"The footer has version {version}; upgrade hsparse, which here reads version {WITH_STATISTICS}."
         )
-    return _parse(footer, total_size)
+    return _parse(footer, total_size, version)
 
 
-def _parse(footer: memoryview, total_size: int) -> Footer:
+def _parse(footer: memoryview, total_size: int, version: int) -> Footer:
     """Read a footer whose checksum is right; `Corrupt` when it contradicts itself."""
     if len(footer) < footer_size(1):
         raise Corrupt(f"The footer is damaged: {len(footer)} bytes are too few.")
-    defined, count, zero, _, _, _ = TAIL.unpack_from(footer, len(footer) - 4 - TAIL.size)
-    if not 1 <= count <= MAX_SECTIONS or len(footer) != footer_size(count) or zero:
+    defined, count, columns, _, _, _ = TAIL.unpack_from(footer, len(footer) - 4 - TAIL.size)
+    is_sound = 1 <= count <= MAX_SECTIONS and (columns > 0) == (version == WITH_STATISTICS)
+    if not is_sound or len(footer) != footer_size(count, columns):
         raise Corrupt(f"The footer is damaged: {len(footer)} bytes do not describe {count} sections.")
     entries = [ENTRY.unpack_from(footer, place * ENTRY.size) for place in range(count)]
     sections = tuple(Section(offset, size, unfiltered, mask) for offset, size, unfiltered, mask, _ in entries)
     check_layout(sections, total_size - len(footer))
-    return Footer(sections, tuple(entry[-1] for entry in entries), defined)
+    first = count * ENTRY.size
+    statistics = bytes(footer[first : first + columns * COLUMN])
+    return Footer(sections, tuple(entry[-1] for entry in entries), defined, statistics)
 
 
 def unseal(data: Buffer) -> tuple[memoryview, Footer]:

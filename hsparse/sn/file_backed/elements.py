@@ -13,13 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Conflict, TooLarge
-from hsparse.format.fields import pick_fields
+from hsparse.format.fields import as_type, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
 from hsparse.format.kinds.chunk_kind import FoundElements, Search
-from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, selection_intersects
+from hsparse.format.ordering import Ordering
+from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, run_of, selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.query import bind_query
+from hsparse.format.reductions.box_partials import reduce_array
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
@@ -30,6 +35,8 @@ from hsparse.wire.file_backed_message import ReadFileBacked
 MAX_PIECES = 1 << 20
 """The most pieces of one read: the place of each is in memory."""
 MAX_FILES = 10_000
+REDUCED_BYTES = 32 * 1024 * 1024
+"""Elements in memory of a reduction."""
 
 
 class FileBackedElements:
@@ -60,11 +67,39 @@ class FileBackedElements:
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds; owners read the pieces, and the query is evaluated here."""
-        search = Search(bind_query(query, self._dataset.dtype), limit, fields, places_only)
+        dtype = self._dataset.dtype
+        ordering = Ordering.parse(order_by, dtype) if order_by else None
+        search = Search(bind_query(query, dtype), limit, fields, places_only, ordering)
         found = await self._read(planned)
         return [None if values is None else search.among(values) for values in found]
+
+    async def reduce(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials]:
+        """Return partial results of the planned chunks; owners read pieces, some at a time, which are reduced here."""
+        dtype = self._dataset.dtype
+        room = max(1, REDUCED_BYTES // dtype.itemsize)
+        state = Partials.empty(
+            reduction.places, reduction.numbers(self._dataset.fill).dtype, reduction.columns
+        )
+        first = 0
+        while first < len(planned):
+            until = run_of(planned, first, room)
+            found = await self._read(planned[first:until])
+            for number, values in enumerate(found, first):
+                if values is None:
+                    continue
+                own = None
+                if codes is not None:
+                    at = planned[number].origin[reduction.grouped]
+                    own = codes[at : at + values.shape[reduction.grouped]]
+                part = await offload(values.size, reduce_array, as_type(values, dtype), reduction, own)
+                state.merge(part.placed(reduction, values.shape, planned[number].origin))
+            first = until
+        return [state]
 
     async def _read(self, planned: Sequence[PlannedChunk]) -> list[NDArray[Any] | None]:
         count = len(planned)

@@ -10,7 +10,8 @@ from aiohttp import web
 
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.errors import BadRequest, Busy, Conflict, Moved
-from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.chunk_statistics import statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.dataspace import Shape, is_extensible, max_dims_of, parse_extent, parse_shape, shape_json
@@ -25,7 +26,7 @@ from hsparse.model.initial_values import (
     parse_initial_value,
 )
 from hsparse.model.json_values import Values
-from hsparse.model.layout import parse_layout
+from hsparse.model.layout import STATISTICS, parse_layout
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
@@ -112,7 +113,8 @@ async def _fill_dataset(
     record |= {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
     record |= {AS_TEXT: True} if is_named_float(properties.get("fillValue")) else {}
     if layout.grid:
-        chunk_spec(record)  # raises for unknown filters and initializers
+        spec = chunk_spec(record)  # raises for unknown filters and initializers
+        record |= {STATISTICS: True} if _wants_statistics(spec, properties) else {}
     await check_backing_file(context, record)
     array = await _initial_values(context, body, shape, datatype, locator)
     if array is None:
@@ -125,6 +127,15 @@ async def _fill_dataset(
         await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), values)
 
     return write if array.size else None
+
+
+def _wants_statistics(spec: ChunkSpec, properties: Record) -> bool:
+    """Say whether chunks are stored with statistics: sparse ones of numbers are, unless the request says no."""
+    wanted = properties.get(STATISTICS, True)
+    if not isinstance(wanted, bool):
+        raise BadRequest(f"{STATISTICS} must be true or false.")
+    is_fixed = spec.sparse and not spec.datatype.is_vlen
+    return wanted and is_fixed and bool(statistic_columns(spec.dtype))
 
 
 async def _initial_values(

@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
+from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
 from hsparse.format.plan.pages import pages
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.selection import Boxes, Orthogonal, Selection
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import map_key
@@ -181,16 +184,23 @@ class ChunkFanout:
 
     async def _count_whole(self, selection: Selection, chunks: Sequence[tuple[int, ...]]) -> int:
         """Return how many elements chunks have that a selection takes whole: their footers say so."""
-        dataset, wanted = self._dataset, set(chunks)
+        wanted = set(chunks)
         total: int = 0
+        async for rows in self.listed(selection):
+            pairs = zip(rows.scaled.tolist(), rows.defined.tolist(), strict=True)
+            total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
+        return total
+
+    async def listed(self, selection: Selection) -> AsyncGenerator[ChunkRows, None]:
+        """Yield the stored chunks of a sparse dataset that a selection intersects, with what their footers say."""
+        dataset = self._dataset
         after: tuple[int, ...] = ()
         while True:
             message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=MAP_PAGE)
             page = await self._owners.ask_owner(map_key(dataset.id), message)
-            pairs = zip(page.rows.scaled.tolist(), page.rows.defined.tolist(), strict=True)
-            total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
+            yield page.rows
             if not page.marker:
-                return total
+                return
             after = page.marker
 
     async def find(
@@ -202,11 +212,24 @@ class ChunkFanout:
         in_order: bool = False,
         fields: Sequence[str] = (),
         places_only: bool = False,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
         return await self._source.find(
-            planned, query, limit=limit, in_order=in_order, fields=tuple(fields), places_only=places_only
+            planned,
+            query,
+            limit=limit,
+            in_order=in_order,
+            fields=tuple(fields),
+            places_only=places_only,
+            order_by=order_by,
         )
+
+    async def reduce(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials]:
+        """Return partial results of planned chunks of an orthogonal selection, see `ElementSource.reduce`."""
+        return await self._source.reduce(planned, reduction, codes)
 
     # --- changing -----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements
-from hsparse.format.plan.chunk_plan import PlannedChunk
+from hsparse.format.plan.chunk_plan import PlannedChunk, run_of
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
 from hsparse.format.selections.boxes import Boxes
@@ -166,12 +166,3 @@ def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np
 def coords_of(places: list[Array]) -> NDArray[np.uint64]:
     """Return coordinates as rows, (n, rank)."""
     return np.stack(places, axis=1).astype(np.uint64) if places else np.zeros((0, 0), np.uint64)
-
-
-def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
-    """Return the end of the run of chunks from `first` with at most `room` selected elements, at least one chunk."""
-    total = planned[first].selection.size
-    until = first + 1
-    while until < len(planned) and (total := total + planned[until].selection.size) <= room:
-        until += 1
-    return until

@@ -19,19 +19,21 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.chunk_statistics import NANS, extremes_of, is_known
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
-from hsparse.format.query import Query, bind_query, queried
+from hsparse.format.query import ELEMENT, Query, Ranges, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
 from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
 from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import Scaled
-from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MAX_WRITE_CHUNKS, ChunkFanout
+from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MANY_WHOLE, MAX_WRITE_CHUNKS, ChunkFanout
 
 Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
 """Row-major offsets in the extent, (n,), and elements, (n,)."""
@@ -65,6 +67,7 @@ class FixedQuery:
         self._dataset = dataset
         self._chunks = chunks
         self._query = bind_query(text, dataset.dtype)
+        self._named = queried(text)
         # With an initializer, owners generate the values of chunks that do not exist.
         self._fits_fill = bool(dataset.spec.arange) or self._query.takes(dataset.fill)
         self._limit = limit
@@ -76,7 +79,9 @@ class FixedQuery:
         """Yield what is found, page by page in row-major order, with these fields; at most `limit` elements."""
         left = self._limit
         stored = await self._stored(selection)
-        async for planned in self._pages(selection):
+        described = await self._candidates(selection)
+        candidates = None if described is None else described.scaled
+        async for planned in self._pages(selection, candidates):
             offsets, rows = await self._find(planned, stored, left, fields, places_only)
             if self._limit:
                 offsets, rows = offsets[:left], rows[:left]
@@ -126,16 +131,46 @@ class FixedQuery:
             return None
         return set(map(tuple, (await self._chunks.existing()).tolist()))
 
-    async def _pages(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
-        """Yield the planned chunks of one page of the selection after the other, in row-major order of pages."""
+    async def _candidates(self, selection: Selection) -> ChunkRows | None:
+        """Return the stored chunks that may have what the query finds, by their statistics.
+
+        None if these say nothing, or if the chunks are so few that the owners may have them in their caches.
+        """
+        spec, dtype = self._dataset.spec, self._dataset.dtype
+        names = [name or ELEMENT for name in spec.statistic_columns]
+        if self._fits_fill or not self._named.intersection(names):
+            return None
+        if count_chunks(selection, self._dataset.grid) <= MANY_WHOLE:
+            return None
+        found: list[ChunkRows] = []
+        async for rows in self._chunks.listed(selection):
+            ranges = {
+                name: Ranges(
+                    *extremes_of(rows.statistics[:, column], dtype[name] if dtype.names else dtype),
+                    rows.statistics[:, column, NANS] > 0,
+                )
+                for column, name in enumerate(names)
+            }
+            possible = self._query.may_find(ranges, len(rows)) | ~is_known(rows.statistics)
+            found.append(rows.take(np.flatnonzero(possible & (rows.defined > 0))))
+        return ChunkRows.joined(found, len(spec.dims))
+
+    async def _pages(
+        self, selection: Selection, candidates: NDArray[np.uint64] | None = None
+    ) -> AsyncIterator[tuple[PlannedChunk, ...]]:
+        """Yield the planned chunks of one page of the selection after the other, in row-major order of pages.
+
+        With `candidates` only these.
+        """
         assert isinstance(selection, Orthogonal | Points)
         selection, grid = ascending(selection), self._dataset.grid
-        if self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
+        if candidates is None and (self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS):
             for page in _small_pages(selection, grid, self._room):
                 yield plan(page, grid)
                 await asyncio.sleep(0)  # let other requests run
             return
-        for part, some in row_bands(selection, await self._chunks.existing(), grid, self._room):
+        existing = await self._chunks.existing() if candidates is None else candidates
+        for part, some in row_bands(selection, existing, grid, self._room):
             planned = plan(part, grid, some)
             if planned:
                 yield planned

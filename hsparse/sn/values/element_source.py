@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, list_chunks
-from hsparse.wire.chunk_message import FindElements, ReadChunks, ReadDefined
+from hsparse.wire.chunk_message import FindElements, ReadChunks, ReadDefined, ReduceChunks
 
 
 class ElementSource(Protocol):
@@ -43,8 +45,18 @@ class ElementSource(Protocol):
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
+        ...
+
+    async def reduce(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials]:
+        """Return partial results that are together those of all planned chunks, see `ReduceChunks`.
+
+        `codes: (n,)` are the groups of the whole selection's positions along the grouped axis.
+        """
         ...
 
 
@@ -83,15 +95,39 @@ class ChunkObjectElements:
         in_order: bool,
         fields: tuple[str, ...],
         places_only: bool,
+        order_by: str = "",
     ) -> list[FoundElements | None]:
         spec = self._dataset.spec
         return await self._owners.gather(
             planned,
             self.key,
             lambda some: FindElements(
-                spec, chunk_selections(some), query, limit, in_order, fields, places_only
+                spec, chunk_selections(some), query, limit, in_order, fields, places_only, order_by
             ),
         )
+
+    async def reduce(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
+    ) -> list[Partials]:
+        spec, rank = self._dataset.spec, len(reduction.shape)
+        origins = np.array([chunk.origin for chunk in planned], np.int64).reshape(len(planned), rank)
+
+        def message(some: Sequence[int]) -> ReduceChunks:
+            parts = [planned[i] for i in some]
+            first, own = 0, codes
+            if codes is not None:
+                begins = origins[some, reduction.grouped]
+                ends = [
+                    at + part.selection.shape[reduction.grouped]
+                    for at, part in zip(begins, parts, strict=True)
+                ]
+                first, own = int(begins.min()), codes[int(begins.min()) : int(max(ends))]
+            return ReduceChunks(spec, chunk_selections(parts), origins[list(some)], reduction, own, first)
+
+        if not planned:
+            return []
+        replies = await self._owners.scatter(planned, self.key, message)
+        return [part for _, part in sorted(replies, key=lambda reply: reply[0][0])]
 
     def key(self, chunk: PlannedChunk) -> str:
         """Return the key of a chunk object, by which its owner is found."""

@@ -69,7 +69,9 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
             dataset.require_sparse()
             return await medium.answer_defined(ValueRead(context, dataset, selection))
         if request.query is not None:
-            return await answer_query(context, dataset, selection, request.query, request.limit, fields)
+            return await answer_query(
+                context, dataset, selection, request.query, request.limit, fields, request.order_by
+            )
         return await medium.answer_values(ValueRead(context, dataset, selection, fields))
 
     return await until_current(context, read)
@@ -127,7 +129,9 @@ class ValueWrite:
 async def _put_by_query(context: Context) -> web.StreamResponse:
     if body_medium(context.request) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
-    if any(context.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count")):
+    if any(
+        context.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count", "order_by")
+    ):
         raise BadRequest("A change by a query has at most select and Limit beside it.")
     body = await read_json(context)
 

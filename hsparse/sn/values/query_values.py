@@ -26,6 +26,7 @@ from hsparse.sn.values.element_query import DatasetQuery, dataset_query, unchang
 from hsparse.sn.values.media.json import collect_found, json_limit, respond_values, value_hrefs
 from hsparse.sn.values.media.medium import FoundRead
 from hsparse.sn.values.media.registry import accepted_medium
+from hsparse.sn.values.ordered_query import OrderedQuery
 from hsparse.sn.values.write_size import check_written, chunk_bytes
 
 QUERY_PAGES = 4
@@ -33,11 +34,17 @@ QUERY_PAGES = 4
 
 
 async def answer_query(
-    context: Context, dataset: Dataset, selection: Selection, text: str, limit: int, fields: tuple[str, ...]
+    context: Context,
+    dataset: Dataset,
+    selection: Selection,
+    text: str,
+    limit: int,
+    fields: tuple[str, ...],
+    order_by: str = "",
 ) -> web.StreamResponse:
-    """Answer with the selected elements that a query finds, in row-major order of the dataset."""
+    """Answer with the selected elements that a query finds, in row-major order of the dataset, or ordered by value."""
     _check_computed(context, dataset, selection)
-    query = _query(context, dataset, text, limit)
+    query = _query(context, dataset, text, limit, order_by)
     page_size = context.service.settings.page_size
     medium = accepted_medium(context.request)
     nbytes = min(dataset.arrays.expected(selection.size), QUERY_PAGES * page_size)
@@ -119,9 +126,13 @@ def _fixed(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return array
 
 
-def _query(context: Context, dataset: Dataset, text: str, limit: int) -> DatasetQuery:
-    chunks = ChunkFanout(context.service.owners, dataset)
-    return dataset_query(dataset, chunks, text, context.service.settings.page_size, limit)
+def _query(context: Context, dataset: Dataset, text: str, limit: int, order_by: str = "") -> DatasetQuery:
+    chunks, page_size = ChunkFanout(context.service.owners, dataset), context.service.settings.page_size
+    if not order_by:
+        return dataset_query(dataset, chunks, text, page_size, limit)
+    if not dataset.arrays.is_exact:
+        raise BadRequest(f"Elements of {dataset.id} have no fixed size: they are not ordered by value.")
+    return OrderedQuery(dataset, chunks, text, page_size, limit, order_by)
 
 
 def _with_index(coords: NDArray[np.uint64], rows: NDArray[Any]) -> NDArray[Any]:

@@ -37,20 +37,23 @@ class ReadRequest:
     limit: int
     work: int
     """About how many numbers `resolve` looks at, see `offload`."""
+    order_by: str = ""
 
     @classmethod
     def of(cls, context: Context, body: dict[str, Any], resolve: Resolve, work: int = 0) -> ReadRequest:
         """Take fields, query and limit from the keys of a body, or else from the parameters."""
-        fields, query = (body.get(key, context.arg(key)) for key in ("fields", "query"))
+        fields, query, order_by = (body.get(key, context.arg(key)) for key in ("fields", "query", "order_by"))
         limit = body.get("Limit", context.number("Limit")) or 0
-        for name, value in (("fields", fields), ("query", query)):
+        for name, value in (("fields", fields), ("query", query), ("order_by", order_by)):
             if not (value is None or isinstance(value, str)):
                 raise BadRequest(f"{name} must be a string.")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise BadRequest("Limit must be a non-negative integer.")
         if query and context.flag("sparse"):
             raise BadRequest("A query finds elements by their values; leave out sparse.")
-        return cls(resolve, fields, query or None, limit, work or selection_work(body))
+        if order_by and not query:
+            raise BadRequest("order_by orders what a query finds; give a query.")
+        return cls(resolve, fields, query or None, limit, work or selection_work(body), order_by or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ def resealed(footer: bytearray) -> bytes:
 
 def test_a_newer_version_is_told_apart_from_damage() -> None:
     footer = bytearray(seal(build([b""], (), [()]), 0))
-    footer[-5] = 2
-    with pytest.raises(Unsupported, match="version 2"):
+    footer[-5] = 3
+    with pytest.raises(Unsupported, match="version 3"):
         read_footer(resealed(footer), len(footer))
 
 
@@ -101,3 +101,20 @@ def test_a_footer_without_room_for_a_section_is_corrupt() -> None:
     footer = struct.pack("<I7sB", 16, b"hsparse", 1)
     with pytest.raises(Corrupt, match="too few"):
         read_footer(footer + struct.pack("<I", lookup3(footer)), 16)
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_statistics_stand_before_the_number_of_elements(columns: int) -> None:
+    words = bytes(range(40)) * columns
+    chunk = build([b"where", b"what"], METADATA_FIXED, [(), ()])
+    data = seal(chunk, 4, words)
+    footer = read_footer(data[-MAX_FOOTER:], len(data))
+    assert (footer.statistics, footer.defined) == (words, 4)
+    assert len(data) == len(chunk.data) + footer_size(2, columns) <= len(chunk.data) + MAX_FOOTER
+    assert data[: len(chunk.data)] == chunk.data
+    for version, count in [(1, columns), (2, columns + 1), (2, 0)]:
+        damaged = bytearray(data[-footer_size(2, columns) :])
+        damaged[-5] = version
+        struct.pack_into("<H", damaged, len(damaged) - 18, count)
+        with pytest.raises(Corrupt, match="do not describe"):
+            read_footer(resealed(damaged), len(data))

@@ -144,6 +144,27 @@ async def test_every_selection(client: RestClient, store: CountingStore, kind: s
         assert (await client("GET", f"{path}/value"))["value"] == model.tolist()
 
 
+@pytest.mark.parametrize("kind", ["contiguous", "chunked", "table", "hyper"])
+async def test_reductions(client: RestClient, store: CountingStore, kind: str) -> None:
+    rng = np.random.default_rng(6)
+    for _ in range(4):
+        path, model = await link_any(client, store, kind, rng)
+        index, select = random_select(rng, model.shape)
+        some = model[index]
+        labels = rng.integers(0, 3, model.shape[0]).tolist()
+        body = {"op": ["sum", "min", "count", "var"], "axis": [0], "select": select}
+        found = (await client("POST", f"{path}/reduce", body))["value"]
+        assert found["sum"] == some.sum(axis=0).tolist()
+        assert found["min"] == some.min(axis=0).tolist()
+        assert found["count"] == np.full(some.shape[1:], some.shape[0]).tolist()
+        np.testing.assert_allclose(found["var"], some.var(axis=0), rtol=1e-9, atol=1e-9)
+        reply = await client("POST", f"{path}/reduce", {"op": "sum", "axis": 0, "by": labels})
+        groups = sorted(set(labels))
+        assert reply["groups"] == groups
+        wanted = [model[np.array(labels) == group].sum(axis=0).tolist() for group in groups]
+        assert reply["value"]["sum"] == wanted
+
+
 def random_select(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[Any, str]:
     """Return a selection for numpy, dimensions kept, and as `select` has it."""
     index: list[NDArray[Any]] = []

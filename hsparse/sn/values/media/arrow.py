@@ -42,6 +42,7 @@ from hsparse.sn.values.media.arrow_columns import (
     vlen_buffers,
     vlen_values,
 )
+from hsparse.sn.values.media.arrow_table import answer_reduced
 from hsparse.sn.values.media.binary import refuse_fields
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
@@ -255,4 +256,6 @@ async def read_body(context: Context) -> ArrowBody:
     return ArrowBody(await context.body(), append, context.arg("fields"))
 
 
-ARROW = replace(JSON, name=ARROW_TYPE, read_body=read_body, answer_defined=answer_defined)
+ARROW = replace(
+    JSON, name=ARROW_TYPE, read_body=read_body, answer_defined=answer_defined, answer_reduced=answer_reduced
+)

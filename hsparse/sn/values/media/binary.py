@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
 from aiohttp import web
 
 from hsparse.concurrency.offload import offload
@@ -29,6 +30,7 @@ from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.json import JSON, answer_whole
 from hsparse.sn.values.media.medium import STREAM_PAGES, FoundRead, ValueRead
+from hsparse.sn.values.reduction.dataset_reduction import Reduced
 from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, binary_points, body_shape
 
 # --- answers ----------------------------------------------------------------------------------------
@@ -90,6 +92,14 @@ async def answer_found(read: FoundRead) -> web.StreamResponse:
     pieces = _found_pages(first, second, read.found, read.arrays)
     length = len(head) if second is None else None
     return await respond_stream(read.context.request, BINARY_TYPE, pieces, length)
+
+
+async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamResponse:
+    """Answer with the arrays of the operations, one after the other, in the order of the request."""
+    arrays = [
+        np.ascontiguousarray(values, values.dtype.newbyteorder("<")) for values in reduced.values.values()
+    ]
+    return web.Response(body=b"".join(array.tobytes() for array in arrays), content_type=BINARY_TYPE)
 
 
 async def _found_pages(
@@ -187,4 +197,5 @@ BINARY = replace(
     answer_defined=answer_defined,
     answer_places=answer_places,
     answer_found=answer_found,
+    answer_reduced=answer_reduced,
 )

@@ -24,6 +24,7 @@ from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
 from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
+from hsparse.model.number_json import number_json
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
 from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
@@ -32,6 +33,7 @@ from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.medium import FoundRead, Medium, ValueRead
+from hsparse.sn.values.reduction.dataset_reduction import Reduced
 from hsparse.sn.values.request_selection import (
     ReadRequest,
     WriteSelection,
@@ -61,7 +63,7 @@ STEPPED_KEYS = frozenset({"start", "stop", "step"})
 SELECTION_KEYS = (*(frozenset({key}) for key in ("points", "select", "selection")), STEPPED_KEYS)
 """The keys of each way in which the body of a read names elements."""
 PARAMETER_KEYS = frozenset(
-    {"fields", "query", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
+    {"fields", "query", "order_by", "Limit", "nonstrict", "ignore_nan", "reduce_dim", "domain", "bucket"}
 )
 """Parameters that may be in the body of a read: h5pyd sends them there when the selection is long."""
 READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
@@ -137,6 +139,20 @@ async def answer_found(read: FoundRead) -> web.StreamResponse:
     index = offsets if len(extent) == 1 else unravel(offsets, extent)
     links = value_hrefs(read.context, read.dataset)
     return await respond_values(read.context, {"status": 200, "index": index}, values, read.arrays, links)
+
+
+async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamResponse:
+    """Answer with an array for each operation, and the labels of groups."""
+    limit, nbytes = json_limit(context), sum(values.nbytes for values in reduced.values.values())
+    if nbytes > limit:
+        raise TooLarge(
+            f"The result has more bytes than an answer in JSON may have ({limit}): ask for octet-stream or Arrow."
+        )
+    groups: dict[str, Any] = {} if reduced.labels is None else {"groups": reduced.labels}
+    values = {name: number_json(found) for name, found in reduced.values.items()}
+    answer = {"shape": reduced.reduction.result_shape, "value": values, **groups}
+    encode = respond if context.flag("ignore_nan") else respond_floats
+    return encode(answer | {"hrefs": value_hrefs(context, reduced.dataset)})
 
 
 async def collect_found(
@@ -286,4 +302,13 @@ async def read_request(context: Context) -> ReadRequest:
     return ReadRequest.of(context, body, resolve)
 
 
-JSON = Medium(JSON_TYPE, read_body, read_request, answer_values, answer_defined, answer_places, answer_found)
+JSON = Medium(
+    JSON_TYPE,
+    read_body,
+    read_request,
+    answer_values,
+    answer_defined,
+    answer_places,
+    answer_found,
+    answer_reduced,
+)

@@ -19,6 +19,7 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.element_query import Rows
+from hsparse.sn.values.reduction.dataset_reduction import Reduced
 from hsparse.sn.values.request_selection import ReadRequest
 
 STREAM_PAGES = 2
@@ -112,3 +113,5 @@ class Medium:
     """Answer with a selection."""
     answer_found: Callable[[FoundRead], PendingAnswer]
     """Answer with the elements that a query finds."""
+    answer_reduced: Callable[[Context, Reduced], PendingAnswer]
+    """Answer with the result of a reduction."""

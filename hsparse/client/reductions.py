@@ -1,0 +1,155 @@
+"""Sums, means and the like of a dataset, which the server computes where the data is: only the result travels.
+
+    per_gene = counts.reduce("mean", "var", axis=0, ddof=1)
+    per_type = counts.reduce("mean", axis=0, by="/obs/cell_type")
+
+Tests: tests/client/test_sparse_arrays.py, tests/client/test_reductions.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.connection import Json
+from hsparse.client.dataset import Dataset
+from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.indexing.select import Select, select_region
+from hsparse.format.selections.select_syntax import format_select
+from hsparse.format.selections.selection import Orthogonal
+
+Operation: TypeAlias = Literal["count", "nnz", "sum", "mean", "var", "min", "max"]
+Undefined: TypeAlias = Literal["skip", "fill"]
+Axis: TypeAlias = int | Sequence[int] | None
+Array: TypeAlias = NDArray[Any]
+OPERATIONS = ("count", "nnz", "sum", "mean", "var", "min", "max")
+GROUP = "group"
+
+
+class ReducedDataset(Dataset):
+    """The methods of dense and sparse datasets that reduce them. What is not defined counts as the fill value."""
+
+    def sum(self, axis: Axis = None) -> Any:
+        """Return the sum over an axis, several, or all, as numpy and scipy do; an array, or a number.
+
+        Sums of integers are exact; `InvalidValue` where one has more than 64 bits.
+        """
+        return self._reduced("sum", axis)
+
+    def mean(self, axis: Axis = None) -> Any:
+        """Return the mean over an axis, several, or all; see `sum`."""
+        return self._reduced("mean", axis)
+
+    def var(self, axis: Axis = None, *, ddof: int = 0) -> Any:
+        """Return the variance over an axis, several, or all; the divisor is the number of elements less `ddof`."""
+        return self._reduced("var", axis, ddof)
+
+    def min(self, axis: Axis = None) -> Any:
+        """Return the smallest value over an axis, several, or all; see `sum`."""
+        return self._reduced("min", axis)
+
+    def max(self, axis: Axis = None) -> Any:
+        """Return the largest value over an axis, several, or all; see `sum`."""
+        return self._reduced("max", axis)
+
+    def reduce(
+        self,
+        *operations: Operation,
+        axis: Axis = None,
+        select: Select = None,
+        by: str | Sequence[Any] | None = None,
+        undefined: Undefined = "fill",
+        field: str | None = None,
+        ddof: int = 0,
+    ) -> dict[str, Array]:
+        """Return the result of each operation, by its name, of the selected elements, by one request.
+
+        An index in `select` keeps its dimension. `undefined` says whether elements that are not defined are left out or
+        taken as the fill value. `by` has labels of the first of the axes: the path of a dataset in the domain, or one
+        label (None: none) for each index. The result has a place for each group then, and their labels as `group`. Of
+        compounds `field` is reduced. A `min` or `max` of no elements is the fill value; `count` is 0 there.
+        """
+
+        def run(extent: tuple[int, ...]) -> dict[str, Array]:
+            axes = reduced_axes(axis, len(extent))
+            selection = select_region(select, extent).selection
+            if not isinstance(selection, Orthogonal):
+                raise InvalidValue("A reduction's selection is a product of axes, without paired lists.")
+            body: Json = {"op": list(operations), "undefined": undefined, "ddof": ddof}
+            body["select"] = format_select(selection, orthogonal=True)
+            if extent:
+                body["axis"] = list(axes)
+            if field is not None:
+                body["field"] = field
+            if not axes and extent:
+                raise InvalidValue("Name an axis, or none at all for all axes.")
+            if by is None:
+                shape = tuple(length for dim, length in enumerate(selection.shape) if dim not in axes)
+                self._check_result(shape)
+                data = self.connection.binary("POST", self._path("reduce"), body)
+                return self._parsed(data, operations, shape, field)
+            body["by"] = by if isinstance(by, str) else np.asarray(by, object).tolist()
+            answer = self.connection.json("POST", self._path("reduce"), body)
+            shape = tuple(answer["shape"])
+            values = answer["value"]
+            found: dict[str, Array] = {
+                name: np.array(values[name], self._result_type(name, field)).reshape(shape)
+                for name in operations
+            }
+            return {GROUP: np.array(answer["groups"]), **found}
+
+        return self._in_current_extent(run)
+
+    def _check_result(self, shape: tuple[int, ...]) -> None:
+        """Raise `ResultTooLarge` for the shape of a result that the caller's limit on memory does not allow."""
+
+    def _reduced(self, name: Operation, axis: Axis, ddof: int = 0, undefined: Undefined = "fill") -> Any:
+        """Return one reduction, in the type that numpy has for it."""
+        if name != "count" and self.dtype.kind not in "biuf":
+            raise WrongType(f"Values of {self.dtype} have no {name}; take them by to_numpy().")
+        if name in ("min", "max") and not prod(
+            self.shape[one] for one in reduced_axes(axis, len(self.shape))
+        ):
+            raise InvalidValue(f"There is no {name} of no elements.")
+        found = self.reduce(name, axis=axis, ddof=ddof, undefined=undefined)[name]
+        if self.dtype.kind == "f" and name != "count":
+            found = found.astype(self.dtype.newbyteorder("="), copy=False)
+        return found[()]
+
+    def _result_type(self, name: str, field: str | None) -> np.dtype[Any]:
+        """Return the type of an operation's result, as the server has it."""
+        dtype = self.dtype[field] if field is not None else self.dtype
+        if name in ("count", "nnz"):
+            return np.dtype("i8")
+        if name in ("mean", "var"):
+            return np.dtype("f8")
+        if name == "sum":
+            return np.dtype({"f": "f8", "u": "u8"}.get(dtype.kind, "i8"))
+        return dtype.newbyteorder("=")
+
+    def _parsed(
+        self, data: bytes, operations: Sequence[str], shape: tuple[int, ...], field: str | None
+    ) -> dict[str, Array]:
+        """Return the arrays of a binary answer, little-endian, one after the other."""
+        found: dict[str, Array] = {}
+        first = 0
+        for name in operations:
+            dtype = self._result_type(name, field)
+            last = first + prod(shape) * dtype.itemsize
+            values = np.frombuffer(data[first:last], dtype.newbyteorder("<"))
+            found[name] = values.astype(dtype).reshape(shape)
+            first = last
+        return found
+
+
+def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:
+    """Return the axes that a caller names, from 0; all for None. `InvalidValue` for one that there is not."""
+    given = range(rank) if axis is None else (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
+    for one in given:
+        if not -rank <= one < rank:
+            raise InvalidValue(f"There is no axis {one}; the dataset has {rank} dimensions.")
+    return tuple(dict.fromkeys(int(one) % rank for one in given))
