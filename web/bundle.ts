@@ -8,7 +8,7 @@ import type { Plugin } from 'vite';
 
 const ROOT = import.meta.dirname;
 /** What the bundle is made of, beside the packages that the lock names. */
-const SOURCES = ['bundle.ts', 'index.html', 'package-lock.json', 'package.json', 'src', 'tsconfig.json', 'vite.config.ts'];
+const SOURCES = ['bundle.ts', 'docs.html', 'index.html', 'package-lock.json', 'package.json', 'src', 'tsconfig.json', 'vite.config.ts'];
 
 /** Writes the licences of all packages of which something is in the bundle. */
 export function licences(): Plugin {

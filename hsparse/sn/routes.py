@@ -26,7 +26,7 @@ from hsparse.sn.domains.handlers import (
     put_acl,
     put_domain,
 )
-from hsparse.sn.explorer.handlers import get_explorer_file
+from hsparse.sn.explorer.handlers import get_docs, get_explorer_file
 from hsparse.sn.files.handlers import get_file, head_file
 from hsparse.sn.jobs.handlers import delete_job, get_job, get_jobs, post_job
 from hsparse.sn.objects.attribute_handlers import (
@@ -71,7 +71,7 @@ from hsparse.sn.objects.link_handlers import (
     put_link,
     put_links,
 )
-from hsparse.sn.openapi import get_docs, get_openapi
+from hsparse.sn.openapi import get_openapi
 from hsparse.sn.values.density_handlers import get_density
 from hsparse.sn.values.handlers import (
     delete_value,

@@ -89,6 +89,13 @@ def test_a_large_dense_dataset_is_not_read_whole(page: Page, site: str) -> None:
     expect(page.get_by_role("status").filter(has_text="1429 × 1429 of 100000 × 100000")).to_be_visible()
 
 
+def test_the_api_is_described(page: Page) -> None:
+    page.goto("/docs")
+    page.locator("#operations-tag-Values").click()
+    page.locator('[data-path="/datasets/{id}/density"]').click()
+    expect(page.get_by_text("places of a bin in each dimension")).to_be_visible()
+
+
 def test_what_is_not_there_is_told_in_words(page: Page) -> None:
     go(page, domain="/home/admin/none.h5")
     alert = page.get_by_role("alert")

@@ -16,6 +16,7 @@ from tests.support.endurance import ENDURANCE
 WEB = Path(__file__).parents[2] / "web"
 SOURCES = (
     "bundle.ts",
+    "docs.html",
     "index.html",
     "package-lock.json",
     "package.json",

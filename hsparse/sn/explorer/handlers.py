@@ -1,4 +1,4 @@
-"""Handlers of the explorer: the page at `/` for browsers, and the files that it names.
+"""Handlers of the explorer: the page at `/` for browsers, that at `/docs`, and the files that they name.
 
 The page runs scripts of this server alone and talks to no other (Content Security Policy Level 3). It has no rights
 of its own: it asks for data as any client does, with what a person typed into it.
@@ -11,7 +11,7 @@ import asyncio
 from aiohttp import hdrs, web
 
 from hsparse.sn.context import Context
-from hsparse.sn.explorer.static_files import NAMED, PAGE, StaticFile, static_file
+from hsparse.sn.explorer.static_files import DOCS, NAMED, PAGE, StaticFile, static_file
 from hsparse.sn.http.compression import Coding, accepted_coding
 
 HTML = "text/html"
@@ -49,6 +49,11 @@ def wants_explorer(context: Context) -> bool:
 async def get_explorer(context: Context) -> web.StreamResponse:
     """Answer with the page, which names the files of this version."""
     return await _respond(context, static_file(PAGE), ALWAYS_ASK)
+
+
+async def get_docs(context: Context) -> web.StreamResponse:
+    """Answer with the page that shows the OpenAPI document."""
+    return await _respond(context, static_file(DOCS), ALWAYS_ASK)
 
 
 async def get_explorer_file(context: Context) -> web.StreamResponse:

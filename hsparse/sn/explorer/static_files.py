@@ -11,7 +11,8 @@ from importlib.resources import files
 from hsparse.errors import NotFound
 
 PAGE = "index.html"
-NAMED = frozenset({PAGE, "licences.txt", "sources.txt"})
+DOCS = "docs.html"
+NAMED = frozenset({PAGE, DOCS, "licences.txt", "sources.txt"})
 """Files whose names stay when their content changes; the digest of the sources is among them."""
 SUFFIX = ".gz"
 TYPES = {

@@ -2,9 +2,8 @@
 
 import { useState } from 'react';
 import { type Address, nameOf } from '../address';
-import { type About, sendJson } from '../api/client';
 import { collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
-import { useLoad, useSignedIn } from '../api/load';
+import { useSignedIn } from '../api/load';
 import { parseSelect, wholeOf } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { type Format, formatsOf, saveFile, saveSelection } from './downloads';
@@ -14,14 +13,14 @@ interface Props {
   domain: Domain;
   object: HdfObject;
   address: Address;
+  user: string | undefined;
 }
 
-export function Actions({ domain, object, address }: Props) {
+export function Actions({ domain, object, address, user: name }: Props) {
   const signedIn = useSignedIn();
-  const about = useLoad('who', (signal) => sendJson<About>('/about', {}, { signal }));
   const [said, setSaid] = useState('');
   const [error, setError] = useState<unknown>();
-  const user = signedIn ? about.value?.username : undefined;
+  const user = signedIn ? name : undefined;
   const dims = dimsOf(object);
   const spans = parseSelect(address.select, dims) ?? wholeOf(dims);
   const isData = collectionOf(object) === 'datasets' && object.shape?.class !== 'H5S_NULL';

@@ -34,10 +34,12 @@ const TITLES: Record<View, string> = {
 interface Props {
   domain: Domain;
   address: Address;
+  /** The name of who is signed in. */
+  user: string | undefined;
   reload: () => void;
 }
 
-export function ObjectView({ domain, address, reload }: Props) {
+export function ObjectView({ domain, address, user, reload }: Props) {
   const object = domain.resolve(address.path);
   if (object === undefined) {
     return <ErrorNotice error={new Error(`There is nothing at ${address.path} in ${domain.path}, or it is in another domain. Choose an object in the tree.`)} />;
@@ -51,7 +53,7 @@ export function ObjectView({ domain, address, reload }: Props) {
         <span className="quiet">{summary(domain, object, address.path)}</span>
         {collectionOf(object) === 'datasets' && <LiveSwitch key={object.id} domain={domain} object={object} reload={reload} />}
       </div>
-      <Actions domain={domain} object={object} address={address} />
+      <Actions domain={domain} object={object} address={address} user={user} />
       {views.length > 1 && (
         <nav className="tabs" aria-label="Displays">
           {views.map((one) => (

@@ -49,7 +49,7 @@ export function Explorer() {
             {isTop && about.value?.isadmin === true && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}
             {loaded?.isFolder === true && <FolderView address={address} folder={loaded} />}
-            {hasTree && <ObjectView domain={loaded} address={address} reload={domain.reload} />}
+            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} reload={domain.reload} />}
           </ErrorBoundary>
         </main>
       </div>
