@@ -77,6 +77,23 @@ def test_dense_data_is_drawn_by_h5web(page: Page) -> None:
     expect(display.get_by_text("AAAGCCTGGCTAAC-1")).to_be_visible()
 
 
+def test_a_group_of_nexus_is_plotted(page: Page, site: str) -> None:
+    text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+    with Connection(site, "/home/admin/web-nexus.h5") as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        for name, values in {"counts": [1.0, 4.0, 9.0], "x": [0.5, 1.0, 1.5]}.items():
+            body = {"type": "H5T_IEEE_F64LE", "shape": [3], "value": values}
+            connection.json("POST", "/datasets", body | {"link": {"id": root, "name": name}})
+        attributes = {
+            "NX_class": {"type": text, "value": "NXdata"},
+            "signal": {"type": text, "value": "counts"},
+            "axes": {"type": text, "shape": [1], "value": ["x"]},
+        }
+        connection.json("PUT", f"/groups/{root}/attributes", {"attributes": attributes})
+    go(page, domain="/home/admin/web-nexus.h5", view="plot")
+    expect(page.locator(".h5web").get_by_role("tab", name="NX Line")).to_be_visible()
+
+
 def test_a_large_dense_dataset_is_not_read_whole(page: Page, site: str) -> None:
     with Connection(site, "/home/admin/web-large.h5") as connection:
         connection.json("PUT", "/", {})

@@ -21,7 +21,7 @@ from tests.web.conftest import CELLS, DETECTOR, ZEROS, go, pixels, settled
 pytestmark = pytest.mark.needs("chromium")
 
 UNDEFINED = (200, 200, 206)
-CLOSE = 8
+CLOSE = 10
 """By how much a channel may differ: the explorer's scale has eleven places of viridis, and is straight in between."""
 MATRIX = "/raw.X"
 CANVAS = "canvas.main"

@@ -2,7 +2,8 @@
 
 import { send } from '../api/client';
 import { type Domain, type HdfObject, isSparse } from '../api/hdf';
-import { numberType } from '../api/types';
+import { type NumberArray, numberType } from '../api/types';
+import { tiff } from './tiff';
 import { formatSelect, readDefined, readValues, sizeOf, type Span, spanLength } from '../api/values';
 
 /** The most elements of a selection that a page turns into a file. */
@@ -10,12 +11,13 @@ const MAX_ELEMENTS = 1 << 24;
 /** The largest file that a page keeps in memory, to send credentials with its request. */
 const MAX_FILE = 1 << 30;
 
-export type Format = 'csv' | 'npy' | 'arrow';
+export type Format = 'csv' | 'npy' | 'arrow' | 'tiff';
 
 /** Says in which formats a selection can be saved. */
 export function formatsOf(object: HdfObject): Format[] {
   const isNumber = numberType(object.type ?? '') !== undefined;
-  return ['csv', ...(isNumber ? (['npy'] as const) : []), ...(isSparse(object) ? (['arrow'] as const) : [])];
+  const isImage = isNumber && (object.shape?.dims ?? []).length >= 2;
+  return ['csv', ...(isNumber ? (['npy'] as const) : []), ...(isImage ? (['tiff'] as const) : []), ...(isSparse(object) ? (['arrow'] as const) : [])];
 }
 
 export function save(parts: BlobPart[], name: string, media: string): void {
@@ -52,6 +54,7 @@ export async function saveSelection(domain: Domain, object: HdfObject, spans: Sp
   if (sizeOf(spans) > MAX_ELEMENTS) throw new Error(`More than ${MAX_ELEMENTS.toLocaleString('en')} elements: select less, or use hsparse.open.`);
   const values = await readValues(domain, object, spans);
   if (format === 'npy') return save(npy(object, spans, values as ArrayBufferView), `${name}.npy`, 'application/octet-stream');
+  if (format === 'tiff') return save(tiff(object, spans, values as NumberArray), `${name}.tiff`, 'image/tiff');
   const width = spans.length > 1 ? spanLength(spans[spans.length - 1] ?? { start: 0, stop: 1, step: 1 }) : 1;
   const rows: unknown[][] = [];
   for (let at = 0; at < values.length; at += Math.max(1, width)) rows.push(Array.from(values.slice(at, at + width) as ArrayLike<unknown>));

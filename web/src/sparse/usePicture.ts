@@ -18,6 +18,13 @@ export interface Picture {
   loading: boolean;
 }
 
+function isInside(frame: Frame, other: Frame): boolean {
+  return frame.box.every((span, dim) => {
+    const around = other.box[dim];
+    return around !== undefined && span.start >= around.start && span.stop <= around.stop;
+  });
+}
+
 /**
  * Returns the picture of a frame. The last one stays until the next one is there. The elements in the frame are known
  * of a picture of chunks; of a frame inside an exact one there are no more, so zooming in asks for elements at once.
@@ -34,10 +41,12 @@ export function usePicture(domain: Domain, dataset: HdfObject, frame: Frame): Pi
     const load = async () => {
       setState((old) => ({ ...old, loading: true }));
       const last = state.density;
-      if (last === undefined || last.approximate) {
+      const isKnown = last !== undefined && !last.approximate && isInside(frame, last.frame);
+      if (!isKnown) {
         const about = await readDensity(domain, dataset, frame, { ...options, approximate: true });
         const isMuch = totalOf(about) > MAX_ELEMENTS;
-        show(about, !isMuch);
+        // An exact picture stays until the next one: while it is moved it is not to flicker.
+        if (isMuch || last === undefined || last.approximate) show(about, !isMuch);
         if (isMuch) return;
       }
       show(await readDensity(domain, dataset, frame, { ...options, approximate: false }), false);
