@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate manifests image campaign overload radosgw clean
+.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload radosgw clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -48,6 +48,10 @@ demo: $(BIN)/.installed ## load real data into an embedded server and check what
 
 docs: $(BIN)/.installed ## the site of docs/, into site/; strict about links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# npm ci refuses a lock without other platforms' packages, which some registries do not have; versions are the lock's.
+explorer: ## the explorer's files, hsparse/sn/explorer/static, from web/; needs npm
+	cd web && npm install --no-save --silent --no-audit --no-fund && npm run --silent build
 
 manifests: $(BIN)/helm ## k8s/rendered/ from the chart
 	@rm -rf k8s/rendered .rendered

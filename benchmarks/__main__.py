@@ -17,7 +17,7 @@ from aiohttp import ClientError
 from rich.console import Console
 from rich.status import Status
 
-from benchmarks import machine, memory
+from benchmarks import explorer, machine, memory
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
 from benchmarks.peers import cell_libraries, hsds, hsparse, tiledb
@@ -89,6 +89,7 @@ WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
     "metadata": lambda bench: MetadataTrial(bench, metadata(bench.quick)).run(),
     "files": lambda bench: FilesTrial(bench, files(bench.quick)).run(),
     "memory": memory.run,
+    "explorer": explorer.run,
 }
 
 

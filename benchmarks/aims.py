@@ -91,7 +91,15 @@ def aims(metric: MeasuredMetric) -> tuple[Aim, ...]:
         return _cells(metric)
     if metric.workload == "memory" and metric.unit == "MiB":
         return (Aim(None, 512),)
+    if metric.workload == "explorer":
+        return _explorer(metric)
     return ()
+
+
+def _explorer(metric: MeasuredMetric) -> tuple[Aim, ...]:
+    if metric.name.endswith("first view"):
+        return (Aim(None, {"s": 1, "MB": 2, "requests": 3}[metric.unit]),)
+    return (Aim(None, 10),) if metric.unit == "pictures/s" else ()
 
 
 def _sparse(metric: MeasuredMetric) -> tuple[Aim, ...]:

@@ -61,6 +61,7 @@ JUDGES = {
     "ceph-authtool": "ceph-common",
     "ceph-mon": "ceph-mon",
     "ceph-osd": "ceph-osd",
+    "chromium": "chromium",
     "curl": "curl",
     "h5diff": "hdf5-tools",
     "h5dump": "hdf5-tools",
@@ -103,6 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--shared-calls", type=int, default=None, help="calls of threads and processes to one client"
     )
+    parser.addoption("--screenshots", action="store_true", help="write the pictures of docs/explorer.md anew")
     parser.addoption("--judges-required", action="store_true", help="skip no test for want of a program")
 
 

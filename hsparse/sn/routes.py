@@ -26,6 +26,7 @@ from hsparse.sn.domains.handlers import (
     put_acl,
     put_domain,
 )
+from hsparse.sn.explorer.handlers import get_docs, get_explorer_file
 from hsparse.sn.files.handlers import get_file, head_file
 from hsparse.sn.jobs.handlers import delete_job, get_job, get_jobs, post_job
 from hsparse.sn.objects.attribute_handlers import (
@@ -70,7 +71,8 @@ from hsparse.sn.objects.link_handlers import (
     put_link,
     put_links,
 )
-from hsparse.sn.openapi import get_docs, get_openapi
+from hsparse.sn.openapi import get_openapi
+from hsparse.sn.values.density_handlers import get_density
 from hsparse.sn.values.handlers import (
     delete_value,
     get_defined,
@@ -119,6 +121,7 @@ DOMAIN_ROUTES = (
     Route("GET", "/metrics", get_metrics, None, queued=False),
     Route("GET", "/openapi.json", get_openapi, None),
     Route("GET", "/docs", get_docs, None),
+    Route("GET", "/explorer/{file}", get_explorer_file, None),
     Route("GET", "/", get_domain, None),
     Route("POST", "/", post_domain, None),
     Route("PUT", "/", put_domain, None),
@@ -180,6 +183,7 @@ VALUE_ROUTES = (
     Route("POST", "/datasets/values", post_values, Right.READ),
     Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
     Route("POST", "/datasets/{id}/defined", post_defined, Right.READ),
+    Route("GET", "/datasets/{id}/density", get_density, Right.READ),
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
     Route("GET", "/datasets/{id}/reduce", get_reduce, Right.READ),
     Route("POST", "/datasets/{id}/reduce", post_reduce, Right.READ),

@@ -19,6 +19,7 @@ LAYERS = (
     "context",
     "about",
     "openapi",
+    "explorer",
     "records",
     "file_backed",
     "values",

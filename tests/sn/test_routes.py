@@ -14,7 +14,7 @@ from tests.support.rest_client import RestClient
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_every_route_refuses_in_one_shape(bare: RestClient, route: Any) -> None:
     path = route.path.replace("{collection:groups|datasets|datatypes}", "groups")
-    for name in ("id", "title", "name", "user", "chunk", "job"):
+    for name in ("id", "title", "name", "user", "chunk", "job", "file"):
         path = path.replace(f"{{{name}}}", "x")
     path = path.replace("{path:.+}", "x")
     reply = await bare(route.method, path, user="nobody")

@@ -85,7 +85,7 @@ class Node:
     async def delete(self, path: str, *, keep_root: bool = False) -> None:
         """Delete a domain."""
         domain = Domain(path, await self.owners.record(path))
-        await self._service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=True)
+        await self._service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=60.0)
 
     async def move(self, path: str, target: str) -> None:
         """Give the objects of a domain a second name, then take the first."""

@@ -39,11 +39,12 @@ class DomainDeletions:
         """Make the deletions of a service node."""
         return cls(service.owners)
 
-    async def remove(self, domain: Domain, *, keep_root: bool = False, wait: bool = False) -> None:
+    async def remove(self, domain: Domain, *, keep_root: bool = False, wait: float = 0.0) -> None:
         """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
 
-        When this returns it is decided, durably, that these are deleted; with `wait` they are. `NotFound` or
-        `Gone` if there is no record any more. The objects of a domain that is marked as deleted are another's.
+        When this returns it is decided, durably, that these are deleted; for the end it waits so many seconds.
+        `NotFound` or `Gone` if there is no record any more. The objects of a domain that is marked as deleted are
+        another's.
         """
         owners, path, root = self._owners, domain.path, domain.root
         if root is None or keep_root or "deleted" in domain.record:
@@ -61,7 +62,9 @@ class DomainDeletions:
         self._running.add(task)
         task.add_done_callback(lambda done: self._ended(root, done))
         if wait:
-            await asyncio.shield(task)
+            await asyncio.wait({task}, timeout=wait)
+            if task.done():
+                task.result()
 
     async def close(self) -> None:
         """Wait for the deletions that run, but not for long: a data node resumes what is left."""

@@ -13,6 +13,7 @@ from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.domains.folder_handlers import respond_folder
+from hsparse.sn.explorer.handlers import get_explorer, wants_explorer
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.handlers import object_json_with_class
@@ -38,7 +39,12 @@ MAX_NAME = 256
 
 
 async def get_domain(context: Context) -> web.StreamResponse:
-    """Answer with the domain, an object in it (`h5path`) or, without a domain, with the top-level folders."""
+    """Answer with the domain, an object in it (`h5path`) or, without a domain, with the top-level folders.
+
+    A browser that names no domain gets the explorer.
+    """
+    if context.path is None and wants_explorer(context):
+        return await get_explorer(context)
     if context.path is None or context.path == "/":
         return await respond_folder(context, "/", hrefs(context, self="/"))
     domain = await require_domain(context, Right.READ)
@@ -130,7 +136,7 @@ async def delete_domain(context: Context) -> web.StreamResponse:
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
-    keep_root, wait = _truth(context, body, "keep_root"), context.flag("wait")
+    keep_root, wait = _truth(context, body, "keep_root"), context.wait_seconds()
     await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
     return respond(None)
 

@@ -24,6 +24,8 @@ ARROW_TYPE = "application/vnd.apache.arrow.stream"
 BODY_PATIENCE = 30.0
 BODY_RATE = 64 * 1024
 """After `BODY_PATIENCE` seconds a body must have come at this many bytes a second; and it never rests so long."""
+MAX_WAIT = 60
+"""The most seconds that a request waits for what it names."""
 MAX_DIGITS = 19
 """The most digits of a number in a query: those of 2^63-1."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
@@ -48,6 +50,13 @@ class RequestReader:
     def arg(self, name: str) -> str | None:
         """Return a query parameter, None without one."""
         return self.request.query.get(name)
+
+    def wait_seconds(self) -> int:
+        """Return how many seconds the client waits for what it names, 0 for none; `BadRequest` for too many."""
+        seconds = self.number("wait") or 0
+        if seconds > MAX_WAIT:
+            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: ask again after it.")
+        return seconds
 
     def flag(self, name: str) -> bool:
         """Return a query parameter as a truth value; `BadRequest` for any other text."""

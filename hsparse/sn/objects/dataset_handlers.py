@@ -34,6 +34,7 @@ from hsparse.sn.file_backed.creation import check_backing_file, refuse_values
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
+from hsparse.sn.objects.extent_wait import changed_record
 from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.records.object_path import requested
@@ -159,8 +160,8 @@ async def _initial_values(
 
 
 async def get_shape(context: Context) -> web.StreamResponse:
-    """Answer with a dataset's dataspace."""
-    record = await requested(context, "datasets")
+    """Answer with a dataset's dataspace; with `wait`, once it is another one."""
+    record = await changed_record(context)
     own = f"/datasets/{record['id']}"
     answer = {
         "shape": shape_json(record["shape"]),

@@ -106,7 +106,7 @@ async def test_the_answer_does_not_wait_for_the_objects(gated: tuple[RestClient,
     assert (await client("PUT", "/", {"root_id": root})).status == 409, "the note keeps the root"
     again = (await client("PUT", "/", {}))["root"]
     node.gate.set()
-    assert (await client("DELETE", "/", wait=1)).status == 200
+    assert (await client("DELETE", "/", wait=60)).status == 200
     await client.service.component(domain_deletion.DomainDeletions).close()
     assert await keys(store, tree_prefix(root)) == await keys(store, tree_prefix(again)) == []
 

@@ -1,0 +1,78 @@
+"""Handlers of the explorer: the page at `/` for browsers, that at `/docs`, and the files that they name.
+
+The page runs scripts of this server alone and talks to no other (Content Security Policy Level 3). It has no rights
+of its own: it asks for data as any client does, with what a person typed into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import hdrs, web
+
+from hsparse.sn.context import Context
+from hsparse.sn.explorer.static_files import DOCS, NAMED, PAGE, StaticFile, static_file
+from hsparse.sn.http.compression import Coding, accepted_coding
+
+HTML = "text/html"
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""Headers of every file of the explorer."""
+YEAR = "public, max-age=31536000, immutable"
+"""For files whose names change with their content."""
+ALWAYS_ASK = "no-cache"
+
+
+def wants_explorer(context: Context) -> bool:
+    """Say whether a browser asks for `/`: programs do not name HTML in `Accept`."""
+    return HTML in context.request.headers.get(hdrs.ACCEPT, "")
+
+
+async def get_explorer(context: Context) -> web.StreamResponse:
+    """Answer with the page, which names the files of this version."""
+    return await _respond(context, static_file(PAGE), ALWAYS_ASK)
+
+
+async def get_docs(context: Context) -> web.StreamResponse:
+    """Answer with the page that shows the OpenAPI document."""
+    return await _respond(context, static_file(DOCS), ALWAYS_ASK)
+
+
+async def get_explorer_file(context: Context) -> web.StreamResponse:
+    """`GET /explorer/{file}`: a file that the page names."""
+    name = context.request.match_info["file"]
+    return await _respond(context, static_file(name), ALWAYS_ASK if name in NAMED else YEAR)
+
+
+async def _respond(context: Context, file: StaticFile, caching: str) -> web.StreamResponse:
+    request = context.request
+    etag = f'"{file.etag}"'
+    headers = HEADERS | {
+        hdrs.CACHE_CONTROL: caching,
+        hdrs.ETAG: etag,
+        hdrs.VARY: f"{hdrs.ACCEPT}, {hdrs.ACCEPT_ENCODING}",
+    }
+    if request.headers.get(hdrs.IF_NONE_MATCH) == etag:
+        return web.Response(status=304, headers=headers)
+    headers[hdrs.CONTENT_TYPE] = file.media
+    if accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""), (Coding.GZIP,)) is None:
+        return web.Response(body=await asyncio.to_thread(file.body), headers=headers)
+    return web.Response(body=file.compressed, headers=headers | {hdrs.CONTENT_ENCODING: Coding.GZIP.value})

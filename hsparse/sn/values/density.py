@@ -1,0 +1,182 @@
+"""How many elements are defined where: counts in the bins of a box, and the values in each bin reduced to one.
+
+A picture of a sparse dataset needs as many numbers as it has pixels, however many places the dataset has. Exact counts
+read the defined elements; approximate ones read the numbers of elements of the stored chunks alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.selections.axis import as_span
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.select_syntax import parse_axes
+from hsparse.sn.records.dataset import Dataset
+
+Floats = NDArray[np.float64]
+MAX_BINS = 1 << 20
+MAX_CHUNK_GRID = 1 << 22
+"""The most chunks of a box whose elements are spread evenly over the bins that a chunk meets.
+
+In a larger grid chunks are smaller than bins, and all elements of a chunk count in the bin of its middle.
+"""
+REDUCTIONS = ("mean", "min", "max", "sum")
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Equal bins of a box from `start` to `stop` (exclusive): `width` places in each dimension, the last ones fewer."""
+
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+    width: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, select: str | None, bin: str | None, extent: Sequence[int]) -> Bins:
+        """Return the bins of the box `select`, by default all; `bin` has the width in each dimension, by default 1.
+
+        `BadRequest` for a selection that is no box, and for other widths; `TooLarge` for more than `MAX_BINS`.
+        """
+        spans = [as_span(axis) for axis in parse_axes(select, extent)]
+        boxes = [span for span in spans if span is not None and span.contiguous]
+        if len(boxes) < len(spans):
+            raise BadRequest("The density is that of a box: select slices without steps, as [0:100,5].")
+        start = tuple(span.start for span in boxes)
+        stop = tuple(span.stop for span in boxes)
+        width = _widths(bin, len(start))
+        bins = cls(start, stop, width)
+        if bins.size > MAX_BINS:
+            raise TooLarge(
+                f"The density has {bins.size} bins; the limit is {MAX_BINS}: name wider ones in bin."
+            )
+        return bins
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of bins in each dimension."""
+        box = zip(self.start, self.stop, self.width, strict=True)
+        return tuple(-((start - stop) // width) for start, stop, width in box)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def selection(self, extent: Sequence[int]) -> Orthogonal:
+        """Return the box in an extent."""
+        return Orthogonal.box(extent, self.start, self.stop)
+
+    def edges(self, dim: int) -> NDArray[np.int64]:
+        """Return where the bins of a dimension begin, and the end of the last one, (bins + 1,)."""
+        first = np.arange(self.start[dim], self.stop[dim], self.width[dim], dtype=np.int64)
+        return np.append(first, self.stop[dim])
+
+    def numbers(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """Return the row-major number of the bin of each place; `columns` has (n,) coordinates by dimension."""
+        result = np.zeros(len(columns[0]) if columns else 0, np.int64)
+        for column, start, width, count in zip(columns, self.start, self.width, self.shape, strict=True):
+            result *= count
+            result += (column.astype(np.int64) - start) // width
+        return result
+
+
+@dataclass(slots=True)
+class Density:
+    """Counts of defined elements by bin and, with `reduce`, their values as one number: NaN where there are none."""
+
+    bins: Bins
+    reduce: str | None = None
+    counts: Floats = field(init=False)
+    _values: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        size = self.bins.size
+        self.counts = np.zeros(size)
+        empty = {"min": math.inf, "max": -math.inf}.get(self.reduce or "", 0.0)
+        self._values = np.full(size if self.reduce else 0, empty)
+
+    def add(self, columns: Sequence[NDArray[Any]], values: NDArray[Any] | None) -> None:
+        """Count elements at places in the box; `values`, (n,) numbers, are used if there is a reduction."""
+        numbers = self.bins.numbers(columns)
+        size = self.bins.size
+        self.counts += np.bincount(numbers, minlength=size)
+        if self.reduce is None or values is None:
+            return
+        weights = values.astype(np.float64)
+        if self.reduce == "min":
+            np.minimum.at(self._values, numbers, weights)
+        elif self.reduce == "max":
+            np.maximum.at(self._values, numbers, weights)
+        else:
+            self._values += np.bincount(numbers, weights, size)
+
+    def values(self) -> Floats:
+        """Return the reduced values, (bins,), NaN without an element; no values without a reduction."""
+        if self.reduce is None:
+            return self._values
+        divisor = np.maximum(self.counts, 1.0) if self.reduce == "mean" else 1.0
+        return np.where(self.counts > 0, self._values / divisor, np.nan)
+
+
+def chunk_density(
+    bins: Bins, chunk: Sequence[int], extent: Sequence[int], scaled: NDArray[np.uint64], defined: NDArray[Any]
+) -> Floats:
+    """Return about how many elements are in each bin, (bins,): those of a chunk are taken as spread evenly.
+
+    `scaled: (n, rank)` are the scaled coordinates of chunks of dimensions `chunk`, `defined: (n,)` their elements.
+    """
+    dims = range(len(chunk))
+    first = [bins.start[dim] // chunk[dim] for dim in dims]
+    counts = [-(-bins.stop[dim] // chunk[dim]) - first[dim] for dim in dims]
+    places = scaled.astype(np.int64) - np.array(first, np.int64)
+    if math.prod(counts) > MAX_CHUNK_GRID:
+        middles = scaled.astype(np.int64) * np.array(chunk) + np.array(chunk) // 2
+        inside = np.clip(middles, bins.start, np.array(bins.stop) - 1)
+        return np.bincount(bins.numbers(list(inside.T)), defined, bins.size).astype(np.float64)
+    grid = np.zeros(counts)
+    grid[tuple(places.T)] = defined
+    for dim in dims:
+        grid = _spread(grid, dim, bins.edges(dim), chunk[dim], extent[dim], first[dim])
+    return grid.ravel()
+
+
+def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length: int, first: int) -> Floats:
+    """Return a dimension of chunks as one of bins: the running sum at each edge, less that at the one before."""
+    rows = np.moveaxis(grid, dim, 0)
+    sums = np.concatenate([np.zeros((1, *rows.shape[1:])), np.cumsum(rows, axis=0)])
+    at = np.minimum(edges // chunk - first, len(rows) - 1)
+    origin = (at + first) * chunk
+    parts = (edges - origin) / (np.minimum(origin + chunk, length) - origin)
+    shape = (-1,) + (1,) * (rows.ndim - 1)
+    running = sums[at] + rows[at] * parts.reshape(shape)
+    return np.moveaxis(np.diff(running, axis=0), 0, dim)
+
+
+def parse_reduction(name: str | None, dataset: Dataset) -> str | None:
+    """Return the name of a reduction, None without one; `BadRequest` for another, or of values that are no numbers."""
+    if name is None or name == "":
+        return None
+    if name not in REDUCTIONS:
+        raise BadRequest(f"reduce must be one of {', '.join(REDUCTIONS)}, not {name[:40]!r}.")
+    if dataset.dtype.kind not in "biuf":
+        raise BadRequest(f"The values of {dataset.id} are no numbers: leave out reduce.")
+    return name
+
+
+def _widths(text: str | None, rank: int) -> tuple[int, ...]:
+    if text is None:
+        return (1,) * rank
+    parts = text.strip().removeprefix("[").removesuffix("]").split(",")
+    if len(parts) != rank or not all(
+        part.isascii() and part.isdigit() and len(part) <= 18 and int(part) for part in parts
+    ):
+        raise BadRequest(
+            f"bin must have {rank} positive numbers, as [{','.join(['4'] * rank)}]: places of a bin."
+        )
+    return tuple(map(int, parts))

@@ -1,0 +1,68 @@
+"""Who gets the explorer at `/`, and the headers of all its files."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from hsparse.sn.explorer.static_files import NAMED, PAGE, static_file, static_files
+from tests.support.rest_client import RestClient
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+async def test_a_browser_gets_the_page_and_a_program_the_top_level(bare: RestClient) -> None:
+    page = await bare("GET", "/", user=None, accept=BROWSER)
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert page.body == static_file(PAGE).body()
+    for accept in ("*/*", "application/json"):
+        answer = await bare("GET", "/", user=None, accept=accept)
+        assert answer["domains"] == []
+    assert "domains" in (await bare("GET", "/", user=None, accept=BROWSER, domain="/")).body
+
+
+async def test_a_domain_is_answered_as_it_was(rest: RestClient) -> None:
+    assert (await rest("GET", "/", accept=BROWSER))["root"]
+    header = {"X-Hdf-domain": rest.domain or ""}
+    assert (await rest("GET", "/", accept=BROWSER, domain=None, headers=header))["root"]
+
+
+@pytest.mark.parametrize("name", ["/", *(f"/explorer/{name}" for name in static_files())])
+async def test_every_file_has_the_headers_that_guard_it(bare: RestClient, name: str) -> None:
+    reply = await bare("GET", name, user=None, accept=BROWSER)
+    assert reply.status == 200
+    policy = dict(part.split(" ", 1) for part in reply.headers["Content-Security-Policy"].split("; "))
+    assert (policy["default-src"], policy["script-src"], policy["connect-src"]) == (
+        "'none'",
+        "'self'",
+        "'self'",
+    )
+    assert policy["style-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert reply.headers["Referrer-Policy"] == "no-referrer"
+    assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    is_named = name == "/" or name.removeprefix("/explorer/") in NAMED
+    assert reply.headers["Cache-Control"] == (
+        "no-cache" if is_named else "public, max-age=31536000, immutable"
+    )
+    again = await bare(
+        "GET", name, user=None, accept=BROWSER, headers={"If-None-Match": reply.headers["ETag"]}
+    )
+    assert (again.status, again.body) == (304, b"")
+
+
+async def test_a_file_is_sent_as_it_is_kept(bare: RestClient) -> None:
+    name = next(name for name in static_files() if name.endswith(".css"))
+    plain = await bare("GET", f"/explorer/{name}", user=None, headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers
+    assert plain.body == gzip.decompress(static_file(name).compressed)
+    packed = await bare("GET", f"/explorer/{name}", user=None, headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert int(packed.headers["Content-Length"]) == len(static_file(name).compressed)
+
+
+async def test_a_file_of_another_version(bare: RestClient) -> None:
+    reply = await bare("GET", "/explorer/index-00000000.js", user=None)
+    assert (reply.status, reply["error"]["kind"]) == (404, "not_found")

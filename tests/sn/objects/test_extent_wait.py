@@ -1,0 +1,60 @@
+"""Waiting for another extent: answered at once, after a change, after the time, and refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hsparse.sn.objects import extent_wait
+from tests.sn.value_client import create, value_client
+from tests.support.rest_client import RestClient
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RestClient]:
+    async with value_client() as made:
+        yield made
+
+
+@pytest.fixture
+async def path(client: RestClient) -> str:
+    return await create(client, [4, 3], "H5T_STD_I32LE", maxdims=[0, 3])
+
+
+async def test_another_extent_is_answered_at_once(client: RestClient, path: str) -> None:
+    reply = await client("GET", f"{path}/shape", wait=60, expect="[3,3]")
+    assert reply["shape"]["dims"] == [4, 3]
+
+
+async def test_a_change_ends_the_wait(client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = asyncio.Event()
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        waits.set()
+        await sleep(0)
+
+    monkeypatch.setattr(extent_wait.asyncio, "sleep", noted)
+    asked = asyncio.create_task(client("GET", f"{path}/shape", wait=60, expect="[4,3]"))
+    await waits.wait()
+    assert not asked.done()
+    assert (await client("PUT", f"{path}/value", {"append": 2, "value": 7})).status == 200
+    assert (await asked)["shape"]["dims"] == [6, 3]
+
+
+async def test_the_same_extent_is_answered_after_the_time(
+    client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extent_wait, "INTERVAL", 0.01)
+    reply = await client("GET", f"{path}/shape", wait=1, expect="[4,3]")
+    assert reply["shape"]["dims"] == [4, 3]
+
+
+@pytest.mark.parametrize(
+    "query", [{"wait": 61, "expect": "[4,3]"}, {"wait": 5}, {"wait": 5, "expect": "[4,x]"}]
+)
+async def test_a_wait_that_cannot_be(client: RestClient, path: str, query: dict[str, object]) -> None:
+    reply = await client("GET", f"{path}/shape", **query)
+    assert reply.status == 400

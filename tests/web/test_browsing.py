@@ -1,0 +1,183 @@
+"""Journeys through folders, domains and dense data: by mouse, by keyboard, by address, and to what is not there."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import pytest
+from playwright.sync_api import Page, Request, Route, expect
+
+from hsparse.client.connection import Connection
+from tests.web.conftest import CELLS, go
+
+pytestmark = pytest.mark.needs("chromium")
+
+ODD = "/home/admin/web-odd.h5"
+SCRIPT = "<img src=x onerror=\"document.title='run'\">"
+
+
+def test_from_the_top_level_to_a_dataset(page: Page) -> None:
+    page.goto("/")
+    page.get_by_role("link", name="home/").click()
+    page.get_by_role("link", name="admin/").click()
+    page.get_by_role("searchbox", name="Search").fill("web-c")
+    expect(page.get_by_role("status").filter(has_text="1 of")).to_be_visible()
+    page.get_by_role("link", name="web-cells.h5ad").click()
+    tree = page.get_by_role("tree")
+    expect(tree.get_by_role("treeitem", name="raw.X")).to_contain_text("700 × 765 sparse")
+    tree.get_by_role("treeitem", name="uns").click()
+    expect(page.get_by_role("heading", name="uns")).to_be_visible()
+    page.get_by_role("searchbox", name="Search objects").fill("categories")
+    expect(tree.get_by_role("treeitem")).not_to_have_count(0)
+    for item in tree.get_by_role("treeitem").all():
+        expect(item).to_contain_text("categories")
+    page.go_back()
+    expect(page.get_by_role("heading", name="web-cells.h5ad")).to_be_visible()
+
+
+def test_by_keyboard(page: Page) -> None:
+    go(page, domain=CELLS)
+    item = page.get_by_role("treeitem").first
+    item.focus()
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    expect(page.get_by_role("heading", name="obs", exact=True)).to_be_visible()
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "treeitem"
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("treeitem")).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("treeitem", name="raw.var")).to_be_visible()
+
+
+def test_a_domain_of_many_objects_takes_few_requests(page: Page, site: str) -> None:
+    with Connection(site, "/home/admin/web-many.h5") as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        bodies = [{"link": {"id": root, "name": f"g{n:04}"}} for n in range(1000)]
+        connection.json("POST", "/groups", bodies)
+    asked: list[Request] = []
+    page.on("request", lambda request: asked.append(request) if "/explorer/" not in request.url else None)
+    go(page, domain="/home/admin/web-many.h5")
+    expect(page.get_by_role("treeitem")).to_have_count(1001)
+    data = [request for request in asked if request.resource_type == "fetch"]
+    assert len(data) <= 3, [request.url for request in data]
+
+
+def test_dense_data_is_drawn_by_h5web(page: Page) -> None:
+    go(page, domain=CELLS, path="/X", select="[0:20,0:30]")
+    display = page.locator(".h5web")
+    expect(display.get_by_role("tab", name="Heatmap")).to_have_attribute("aria-selected", "true")
+    expect(display.locator("canvas[data-engine]")).to_be_visible()
+    display.get_by_role("tab", name="Line").click()
+    expect(display.get_by_role("tab", name="Line")).to_have_attribute("aria-selected", "true")
+    display.get_by_role("tab", name="Matrix").click()
+    expect(display.get_by_role("gridcell", name="\u22123.260e-1").first).to_be_visible()
+    go(page, domain=CELLS, path="/obs")
+    expect(display.get_by_text("AAAGCCTGGCTAAC-1")).to_be_visible()
+
+
+def test_a_group_of_nexus_is_plotted(page: Page, site: str) -> None:
+    text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+    with Connection(site, "/home/admin/web-nexus.h5") as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        for name, values in {"counts": [1.0, 4.0, 9.0], "x": [0.5, 1.0, 1.5]}.items():
+            body = {"type": "H5T_IEEE_F64LE", "shape": [3], "value": values}
+            connection.json("POST", "/datasets", body | {"link": {"id": root, "name": name}})
+        attributes = {
+            "NX_class": {"type": text, "value": "NXdata"},
+            "signal": {"type": text, "value": "counts"},
+            "axes": {"type": text, "shape": [1], "value": ["x"]},
+        }
+        connection.json("PUT", f"/groups/{root}/attributes", {"attributes": attributes})
+    go(page, domain="/home/admin/web-nexus.h5", view="plot")
+    expect(page.locator(".h5web").get_by_role("tab", name="NX Line")).to_be_visible()
+
+
+def test_a_large_dense_dataset_is_not_read_whole(page: Page, site: str) -> None:
+    with Connection(site, "/home/admin/web-large.h5") as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": "H5T_STD_U8LE", "shape": [100_000, 100_000], "h5path": "/large"}
+        connection.json("POST", "/datasets", body)
+    page.route("**/value?*", lambda route: None)  # answered never: what it asks for is enough
+    with page.expect_request("**/value?*") as asked:
+        go(page, domain="/home/admin/web-large.h5", path="/large")
+    assert "select=[0:100000:70,0:100000:70]" in unquote(asked.value.url)
+    expect(page.get_by_role("status").filter(has_text="1429 × 1429 of 100000 × 100000")).to_be_visible()
+
+
+def test_the_api_is_described(page: Page) -> None:
+    page.goto("/docs")
+    page.locator("#operations-tag-Values").click()
+    page.locator('[data-path="/datasets/{id}/density"]').click()
+    expect(page.get_by_text("places of a bin in each dimension")).to_be_visible()
+
+
+def test_what_is_not_there_is_told_in_words(page: Page) -> None:
+    go(page, domain="/home/admin/none.h5")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("does not exist")
+    expect(alert).to_contain_text("moved or deleted")
+    go(page, domain=CELLS, path="/none")
+    expect(alert).to_contain_text("There is nothing at /none")
+    go(page, domain=CELLS, path="/raw.X", view="table", select="[0:9999,3]")
+    expect(page.get_by_role("heading", name="raw.X")).to_be_visible()
+
+
+def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:
+    go(page, domain=CELLS)
+    expect(page.get_by_role("heading", name="web-cells.h5ad")).to_be_visible()
+    away = True
+
+    def refuse(route: Route) -> None:
+        if away:
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/?domain=**", refuse)
+    go(page, domain="/home/admin")
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    away = False
+    expect(page.get_by_role("heading", name="admin")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.fixture(scope="module")
+def odd(site: str) -> str:
+    """A domain of what cannot be drawn, and of names that are HTML."""
+    with Connection(site, ODD) as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+        for name, body in {
+            SCRIPT: {"type": text, "value": SCRIPT},
+            "null": {"type": "H5T_IEEE_F32LE", "shape": "H5S_NULL"},
+            "empty": {"type": "H5T_IEEE_F32LE", "shape": [0, 3], "maxdims": [0, 3]},
+            "scalar": {"type": "H5T_IEEE_F64LE", "value": 2.5},
+            "opaque": {"type": {"class": "H5T_OPAQUE", "size": 3}, "shape": [2]},
+        }.items():
+            connection.json("POST", "/datasets", {**body, "link": {"id": root, "name": name}})
+        attribute = {"type": text, "value": SCRIPT}
+        connection.json("PUT", f"/groups/{root}/attributes", {"attributes": {SCRIPT: attribute}})
+    return ODD
+
+
+def test_names_and_attributes_are_text(page: Page, odd: str) -> None:
+    go(page, domain=odd)
+    expect(page.get_by_role("treeitem", name=SCRIPT)).to_be_visible()
+    expect(page.get_by_role("cell", name=SCRIPT).first).to_be_visible()
+    page.get_by_role("treeitem", name=SCRIPT).click()
+    expect(page.get_by_role("heading", name=SCRIPT)).to_be_visible()
+    expect(page.locator(".h5web").get_by_text(SCRIPT).last).to_be_visible()
+    assert page.title() != "run"
+    assert page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("null", "null dataspace"), ("empty", "no elements yet"), ("scalar", "2.5"), ("opaque", "opaque")],
+)
+def test_what_cannot_be_drawn_is_shown_as_far_as_it_goes(page: Page, odd: str, name: str, text: str) -> None:
+    go(page, domain=odd, path=f"/{name}")
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    expect(page.locator("article").get_by_text(re.compile(text)).first).to_be_visible()

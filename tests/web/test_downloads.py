@@ -1,0 +1,92 @@
+"""What leaves the page: files that h5py, anndata, numpy and pyarrow open, and lines that run as they are."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import anndata
+import h5py
+import imagecodecs
+import numpy as np
+import pyarrow.ipc
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from demo.cells import FILE, read_csr
+from demo.frames import frame
+from tests.web.conftest import CELLS, DETECTOR, go, open_page
+
+pytestmark = pytest.mark.needs("chromium")
+
+SELECT = "[10:20,100:200]"
+BOX = (slice(10, 20), slice(100, 200))
+
+
+def downloaded(page: Page, name: str) -> bytes:
+    with page.expect_download() as download:
+        page.get_by_text(name, exact=True).click()
+    return Path(download.value.path()).read_bytes()
+
+
+def wanted() -> Any:
+    with h5py.File(FILE) as file:
+        return read_csr(file["raw.X"])[BOX].tocoo()
+
+
+def test_domains_are_files(page: Page, tmp_path: Path) -> None:
+    go(page, domain=CELLS)
+    path = tmp_path / "cells.h5ad"
+    path.write_bytes(downloaded(page, "Download .h5ad"))
+    with h5py.File(FILE) as file, h5py.File(path) as copy:
+        assert (read_csr(copy["raw.X"]) != read_csr(file["raw.X"])).nnz == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file's own form is an old one
+        assert anndata.read_h5ad(path).raw.shape == (700, 765)
+    go(page, domain=DETECTOR)
+    path.write_bytes(downloaded(page, "Download .h5"))
+    with h5py.File(path) as copy:
+        assert np.array_equal(copy["/detector/found"][0][frame(0).found], frame(0).image[frame(0).found])
+
+
+def test_selections_are_tables_and_arrays(page: Page) -> None:
+    go(page, domain=CELLS, path="/raw.X", select=SELECT)
+    table = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    assert table[0] == ["dim_0", "dim_1", "value"]
+    part = wanted()
+    places = {(row + 10, column + 100) for row, column in zip(part.row, part.col, strict=True)}
+    assert {(int(row), int(column)) for row, column, _ in table[1:]} == places
+    assert np.array_equal(np.load(io.BytesIO(downloaded(page, "Save NPY"))), part.toarray())
+    assert np.array_equal(imagecodecs.tiff_decode(downloaded(page, "Save TIFF")), part.toarray())
+    arrow = pyarrow.ipc.open_stream(downloaded(page, "Save Arrow")).read_all()
+    assert arrow.column_names == ["dim_0", "dim_1", "value"]
+    assert len(arrow) == part.nnz
+    go(page, domain=CELLS, path="/X", select=SELECT)
+    with h5py.File(FILE) as file:
+        dense = file["X"][BOX]
+    expect(page.get_by_role("heading", name="X", exact=True)).to_be_visible()
+    assert np.array_equal(np.load(io.BytesIO(downloaded(page, "Save NPY"))), dense)
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    np.testing.assert_allclose(np.array(rows, float), dense, rtol=1e-6)
+
+
+def test_lines_for_programs_run_as_they_are(browser: Browser, site: str) -> None:
+    permissions = ["clipboard-read", "clipboard-write"]
+    with open_page(browser, site, permissions=permissions) as page:
+        go(page, domain=CELLS, path="/raw.X", select=SELECT)
+        page.get_by_role("button", name="Copy as Python").click()
+        expect(page.get_by_role("status").filter(has_text="Python copied")).to_be_visible()
+        program = page.evaluate("navigator.clipboard.readText()")
+        names: dict[str, Any] = {}
+        exec(compile(program, "copied", "exec"), names)
+        assert np.array_equal(names["data"].toarray(), wanted().toarray())
+        page.get_by_role("button", name="Copy as curl").click()
+        expect(page.get_by_role("status").filter(has_text="curl copied")).to_be_visible()
+        line = page.evaluate("navigator.clipboard.readText()")
+        done = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=30)
+        assert sorted(json.loads(done.stdout)["value"]) == sorted(wanted().data.tolist())

@@ -1,0 +1,182 @@
+"""Pictures of sparse data with colours compared with ones computed from the data; tables, embeddings, chunks, live."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import h5py
+import matplotlib
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import Page, expect
+from scipy.sparse import csr_array
+
+from demo.cells import FILE, read_csr
+from demo.frames import FOUND, frame
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
+from tests.web.conftest import CELLS, DETECTOR, ZEROS, go, pixels, settled
+
+pytestmark = pytest.mark.needs("chromium")
+
+UNDEFINED = (200, 200, 206)
+CLOSE = 10
+"""By how much a channel may differ: the explorer's scale has eleven places of viridis, and is straight in between."""
+MATRIX = "/raw.X"
+CANVAS = "canvas.main"
+
+
+@cache
+def matrix() -> csr_array:
+    with h5py.File(FILE) as file:
+        return read_csr(file[MATRIX])
+
+
+def colours(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the colours of values, of which NaN is undefined."""
+    low, high = np.nanmin(values), np.nanmax(values)
+    scale = matplotlib.colormaps["viridis"](np.nan_to_num((values - low) / (high - low)))[..., :3] * 255
+    return np.where(np.isnan(values)[..., None], UNDEFINED, scale)
+
+
+def second_frame() -> NDArray[np.float64]:
+    """Return what was stored of the second frame: some groups of pixels, and measured zeros."""
+    one = frame(1)
+    image = np.where(one.found, one.image.astype(float), np.nan)
+    image[tuple(ZEROS[:, 1:].T)] = 0
+    return image
+
+
+def test_undefined_is_no_colour_of_the_scale() -> None:
+    scale = matplotlib.colormaps["viridis"](np.linspace(0, 1, 256))[:, :3] * 255
+    assert np.abs(scale - UNDEFINED).max(axis=1).min() > 4 * CLOSE
+
+
+def test_a_picture_has_the_colours_of_its_data(page: Page) -> None:
+    rows, columns = (slice(400, 700), slice(300, 700))
+    go(page, domain=DETECTOR, path=FOUND, select="[1:2,400:700,300:700]")
+    settled(page, "defined elements in rows 400 to 699")
+    wanted = colours(second_frame()[rows, columns])
+    found = pixels(page, CANVAS).astype(int)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= CLOSE
+    is_undefined = np.isnan(second_frame()[rows, columns])
+    assert ((found == UNDEFINED).all(axis=2) == is_undefined).all()
+    assert not is_undefined[100, 200], "a measured 0 is in the picture"
+    expect(page.locator(".legend")).to_contain_text("measured 0")
+
+
+def test_bins_have_the_mean_of_their_elements(page: Page) -> None:
+    go(page, domain=CELLS, path=MATRIX)
+    settled(page, f"{matrix().nnz:,} defined elements")
+    dense = np.full((702, 766), np.nan)
+    dense[:700, :765] = np.where(matrix().toarray() == 0, np.nan, matrix().toarray())
+    blocks = dense.reshape(234, 3, 383, 2)
+    counts = np.isfinite(blocks).sum(axis=(1, 3))
+    means = np.where(counts > 0, np.nansum(blocks, axis=(1, 3)) / np.maximum(counts, 1), np.nan)
+    assert np.abs(pixels(page, CANVAS) - colours(means)).max() <= CLOSE
+    page.get_by_label("Show").select_option("density")
+    expect(page.locator(".legend")).to_contain_text("logarithmic")
+    shown = pixels(page, CANVAS).astype(int)
+    assert ((shown == UNDEFINED).all(axis=2) == (counts == 0)).all()
+
+
+def test_zooming_changes_the_address(page: Page) -> None:
+    go(page, domain=CELLS, path=MATRIX)
+    settled(page, "rows 0 to 699")
+    page.get_by_role("button", name="Zoom in").click()
+    settled(page, "rows 175 to 524")
+    assert "select=[175:525,191:574]" in page.url
+    page.locator(CANVAS).focus()
+    page.keyboard.press("ArrowUp")
+    settled(page, "rows 105 to 454")
+    page.keyboard.press("-")
+    settled(page, "rows 0 to 699")
+    page.mouse.move(700, 500)
+    page.mouse.wheel(0, -100)
+    expect(page.get_by_role("status").filter(has_text="rows 0 to 699")).to_have_count(0)
+    address = page.url
+    page.reload()
+    assert page.url == address
+    expect(page.get_by_role("status").filter(has_text="rows 0 to 699")).to_have_count(0)
+    page.get_by_role("button", name="Fit").click()
+    settled(page, "rows 0 to 699")
+
+
+def test_a_place_is_named(page: Page) -> None:
+    go(page, domain=CELLS, path=MATRIX, select="[0:4,0:8]")
+    settled(page, "rows 0 to 3")
+    box = page.locator(CANVAS).bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 3.5 / 8, box["y"] + box["height"] / 8)
+    pointed = page.locator(".pointed")
+    expect(pointed).to_contain_text("AAAGCCTGGCTAAC-1")
+    expect(pointed).to_contain_text("PARK7")
+    expect(pointed).to_contain_text("1.591")
+    page.mouse.move(box["x"] + 2, box["y"] + 2)
+    expect(pointed).to_contain_text("undefined")
+
+
+def test_a_table_has_places_values_and_names(page: Page) -> None:
+    go(page, domain=CELLS, path=MATRIX, view="table", select="[0:3,0:765]")
+    part = matrix()[:3].tocoo()
+    expect(page.get_by_role("status").filter(has_text=f"{part.nnz} defined elements")).to_be_visible()
+    table = page.get_by_role("table").first
+    expect(table.get_by_role("row")).to_have_count(min(500, part.nnz) + 1)
+    expect(table.get_by_role("row").nth(1)).to_contain_text("PARK7 3")
+    by_value = table.get_by_role("button", name="Value")
+    by_value.click()
+    by_value.click()
+    expect(table.get_by_role("row").nth(1)).to_contain_text(f"{part.data.max():.4}"[:4])
+    expect(page.get_by_role("columnheader", name="Value")).to_have_attribute("aria-sort", "descending")
+
+
+def test_an_embedding_is_coloured_by_a_gene_and_by_a_column(page: Page) -> None:
+    with h5py.File(FILE) as file:
+        gene = [name.decode() for name in file["raw.var"]["index"]].index("CST3")
+    column = matrix().tocsc()[:, [gene]]
+    go(page, domain=CELLS, view="embedding", select="gene:CST3")
+    settled(page, f"undefined in {700 - column.nnz}")
+    grey = (pixels(page, ".scatter canvas") == UNDEFINED).all(axis=2).sum()
+    assert grey > 700 - column.nnz
+    page.get_by_label("Colour by").select_option("louvain")
+    settled(page, "coloured by louvain")
+    expect(page.locator(".key li")).to_have_count(11)
+    assert (pixels(page, ".scatter canvas") == UNDEFINED).all(axis=2).sum() == 0
+    assert "select=obs:louvain" in page.url
+
+
+def test_chunks_are_listed(page: Page) -> None:
+    go(page, domain=DETECTOR, path="/detector/full", view="chunks")
+    expect(page.get_by_text("4 stored chunks of 1 × 512 × 512 places")).to_be_visible()
+    assert pixels(page, "canvas.map").shape == (2, 2, 3)
+    expect(page.get_by_role("cell", name=f"{512 * 512:,}")).to_have_count(4)
+
+
+def test_live_shows_what_is_appended(page: Page, site: str) -> None:
+    domain = "/home/admin/web-live.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        shape = (4, 8)
+        dataset = SparseDataset.create(connection, "/live", shape, np.float32, (4, 8), max_shape=(None, 8))
+        go(page, domain=domain, path="/live")
+        with page.expect_request("**/shape?*wait=25*"):
+            page.get_by_role("checkbox", name="Live").check()
+        dataset.resize((6, 8))
+        expect(page.locator(".title")).to_contain_text("6 × 8", timeout=5000)
+
+
+def test_a_dataset_of_very_many_places_opens(page: Page, site: str) -> None:
+    domain = "/home/admin/web-wide.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        side = 1_000_000
+        dataset = SparseDataset.create(connection, "/wide", (side, side), np.float32, (1000, 1000))
+        dataset.write(np.array([[0, 0], [side - 1, side - 1]]), np.array([1, 2], np.float32))
+    go(page, domain=domain, path="/wide")
+    settled(page, "2 defined elements")
+    shown = (pixels(page, CANVAS) != UNDEFINED).any(axis=2)
+    assert shown.sum() == 2
+    assert shown[0, 0]
+    assert shown[-1, -1]

@@ -1,0 +1,143 @@
+"""Signing in by password and by key, refused, and out; and what a page of another origin can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from argon2 import PasswordHasher
+from playwright.sync_api import Browser, Page, expect
+
+from hsparse.cli.embedded_server import embedded_server
+from hsparse.client.connection import Connection
+from hsparse.clock import SystemClock
+from hsparse.config import load_settings
+from hsparse.sn.auth.api_key import KeyFile, Role, new_key
+from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
+from tests.web.conftest import go, open_page
+
+pytestmark = pytest.mark.needs("chromium")
+
+PASSWORD = "söme:thing"
+DOMAIN = "/home/ann/secret.h5"
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    url: str
+    key: str
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """A server with two users, of whom one has a domain that others may not read."""
+    root = tmp_path_factory.mktemp("guarded")
+    passwords, keys = PasswordFile(root / "passwords"), KeyFile(root / "keys")
+    cheap = PasswordHash(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    for name in ("ann", "bob"):
+        passwords.add(User(name, cheap.hash(PASSWORD)))
+    text, key = new_key(SystemClock(), "laptop", "ann", Role.ACCOUNT, (), None)
+    keys.add(key)
+    settings = load_settings(
+        root=root / "store", port=0, fsync=False, password_file=root / "passwords", key_file=root / "keys"
+    )
+    with embedded_server(settings) as url:
+        with Connection(url, DOMAIN, user="ann", password=PASSWORD) as connection:
+            connection.json("PUT", "/", {})
+            connection.json("PUT", "/acls/default", {"read": False})
+            body = {"type": "H5T_STD_I32LE", "shape": [3], "value": [7, 8, 9], "h5path": "/data"}
+            connection.json("POST", "/datasets", body)
+        yield Guarded(url, text)
+
+
+@pytest.fixture
+def page(browser: Browser, guarded: Guarded) -> Iterator[Page]:
+    with open_page(browser, guarded.url) as page:
+        yield page
+
+
+def sign_in(page: Page, name: str, secret: str) -> None:
+    page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    dialog = page.get_by_role("dialog")
+    if name:
+        dialog.get_by_label("name and password").check()
+        dialog.get_by_label("Name", exact=True).fill(name)
+        dialog.get_by_label("Password", exact=True).fill(secret)
+    else:
+        dialog.get_by_label("key or token").check()
+        dialog.get_by_label("Key or token", exact=True).fill(secret)
+    dialog.get_by_role("button", name="Sign in").click()
+
+
+def kept(page: Page) -> str:
+    """Return all that a page leaves in the browser and in its address."""
+    script = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href, history.state])"
+    found = page.evaluate(script)
+    assert isinstance(found, str)
+    return found + repr(page.context.cookies())
+
+
+def test_by_password_and_out(page: Page) -> None:
+    go(page, domain=DOMAIN)
+    expect(page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")
+    sign_in(page, "ann", "wrong")
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_be_visible()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    sign_in(page, "ann", PASSWORD)
+    expect(page.get_by_role("treeitem", name="data")).to_be_visible()
+    expect(page.get_by_role("banner")).to_contain_text("ann")
+    for secret in (PASSWORD, "c8O2bWU", "Basic"):
+        assert secret not in kept(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download .h5", exact=True).click()
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89HDF\r\n")
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")
+    expect(page.get_by_role("treeitem")).to_have_count(0)
+
+
+def test_by_key(page: Page, guarded: Guarded) -> None:
+    go(page, domain=DOMAIN, path="/data")
+    sign_in(page, "", guarded.key)
+    expect(page.locator(".h5web")).to_be_visible()
+    assert guarded.key not in kept(page)
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("Sign in")
+
+
+def test_another_user_is_refused(page: Page) -> None:
+    go(page, domain=DOMAIN)
+    sign_in(page, "bob", PASSWORD)
+    expect(page.get_by_role("banner")).to_contain_text("bob")
+    expect(page.get_by_role("alert")).to_contain_text("ask its owner for the right to read")
+
+
+def test_a_stolen_address_opens_nothing(page: Page, browser: Browser, guarded: Guarded) -> None:
+    go(page, domain=DOMAIN, path="/data")
+    sign_in(page, "ann", PASSWORD)
+    expect(page.locator(".h5web")).to_be_visible()
+    with open_page(browser, guarded.url) as other:
+        other.goto(page.url)
+        expect(other.get_by_role("alert")).to_contain_text("Sign in")
+
+
+def test_a_page_of_another_origin_has_no_credentials_to_send(page: Page, guarded: Guarded, site: str) -> None:
+    go(page, domain=DOMAIN)
+    sign_in(page, "ann", PASSWORD)
+    expect(page.get_by_role("treeitem", name="data")).to_be_visible()
+    other = page.context.new_page()
+    other.goto(f"{site}/about")  # another origin, in the same browser
+    forge = """async url => {
+        const answers = [];
+        for (const method of ['GET', 'DELETE']) {
+            answers.push((await fetch(url, {method, credentials: 'include'}).catch(error => error)).status ?? 0);
+        }
+        return answers;
+    }"""
+    statuses = other.evaluate(forge, f"{guarded.url}/?domain={DOMAIN}")
+    assert all(status in (0, 401, 403) for status in statuses)
+    page.reload()
+    sign_in(page, "ann", PASSWORD)
+    expect(page.get_by_role("treeitem", name="data")).to_be_visible()

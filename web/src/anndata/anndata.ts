@@ -1,0 +1,159 @@
+/** AnnData in a domain: names of cells and genes, their columns, and embeddings, of groups and of older compounds. */
+
+import { sendJson } from '../api/client';
+import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { classOf, memberMapping, numberType } from '../api/types';
+import { readValues } from '../api/values';
+
+/** A column of text or numbers: a dataset, or a field of a dataset of compounds. */
+export interface Column {
+  name: string;
+  dataset: HdfObject;
+  field?: string | undefined;
+  /** The names that the column's numbers stand for. */
+  categories?: HdfObject | undefined;
+  length: number;
+}
+
+export interface AxisLabels {
+  rows: Column | undefined;
+  columns: Column | undefined;
+}
+
+export interface Embedding {
+  name: string;
+  dataset: HdfObject;
+  field?: string | undefined;
+}
+
+export interface AnnData {
+  cells: Column;
+  columns: Column[];
+  embeddings: Embedding[];
+  genes: Column | undefined;
+  /** The matrix of genes: cells by genes. */
+  matrix: HdfObject | undefined;
+}
+
+/** Returns what a domain has of AnnData; undefined without names of cells. */
+export function findAnnData(domain: Domain): AnnData | undefined {
+  const obs = domain.resolve('/obs');
+  const cells = obs === undefined ? undefined : indexOf(domain, obs);
+  if (obs === undefined || cells === undefined) return undefined;
+  const raw = domain.resolve('/raw/X') ?? domain.resolve('/raw.X');
+  const matrix = raw ?? domain.resolve('/X');
+  const genes = raw === undefined ? domain.resolve('/var') : (domain.resolve('/raw/var') ?? domain.resolve('/raw.var'));
+  return {
+    cells,
+    columns: columnsOf(domain, obs).filter((column) => column.name !== cells.name),
+    embeddings: embeddingsOf(domain),
+    genes: genes === undefined ? undefined : indexOf(domain, genes),
+    matrix: matrix !== undefined && collectionOf(matrix) === 'datasets' ? matrix : undefined,
+  };
+}
+
+/** Returns the names of a matrix's rows and columns, if it is one of AnnData's. */
+export function labelsOf(domain: Domain, path: string): AxisLabels | undefined {
+  const isRaw = path === '/raw/X' || path === '/raw.X';
+  if (!isRaw && path !== '/X' && !path.startsWith('/layers/')) return undefined;
+  const index = (...paths: string[]) => {
+    const found = paths.map((one) => domain.resolve(one)).find((one) => one !== undefined);
+    return found === undefined ? undefined : indexOf(domain, found);
+  };
+  const columns = isRaw ? index('/raw/var', '/raw.var') : index('/var');
+  return { rows: index('/obs'), columns };
+}
+
+function indexOf(domain: Domain, table: HdfObject): Column | undefined {
+  const columns = columnsOf(domain, table);
+  const name = attributeText(table, '_index') ?? 'index';
+  return columns.find((column) => column.name === name) ?? columns.find((column) => column.name === '_index');
+}
+
+function columnsOf(domain: Domain, table: HdfObject): Column[] {
+  if (collectionOf(table) === 'datasets') return compoundColumns(domain, table);
+  const columns: Column[] = [];
+  for (const [name, link] of Object.entries(table.links ?? {})) {
+    const object = domain.target(link, '');
+    if (object === undefined || name === '__categories') continue;
+    const codes = object.links?.['codes'];
+    const categories = object.links?.['categories'] ?? domain.target(table.links?.['__categories'] ?? { class: '' }, '')?.links?.[name];
+    const names = categories === undefined ? undefined : domain.target(categories, '');
+    const dataset = codes === undefined ? object : domain.target(codes, '');
+    if (dataset === undefined || collectionOf(dataset) !== 'datasets' || dimsOf(dataset).length !== 1) continue;
+    columns.push({ name, dataset, categories: names, length: dimsOf(dataset)[0] ?? 0 });
+  }
+  return columns;
+}
+
+/** Returns the fields of a table of compounds; AnnData before 0.7 kept the names of categories in `uns`. */
+function compoundColumns(domain: Domain, table: HdfObject): Column[] {
+  const type = table.type ?? '';
+  const fields = typeof type === 'string' ? [] : (type.fields ?? []);
+  const length = dimsOf(table)[0] ?? 0;
+  return fields.map(({ name }) => ({ name, field: name, dataset: table, categories: domain.resolve(`/uns/${name}_categories`), length }));
+}
+
+function embeddingsOf(domain: Domain): Embedding[] {
+  const obsm = domain.resolve('/obsm');
+  if (obsm === undefined) return [];
+  const type = obsm.type;
+  if (type !== undefined && typeof type !== 'string') {
+    const wide = (type.fields ?? []).filter((field) => classOf(field.type) === 'H5T_ARRAY');
+    return preferred(wide.map(({ name }) => ({ name, dataset: obsm, field: name })));
+  }
+  const found: Embedding[] = [];
+  for (const [name, link] of Object.entries(obsm.links ?? {})) {
+    const dataset = domain.target(link, '/obsm');
+    if (dataset === undefined || numberType(dataset.type ?? '') === undefined) continue;
+    if (dimsOf(dataset).length === 2 && (dimsOf(dataset)[1] ?? 0) >= 2) found.push({ name, dataset });
+  }
+  return preferred(found);
+}
+
+/** Sorts embeddings, those first that are made for looking at. */
+function preferred(found: Embedding[]): Embedding[] {
+  const order = (one: Embedding) => (/umap/i.test(one.name) ? 0 : /tsne/i.test(one.name) ? 1 : 2);
+  return found.sort((a, b) => order(a) - order(b));
+}
+
+/** Reads a column: text or numbers, categories by their names, missing ones as an empty text. */
+export async function readColumn(domain: Domain, column: Column, signal?: AbortSignal): Promise<ArrayLike<unknown>> {
+  const { dataset, field, categories } = column;
+  const spans = [{ start: 0, stop: column.length, step: 1 }];
+  const found = await readValues(domain, dataset, spans, signal, field);
+  const bare = field === undefined ? found : Array.from(found as unknown[], (one) => (Array.isArray(one) ? one[0] : one));
+  const type = dataset.type ?? '';
+  if (categories !== undefined) {
+    const names = await readValues(domain, categories, [{ start: 0, stop: dimsOf(categories)[0] ?? 0, step: 1 }], signal);
+    return Array.from(bare as ArrayLike<number>, (code) => String(names[Number(code)] ?? ''));
+  }
+  if (typeof type !== 'string' && type.class === 'H5T_ENUM' && field === undefined) {
+    const names = new Map(Object.entries(memberMapping(type)).map(([name, value]) => [value, name]));
+    return Array.from(bare as ArrayLike<number>, (value) => names.get(Number(value)) ?? String(value));
+  }
+  return bare;
+}
+
+const BLOCK = 2000;
+const blocks = new Map<string, Promise<string[]>>();
+
+/** Returns the name of a place of an axis. Names are read in blocks, which are kept. */
+export async function nameAt(domain: Domain, column: Column, place: number): Promise<string> {
+  const first = Math.floor(place / BLOCK) * BLOCK;
+  const key = `${column.dataset.id} ${column.field ?? ''} ${first}`;
+  let block = blocks.get(key);
+  if (block === undefined) {
+    block = readNames(domain, column, first);
+    blocks.set(key, block);
+    block.catch(() => blocks.delete(key));
+  }
+  return (await block.catch(() => []))[place - first] ?? '';
+}
+
+async function readNames(domain: Domain, column: Column, first: number): Promise<string[]> {
+  const select = `[${first}:${Math.min(column.length, first + BLOCK)}]`;
+  const query = { ...domain.query, select, fields: column.field };
+  const { value } = await sendJson<{ value: unknown[] }>(`/datasets/${column.dataset.id}/value`, query);
+  return value.map((one) => String(Array.isArray(one) ? one[0] : one));
+}

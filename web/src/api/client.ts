@@ -1,0 +1,113 @@
+/** Requests to the server that sent this page. Credentials are kept in memory alone, and go out in one header. */
+
+export type Query = Record<string, string | number | undefined>;
+
+/** An answer that is an error, or no answer: `kind` is the server's, or `away`. */
+export class RequestError extends Error {
+  constructor(
+    readonly kind: string,
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+    this.name = 'RequestError';
+  }
+
+  /** What a person can do about it, in a sentence. */
+  get remedy(): string {
+    if (this.kind === 'away') return 'This page asks again until the server answers.';
+    if (this.status === 401) return 'Sign in again, with another name, password or key.';
+    if (this.status === 403) return 'Sign in as a user who may read it, or ask its owner for the right to read.';
+    if (this.status === 404 || this.status === 410) return 'Look for it in the folder above: it was moved or deleted, or the address has an error.';
+    if (this.status === 413) return 'Select less of it, or zoom in.';
+    if (this.status === 503 || this.status === 429) return 'The server is busy. Try again in a moment.';
+    return 'The sentence above is the server’s. If it does not help, tell the operator.';
+  }
+}
+
+let authorization: string | undefined;
+const listeners = new Set<() => void>();
+
+/** Signs in with a value for the header `Authorization`; without one signs out. */
+export function setAuthorization(value: string | undefined): void {
+  authorization = value;
+  for (const listener of listeners) listener();
+}
+
+export function isSignedIn(): boolean {
+  return authorization !== undefined;
+}
+
+/** Calls `listener` when somebody signs in or out; returns what ends that. */
+export function onAuthorization(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function basic(name: string, password: string): string {
+  const bytes = new TextEncoder().encode(`${name}:${password}`);
+  return `Basic ${btoa(String.fromCharCode(...bytes))}`;
+}
+
+/** The URL of a request, relative to the page, so that a proxy may serve it below a path. */
+export function urlOf(path: string, query: Query = {}): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined);
+  const parameters = given.map(([key, value]) => `${key}=${encodeURIComponent(String(value))}`);
+  const base = document.baseURI.replace(/[#?].*$/, '').replace(/[^/]*$/, '');
+  return `${base}${path.replace(/^\//, '')}${parameters.length > 0 ? '?' : ''}${parameters.join('&')}`;
+}
+
+export interface RequestOptions {
+  accept?: string;
+  signal?: AbortSignal | undefined;
+  method?: string;
+  body?: unknown;
+  authorization?: string;
+}
+
+/** Sends a request; raises `RequestError` for an error. An abort is raised as it is. */
+export async function send(path: string, query: Query = {}, options: RequestOptions = {}): Promise<Response> {
+  const headers: Record<string, string> = { Accept: options.accept ?? 'application/json' };
+  const credentials = options.authorization ?? authorization;
+  if (credentials !== undefined) headers['Authorization'] = credentials;
+  if (options.body !== undefined) headers['Content-Type'] = 'application/json';
+  let answer: Response;
+  try {
+    answer = await fetch(urlOf(path, query), {
+      method: options.method ?? 'GET',
+      headers,
+      credentials: 'omit',
+      redirect: 'error',
+      signal: options.signal ?? null,
+      body: options.body === undefined ? null : JSON.stringify(options.body),
+    });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    throw new RequestError('away', 0, 'The server does not answer.');
+  }
+  if (!answer.ok) throw await errorOf(answer);
+  return answer;
+}
+
+export async function sendJson<T>(path: string, query: Query = {}, options: RequestOptions = {}): Promise<T> {
+  return (await (await send(path, query, options)).json()) as T;
+}
+
+export async function sendBinary(path: string, query: Query = {}, options: RequestOptions = {}): Promise<ArrayBuffer> {
+  return (await send(path, query, { ...options, accept: 'application/octet-stream' })).arrayBuffer();
+}
+
+async function errorOf(answer: Response): Promise<RequestError> {
+  try {
+    const { error } = (await answer.json()) as { error: { kind: string; message: string } };
+    return new RequestError(error.kind, answer.status, error.message);
+  } catch {
+    return new RequestError('unknown', answer.status, `The server answered ${answer.status} ${answer.statusText}.`);
+  }
+}
+
+export interface About {
+  username: string;
+  isadmin: boolean;
+  hsparse_version: string;
+}

@@ -1,0 +1,142 @@
+/** Objects of a domain as the server describes them (HDF5/JSON), all loaded by one request. */
+
+import { sendJson } from './client';
+
+export type HdfType = string | HdfTypeObject;
+
+export interface HdfTypeObject {
+  class: string;
+  base?: HdfType;
+  length?: number | 'H5T_VARIABLE';
+  charSet?: string;
+  strPad?: string;
+  fields?: { name: string; type: HdfType }[];
+  dims?: number[];
+  mapping?: Record<string, number>;
+  members?: { name: string; value: number }[];
+  tag?: string;
+  size?: number;
+  id?: string;
+}
+
+export interface HdfShape {
+  class: 'H5S_SIMPLE' | 'H5S_SCALAR' | 'H5S_NULL';
+  dims?: number[];
+  maxdims?: (number | string)[];
+}
+
+export interface HdfLink {
+  class: string;
+  id?: string;
+  h5path?: string;
+  h5domain?: string;
+  file?: string;
+}
+
+export interface HdfAttribute {
+  type: HdfType;
+  shape: HdfShape;
+  value?: unknown;
+}
+
+export interface HdfLayout {
+  class?: string;
+  dims?: number[];
+  flags?: string[];
+}
+
+export interface HdfObject {
+  id: string;
+  shape?: HdfShape;
+  type?: HdfType;
+  links?: Record<string, HdfLink>;
+  attributes?: Record<string, HdfAttribute>;
+  created?: number;
+  lastModified?: number;
+  layout?: HdfLayout;
+  creationProperties?: { layout?: HdfLayout; filters?: unknown[]; fillValue?: unknown };
+}
+
+export interface DomainRecord {
+  root?: string;
+  class: string;
+  owner: string;
+  created: number;
+  lastModified: number;
+  domain_objs?: Record<string, HdfObject>;
+}
+
+/** A folder, or a domain with all its objects. */
+export class Domain {
+  readonly objects: Map<string, HdfObject>;
+
+  constructor(
+    readonly path: string,
+    readonly bucket: string | undefined,
+    readonly record: DomainRecord,
+  ) {
+    this.objects = new Map(Object.entries(record.domain_objs ?? {}));
+  }
+
+  /** Loads it; of a domain all objects with their links and attributes by the same request. */
+  static async load(path: string, bucket: string | undefined, signal?: AbortSignal): Promise<Domain> {
+    const query = { domain: path, bucket, getobjs: 1, include_attrs: 1, ignore_nan: 1 };
+    return new Domain(path, bucket, await sendJson<DomainRecord>('/', query, { signal }));
+  }
+
+  get isFolder(): boolean {
+    return this.record.root === undefined;
+  }
+
+  /** The parameters that name it in a request. */
+  get query(): { domain: string; bucket: string | undefined } {
+    return { domain: this.path, bucket: this.bucket };
+  }
+
+  get root(): HdfObject | undefined {
+    return this.record.root === undefined ? undefined : this.objects.get(this.record.root);
+  }
+
+  /** Finds the object at a path, through soft links; undefined if there is none here. */
+  resolve(path: string, depth = 0): HdfObject | undefined {
+    let found = this.root;
+    let at = '';
+    for (const name of path.split('/').filter((part) => part !== '')) {
+      const link = found?.links?.[name];
+      if (link === undefined) return undefined;
+      found = this.target(link, at, depth);
+      at += `/${name}`;
+    }
+    return found;
+  }
+
+  /** Finds what a link in the group at path `group` leads to. */
+  target(link: HdfLink, group: string, depth = 0): HdfObject | undefined {
+    if (link.id !== undefined) return this.objects.get(link.id);
+    if (link.class !== 'H5L_TYPE_SOFT' || link.h5path === undefined || depth > 16) return undefined;
+    return this.resolve(link.h5path.startsWith('/') ? link.h5path : `${group}/${link.h5path}`, depth + 1);
+  }
+}
+
+export function collectionOf(object: HdfObject): 'groups' | 'datasets' | 'datatypes' {
+  return object.id.startsWith('g-') ? 'groups' : object.id.startsWith('d-') ? 'datasets' : 'datatypes';
+}
+
+export function dimsOf(object: HdfObject): number[] {
+  return object.shape?.dims ?? [];
+}
+
+export function isSparse(object: HdfObject): boolean {
+  return (object.creationProperties?.layout?.flags ?? object.layout?.flags ?? []).includes('H5D_SPARSE_DATA');
+}
+
+export function isGrowing(object: HdfObject): boolean {
+  const dims = dimsOf(object);
+  return (object.shape?.maxdims ?? []).some((limit, dim) => typeof limit === 'string' || limit === 0 || limit > (dims[dim] ?? 0));
+}
+
+export function attributeText(object: HdfObject | undefined, name: string): string | undefined {
+  const value = object?.attributes?.[name]?.value;
+  const first = Array.isArray(value) && value.length === 1 ? value[0] : value;
+  return typeof first === 'string' ? first : undefined;
+}

@@ -1,0 +1,61 @@
+/** Loading for components: one request at a time, cancelled when it is not wanted any more. */
+
+import { useCallback, useEffect, useState, useSyncExternalStore } from 'react';
+import { isSignedIn, onAuthorization, RequestError } from './client';
+
+/** Milliseconds after which a server that did not answer is asked again. */
+const RETRY = 2000;
+
+export interface Loaded<T> {
+  value: T | undefined;
+  error: unknown;
+  loading: boolean;
+  /** Asks again, and shows the last answer meanwhile. */
+  reload: () => void;
+}
+
+let signIns = 0;
+onAuthorization(() => (signIns += 1));
+
+/** A number that changes when somebody signs in or out. */
+export function useSignIns(): number {
+  return useSyncExternalStore(onAuthorization, () => signIns);
+}
+
+export function useSignedIn(): boolean {
+  return useSyncExternalStore(onAuthorization, isSignedIn);
+}
+
+/**
+ * Calls `load` for each new `key`, and again after a sign-in; without a key there is nothing to load.
+ * The last answer stays until the next one is there; a server that is away is asked until it answers.
+ */
+export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
+  const [state, setState] = useState<{ key?: string; value?: T; error?: unknown; loading: boolean }>({ loading: true });
+  const [attempt, setAttempt] = useState(0);
+  const signIn = useSignIns();
+  useEffect(() => {
+    if (key === undefined) return undefined;
+    const abort = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    setState((old) => ({ ...old, loading: true }));
+    load(abort.signal).then(
+      (value) => {
+        if (!abort.signal.aborted) setState({ key, value, loading: false });
+      },
+      (error: unknown) => {
+        if (abort.signal.aborted) return;
+        const isAway = error instanceof RequestError && error.kind === 'away';
+        setState((old) => (isAway ? { ...old, error, loading: false } : { key, error, loading: false }));
+        if (isAway) timer = setTimeout(() => setAttempt((count) => count + 1), RETRY);
+      },
+    );
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+    };
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for what is loaded
+  }, [key, attempt, signIn]);
+  const reload = useCallback(() => setAttempt((count) => count + 1), []);
+  return { value: state.value, error: state.error, loading: state.loading, reload };
+}

@@ -1,0 +1,96 @@
+/** Values of datasets: only what is selected, as binary where elements are numbers. */
+
+import { sendBinary, sendJson } from './client';
+import type { Domain, HdfObject } from './hdf';
+import { decodeNumbers, hasArray, type NumberArray, numberType } from './types';
+
+/** One dimension of a selection; an index is one place. */
+export interface Span {
+  start: number;
+  stop: number;
+  step: number;
+}
+
+export function spanLength(span: Span): number {
+  return Math.max(0, Math.ceil((span.stop - span.start) / span.step));
+}
+
+export function sizeOf(spans: Span[]): number {
+  return spans.reduce((size, span) => size * spanLength(span), 1);
+}
+
+export function formatSelect(spans: Span[]): string {
+  const parts = spans.map(({ start, stop, step }) => `${start}:${stop}${step === 1 ? '' : `:${step}`}`);
+  return `[${parts.join(',')}]`;
+}
+
+/** Reads `[0:10,5,::2]` in an extent; undefined for anything else, and for lists. */
+export function parseSelect(text: string | undefined, dims: number[]): Span[] | undefined {
+  if (text === undefined) return undefined;
+  const items = text.replace(/\s/g, '').replace(/^\[/, '').replace(/\]$/, '').split(',');
+  if (items.length !== dims.length) return undefined;
+  const spans: Span[] = [];
+  for (const [dim, item] of items.entries()) {
+    const length = dims[dim] ?? 0;
+    const match = /^(\d*)(?:(:)(\d*)(?::(\d+))?)?$/.exec(item);
+    if (match === null || (match[2] === undefined && match[1] === '')) return undefined;
+    const start = Number(match[1] || 0);
+    const stop = match[2] === undefined ? start + 1 : match[3] ? Number(match[3]) : length;
+    const step = Number(match[4] ?? 1);
+    if (step < 1 || start > stop || stop > length) return undefined;
+    spans.push({ start, stop, step });
+  }
+  return spans;
+}
+
+export function wholeOf(dims: number[]): Span[] {
+  return dims.map((length) => ({ start: 0, stop: length, step: 1 }));
+}
+
+/** Reads selected values, flat and in row-major order: numbers as a typed array, all else from JSON. */
+export async function readValues(
+  domain: Domain,
+  dataset: HdfObject,
+  spans: Span[],
+  signal?: AbortSignal,
+  fields?: string,
+): Promise<NumberArray | unknown[]> {
+  const path = `/datasets/${dataset.id}/value`;
+  const query = { ...domain.query, select: spans.length > 0 ? formatSelect(spans) : undefined, fields };
+  const type = numberType(dataset.type ?? '');
+  if (type !== undefined && hasArray(type) && fields === undefined) {
+    return decodeNumbers(await sendBinary(path, query, { signal }), type);
+  }
+  const { value } = await sendJson<{ value: unknown }>(path, { ...query, ignore_nan: 1 }, { signal });
+  return flatten(value, spans.length);
+}
+
+/** Flattens nested lists of `rank` levels; a scalar becomes a list of one. */
+export function flatten(value: unknown, rank: number): unknown[] {
+  if (rank === 0) return [value];
+  let found = value as unknown[];
+  for (let level = 1; level < rank; level += 1) found = (found as unknown[][]).flat();
+  return found;
+}
+
+export interface DefinedElements {
+  places: number[][];
+  values: unknown[];
+}
+
+/** Reads the defined elements of a selection: their places and values. */
+export async function readDefined(
+  domain: Domain,
+  dataset: HdfObject,
+  select: string,
+  signal?: AbortSignal,
+): Promise<DefinedElements> {
+  interface Answer {
+    selection: { coordinates?: (number | number[])[] };
+    value: unknown[];
+  }
+  const query = { ...domain.query, select, sparse: 1, ignore_nan: 1 };
+  const answer = await sendJson<Answer>(`/datasets/${dataset.id}/value`, query, { signal });
+  const places = (answer.selection.coordinates ?? []).map((place) => (Array.isArray(place) ? place : [place]));
+  return { places, values: answer.value };
+}

@@ -1,0 +1,27 @@
+/** H5Web's displays of a dense dataset or a NeXus group; loaded when one is drawn, with three.js. */
+
+import { App, DataProvider } from '@h5web/app';
+import '@h5web/app/styles.css';
+import { useMemo } from 'react';
+import type { Domain } from '../api/hdf';
+import type { Span } from '../api/values';
+import { DomainProvider } from './provider';
+
+interface Props {
+  domain: Domain;
+  path: string;
+  window: Span[] | undefined;
+}
+
+export default function H5WebView({ domain, path, window }: Props) {
+  const key = `${path} ${JSON.stringify(window)}`;
+  // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for path and window
+  const provider = useMemo(() => new DomainProvider(domain, path, window), [domain, key]);
+  return (
+    <div className="h5web">
+      <DataProvider key={`${domain.record.lastModified} ${key}`} api={provider}>
+        <App initialPath={path} sidebarOpen={false} />
+      </DataProvider>
+    </div>
+  );
+}

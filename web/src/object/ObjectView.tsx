@@ -1,0 +1,133 @@
+/** One object of a domain: what it is, its attributes, and its displays as tabs. */
+
+import { lazy, Suspense } from 'react';
+import { type Address, formatAddress, nameOf } from '../address';
+import { findAnnData } from '../anndata/anndata';
+import { EmbeddingView } from '../anndata/EmbeddingView';
+import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
+import { typeText } from '../api/types';
+import { Acls } from '../shell/Acls';
+import { ErrorBoundary, ErrorNotice } from '../shell/ErrorNotice';
+import { formatTime } from '../shell/format';
+import { PictureView } from '../sparse/PictureView';
+import { TableView } from '../sparse/TableView';
+import { ChunksView } from './ChunksView';
+import { Actions } from './Actions';
+import { Attributes } from './Attributes';
+import { DenseView } from './DenseView';
+import { LiveSwitch } from './LiveSwitch';
+import { Members } from './Members';
+
+const H5WebView = lazy(() => import('./H5WebView'));
+
+type View = 'picture' | 'table' | 'display' | 'chunks' | 'members' | 'plot' | 'embedding';
+const TITLES: Record<View, string> = {
+  picture: 'Picture',
+  table: 'Table',
+  display: 'Display',
+  chunks: 'Chunks',
+  members: 'Members',
+  plot: 'NeXus plot',
+  embedding: 'Embedding',
+};
+
+interface Props {
+  domain: Domain;
+  address: Address;
+  /** The name of who is signed in. */
+  user: string | undefined;
+  reload: () => void;
+}
+
+export function ObjectView({ domain, address, user, reload }: Props) {
+  const object = domain.resolve(address.path);
+  if (object === undefined) {
+    return <ErrorNotice error={new Error(`There is nothing at ${address.path} in ${domain.path}, or it is in another domain. Choose an object in the tree.`)} />;
+  }
+  const views = viewsOf(domain, object, address.path);
+  const view = views.find((one) => one === address.view) ?? views[0];
+  return (
+    <article aria-labelledby="objectName">
+      <div className="title">
+        <h1 id="objectName">{address.path === '/' ? nameOf(domain.path) : nameOf(address.path)}</h1>
+        <span className="quiet">{summary(domain, object, address.path)}</span>
+        {collectionOf(object) === 'datasets' && <LiveSwitch key={object.id} domain={domain} object={object} reload={reload} />}
+      </div>
+      <Actions domain={domain} object={object} address={address} user={user} />
+      {views.length > 1 && (
+        <nav className="tabs" aria-label="Displays">
+          {views.map((one) => (
+            <a key={one} aria-current={one === view ? 'page' : undefined} href={formatAddress({ ...address, view: one })}>
+              {TITLES[one]}
+            </a>
+          ))}
+        </nav>
+      )}
+      <ErrorBoundary key={`${object.id} ${view}`}>
+        <ViewOf view={view} domain={domain} object={object} address={address} />
+      </ErrorBoundary>
+      <Attributes object={object} />
+      {address.path === '/' && <Acls domain={domain} />}
+    </article>
+  );
+}
+
+interface ViewProps {
+  view: View | undefined;
+  domain: Domain;
+  object: HdfObject;
+  address: Address;
+}
+
+function ViewOf({ view, domain, object, address }: ViewProps) {
+  switch (view) {
+    case 'picture':
+      return <PictureView domain={domain} object={object} address={address} />;
+    case 'table':
+      return <TableView domain={domain} object={object} address={address} />;
+    case 'display':
+      return <DenseView domain={domain} object={object} address={address} />;
+    case 'chunks':
+      return <ChunksView domain={domain} object={object} />;
+    case 'members':
+      return <Members domain={domain} group={object} address={address} />;
+    case 'embedding':
+      return <EmbeddingView domain={domain} address={address} />;
+    case 'plot':
+      return (
+        <Suspense fallback={<p className="notice">Loading the displays…</p>}>
+          <H5WebView domain={domain} path={address.path} window={undefined} />
+        </Suspense>
+      );
+    default:
+      return null;
+  }
+}
+
+function viewsOf(domain: Domain, object: HdfObject, path: string): View[] {
+  const collection = collectionOf(object);
+  if (collection === 'datatypes') return [];
+  if (collection === 'groups') {
+    const isNexus = attributeText(object, 'NX_class') !== undefined || attributeText(object, 'default') !== undefined;
+    const cells = path === '/' ? findAnnData(domain) : undefined;
+    return ['members', ...(isNexus ? (['plot'] as const) : []), ...(cells !== undefined && cells.embeddings.length > 0 ? (['embedding'] as const) : [])];
+  }
+  if (isSparse(object)) return ['picture', 'table', 'chunks'];
+  return dimsOf(object).length > 0 ? ['display', 'chunks'] : ['display'];
+}
+
+function summary(domain: Domain, object: HdfObject, path: string): string {
+  const parts: string[] = [];
+  if (object.type !== undefined) parts.push(typeText(object.type));
+  if (collectionOf(object) === 'datasets') {
+    const dims = dimsOf(object);
+    parts.push(object.shape?.class === 'H5S_NULL' ? 'null' : dims.length === 0 ? 'scalar' : dims.join(' × '));
+    if (isSparse(object)) parts.push('sparse');
+    const chunk = object.layout?.dims;
+    if (chunk !== undefined && dims.length > 0) parts.push(`chunks of ${chunk.join(' × ')}`);
+  }
+  if (path === '/') parts.push(`of ${domain.record.owner}`);
+  const changed = formatTime(object.lastModified);
+  if (changed !== '') parts.push(`changed ${changed} UTC`);
+  return parts.join(' · ');
+}

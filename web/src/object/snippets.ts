@@ -1,0 +1,42 @@
+/** The same data for programs: lines of Python and of a shell. */
+
+import { urlOf } from '../api/client';
+import type { Domain, HdfObject } from '../api/hdf';
+import { isSparse } from '../api/hdf';
+import { formatSelect, type Span } from '../api/values';
+
+/** A literal of Python: JSON's strings are such. */
+function pythonText(text: string): string {
+  return JSON.stringify(text);
+}
+
+/** An argument of a POSIX shell. */
+function shellText(text: string): string {
+  return `'${text.replace(/'/g, `'\\''`)}'`;
+}
+
+function encodedPath(path: string): string {
+  return path.split('/').map(encodeURIComponent).join('/');
+}
+
+export function fileUrl(domain: Domain, layout?: string): string {
+  return urlOf(`/files${encodedPath(domain.path)}`, { bucket: domain.bucket, layout });
+}
+
+export function pythonSnippet(domain: Domain, path: string, object: HdfObject, spans: Span[], user: string | undefined): string {
+  const url = urlOf(encodedPath(domain.path));
+  const who = user === undefined ? '' : `, user=${pythonText(user)}, password=...`;
+  const bucket = domain.bucket === undefined ? '' : `, bucket=${pythonText(domain.bucket)}`;
+  const open = `with hsparse.open(${pythonText(url)}${bucket}${who}) as file:`;
+  const at = formatSelect(spans).slice(1, -1);
+  const line = object.shape === undefined ? `item = file[${pythonText(path)}]` : `data = file[${pythonText(path)}]${spans.length > 0 ? `[${at}]` : '[()]'}`;
+  return `import hsparse\n\n${open}\n    ${line}\n`;
+}
+
+export function curlSnippet(domain: Domain, object: HdfObject, spans: Span[], user: string | undefined): string {
+  const collection = object.id.startsWith('g-') ? 'groups' : object.id.startsWith('d-') ? 'datasets' : 'datatypes';
+  const values = collection === 'datasets' ? '/value' : '';
+  const select = collection === 'datasets' && spans.length > 0 ? formatSelect(spans) : undefined;
+  const url = urlOf(`/${collection}/${object.id}${values}`, { ...domain.query, select, sparse: isSparse(object) ? 1 : undefined });
+  return `curl -g ${user === undefined ? '' : `-u ${shellText(user)} `}${shellText(url)}\n`;
+}

@@ -1,0 +1,92 @@
+/** The page: where one is, who one is, the tree at the left, and what is shown. */
+
+import { useEffect, useState } from 'react';
+import { type Address, formatAddress, nameOf, useAddress } from '../address';
+import { type About, sendJson } from '../api/client';
+import { Domain } from '../api/hdf';
+import { useLoad } from '../api/load';
+import { ObjectView } from '../object/ObjectView';
+import { ErrorBoundary, ErrorNotice } from './ErrorNotice';
+import { FolderView } from './FolderView';
+import { Jobs } from './Jobs';
+import { SignIn } from './SignIn';
+import { Tree } from './Tree';
+
+export function Explorer() {
+  const address = useAddress();
+  const about = useLoad('about', (signal) => sendJson<About>('/about', {}, { signal }));
+  // The top level is no domain: it is listed, not loaded.
+  const isTop = address.domain === '/';
+  const place = `${address.bucket ?? ''} ${address.domain}`;
+  const domain = useLoad(isTop ? undefined : place, (signal) => Domain.load(address.domain, address.bucket, signal));
+  const loaded = !isTop && domain.value?.path === address.domain ? domain.value : undefined;
+  const [narrow, setNarrow] = useState(false);
+  useEffect(() => {
+    document.title = `${nameOf(address.path === '/' ? address.domain : address.path)} · hsparse`;
+  }, [address.domain, address.path]);
+  const hasTree = loaded !== undefined && !loaded.isFolder;
+  return (
+    <>
+      <header>
+        <a className="brand" href="#domain=/">
+          hsparse
+        </a>
+        <Crumbs address={address} />
+        {hasTree && (
+          <button className="treeToggle" aria-expanded={narrow} onClick={() => setNarrow(!narrow)}>
+            Tree
+          </button>
+        )}
+        <SignIn about={about.value} error={about.error} />
+      </header>
+      <div className={`columns${hasTree ? ' withTree' : ''}${narrow ? ' treeOpen' : ''}`}>
+        {hasTree && <Tree domain={loaded} address={address} />}
+        <main>
+          {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} />}
+          {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
+          <ErrorBoundary key={formatAddress({ ...address, select: undefined })}>
+            {isTop && <FolderView address={address} folder={undefined} />}
+            {isTop && about.value?.isadmin === true && <Jobs />}
+            {isTop && <Colophon version={about.value?.hsparse_version} />}
+            {loaded?.isFolder === true && <FolderView address={address} folder={loaded} />}
+            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} reload={domain.reload} />}
+          </ErrorBoundary>
+        </main>
+      </div>
+    </>
+  );
+}
+
+/** What this page is made of, and where programs find the same. */
+function Colophon({ version }: { version: string | undefined }) {
+  return (
+    <p className="quiet">
+      hsparse {version} · <a href="docs">API</a> · <a href="explorer/licences.txt">licences of what this page is made of</a>
+    </p>
+  );
+}
+
+/** The folders that lead to what is shown, each as a link. */
+function Crumbs({ address }: { address: Address }) {
+  const names = address.domain.split('/').filter((name) => name !== '');
+  const inside = address.path.split('/').filter((name) => name !== '');
+  const { bucket } = address;
+  const to = (domain: string, path: string) => formatAddress({ domain, path, bucket });
+  return (
+    <nav className="crumbs" aria-label="Place">
+      <a href={to('/', '/')}>{bucket ?? 'domains'}</a>
+      {names.map((name, at) => (
+        <span key={at}>
+          {' / '}
+          <a href={to(`/${names.slice(0, at + 1).join('/')}`, '/')}>{name}</a>
+        </span>
+      ))}
+      {inside.map((name, at) => (
+        <span key={`in ${at}`}>
+          {at === 0 ? ' › ' : ' / '}
+          <a href={to(address.domain, `/${inside.slice(0, at + 1).join('/')}`)}>{name}</a>
+        </span>
+      ))}
+    </nav>
+  );
+}

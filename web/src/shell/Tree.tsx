@@ -1,0 +1,135 @@
+/** The tree of a domain's objects: opened with the mouse or the arrow keys, and searched by name. */
+
+import { type KeyboardEvent, useMemo, useRef, useState } from 'react';
+import { type Address, goTo, parentOf } from '../address';
+import { collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
+
+interface Node {
+  path: string;
+  name: string;
+  level: number;
+  object: HdfObject | undefined;
+  isGroup: boolean;
+}
+
+/** The most rows of a tree; a search finds the others. */
+const MAX_ROWS = 2000;
+const MAX_DEPTH = 32;
+
+interface Props {
+  domain: Domain;
+  address: Address;
+}
+
+export function Tree({ domain, address }: Props) {
+  const [toggled, setToggled] = useState<Record<string, boolean>>({});
+  const [typed, setTyped] = useState('');
+  const list = useRef<HTMLUListElement>(null);
+  const isOpen = (path: string) => toggled[path] ?? (path === '/' || isAbove(path, address.path));
+  const nodes = useMemo(
+    () => (typed === '' ? rows(domain, isOpen) : search(domain, typed.toLowerCase())),
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- isOpen is made of these
+    [domain, typed, toggled, address.path],
+  );
+  const select = (node: Node) => {
+    goTo({ domain: address.domain, bucket: address.bucket, path: node.path });
+    if (node.isGroup && typed === '') setToggled({ ...toggled, [node.path]: true });
+  };
+  const focused = nodes.some((node) => node.path === address.path) ? address.path : nodes[0]?.path;
+  const onKey = (event: KeyboardEvent, node: Node, at: number) => {
+    const move = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: nodes.length - 1 }[event.key];
+    if (move !== undefined) focusRow(list.current, move);
+    else if (event.key === 'Enter' || event.key === ' ') select(node);
+    else if (event.key === 'ArrowRight' && node.isGroup) setToggled({ ...toggled, [node.path]: true });
+    else if (event.key === 'ArrowLeft' && node.isGroup && isOpen(node.path)) setToggled({ ...toggled, [node.path]: false });
+    else if (event.key === 'ArrowLeft') focusRow(list.current, nodes.findIndex((one) => one.path === parentOf(node.path)));
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <nav className="tree" aria-label="Objects">
+      <input type="search" aria-label="Search objects" placeholder="Search objects" value={typed} onChange={(event) => setTyped(event.target.value)} />
+      <ul role="tree" aria-label="Objects of the domain" ref={list}>
+        {nodes.map((node, at) => (
+          <li
+            key={node.path}
+            role="treeitem"
+            aria-level={node.level + 1}
+            aria-selected={node.path === address.path}
+            aria-expanded={node.isGroup ? isOpen(node.path) : undefined}
+            tabIndex={node.path === focused ? 0 : -1}
+            className={`level${Math.min(node.level, 12)}`}
+            onClick={() => select(node)}
+            onKeyDown={(event) => onKey(event, node, at)}
+          >
+            <span
+              className="mark"
+              aria-hidden="true"
+              onClick={(event) => {
+                if (!node.isGroup) return;
+                event.stopPropagation();
+                setToggled({ ...toggled, [node.path]: !isOpen(node.path) });
+              }}
+            >
+              {node.isGroup ? (isOpen(node.path) ? '▾' : '▸') : ''}
+            </span>
+            <span className="name">{typed === '' ? node.name : node.path}</span>
+            <span className="quiet"> {remark(node.object)}</span>
+          </li>
+        ))}
+      </ul>
+      {nodes.length >= MAX_ROWS && <p className="notice">The first {MAX_ROWS} are listed: search for others.</p>}
+    </nav>
+  );
+}
+
+function focusRow(list: HTMLUListElement | null, at: number): void {
+  (list?.children[at] as HTMLElement | undefined)?.focus();
+}
+
+function isAbove(path: string, other: string): boolean {
+  return other.startsWith(`${path}/`);
+}
+
+function remark(object: HdfObject | undefined): string {
+  if (object === undefined) return 'not in this domain';
+  if (collectionOf(object) !== 'datasets') return collectionOf(object) === 'datatypes' ? 'type' : '';
+  const dims = dimsOf(object).join(' × ');
+  return isSparse(object) ? `${dims} sparse` : dims;
+}
+
+/** Returns the visible rows, depth first; a group that is inside itself is not opened again. */
+function rows(domain: Domain, isOpen: (path: string) => boolean): Node[] {
+  const found: Node[] = [];
+  const visit = (object: HdfObject | undefined, path: string, name: string, level: number, above: HdfObject[]) => {
+    if (found.length >= MAX_ROWS) return;
+    const isGroup = object !== undefined && collectionOf(object) === 'groups' && !above.includes(object);
+    found.push({ path, name, level, object, isGroup });
+    if (!isGroup || level >= MAX_DEPTH || !isOpen(path)) return;
+    for (const [child, link] of Object.entries(object.links ?? {})) {
+      const below = path === '/' ? `/${child}` : `${path}/${child}`;
+      visit(domain.target(link, path), below, child, level + 1, [...above, object]);
+    }
+  };
+  visit(domain.root, '/', '/', 0, []);
+  return found;
+}
+
+/** Returns the objects with a path that contains `text`, each by one path, without the tree around them. */
+function search(domain: Domain, text: string): Node[] {
+  const found: Node[] = [];
+  const seen = new Set<HdfObject>();
+  const visit = (object: HdfObject, path: string) => {
+    if (seen.has(object)) return;
+    seen.add(object);
+    for (const [name, link] of Object.entries(object.links ?? {})) {
+      if (found.length >= MAX_ROWS) return;
+      const below = path === '/' ? `/${name}` : `${path}/${name}`;
+      const target = domain.target(link, path);
+      if (below.toLowerCase().includes(text)) found.push({ path: below, name, level: 0, object: target, isGroup: false });
+      if (target !== undefined) visit(target, below);
+    }
+  };
+  if (domain.root !== undefined) visit(domain.root, '/');
+  return found;
+}

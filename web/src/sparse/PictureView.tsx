@@ -1,0 +1,141 @@
+/** A sparse dataset as a picture: values with undefined as a colour of its own, or where its elements are. */
+
+import { useState } from 'react';
+import { type Address, replaceAddress } from '../address';
+import { type AxisLabels, labelsOf } from '../anndata/anndata';
+import { type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { numberType } from '../api/types';
+import { formatSelect, parseSelect, type Span, wholeOf } from '../api/values';
+import { SelectionField } from '../object/DenseView';
+import { ErrorNotice } from '../shell/ErrorNotice';
+import { formatCount } from '../shell/format';
+import { columnSpan, type Frame, rowSpan, totalOf } from './density';
+import { type Kind, moved, scaleOf, zoomed } from './drawing';
+import { Legend } from './Legend';
+import { Plot } from './Plot';
+import { MAX_ELEMENTS, usePicture } from './usePicture';
+
+interface Props {
+  domain: Domain;
+  object: HdfObject;
+  address: Address;
+}
+
+export function PictureView({ domain, object, address }: Props) {
+  const dims = dimsOf(object);
+  if (dims.some((length) => length === 0)) return <p className="notice">The dataset has no places yet.</p>;
+  return <Picture key={object.id} domain={domain} object={object} address={address} />;
+}
+
+/** Returns the frame of a selection, by default of all places in the last two dimensions, at the first place of others. */
+export function frameOf(dims: number[], select: string | undefined): Frame {
+  const rank = dims.length;
+  const chosen = parseSelect(select, dims)?.map((span): Span => ({ ...span, step: 1 }));
+  const box = (chosen ?? wholeOf(dims)).map((span, dim) =>
+    dim < rank - 2 && span.stop - span.start > 1 ? { ...span, stop: span.start + 1 } : span,
+  );
+  return { box, rows: rank > 1 ? rank - 2 : undefined, columns: rank - 1 };
+}
+
+function Picture({ domain, object, address }: Props) {
+  const dims = dimsOf(object);
+  const hasValues = numberType(object.type ?? '') !== undefined;
+  const [kind, setKind] = useState<Kind>(hasValues ? 'values' : 'density');
+  const [select, setSelect] = useState(address.select);
+  const [named, setNamed] = useState(address.select);
+  if (named !== address.select) {
+    // Somebody opened another address, or one that zooming has left behind.
+    setNamed(address.select);
+    setSelect(address.select);
+  }
+  const frame = frameOf(dims, select);
+  const picture = usePicture(domain, object, frame);
+  const labels: AxisLabels | undefined = labelsOf(domain, address.path);
+  const show = (next: Frame) => {
+    const text = formatSelect(next.box);
+    setSelect(text);
+    replaceAddress({ ...address, select: text });
+  };
+  const showAll = () => show(frameOf(dims, formatSelect(frame.box.map((span, dim) => (dim < dims.length - 2 ? span : { start: 0, stop: dims[dim] ?? 0, step: 1 })))));
+  const { density } = picture;
+  const shown: Kind = density?.values === undefined ? 'density' : kind;
+  return (
+    <section aria-label="Picture" className="picture">
+      <div className="bar">
+        {hasValues && (
+          <label>
+            Show{' '}
+            <select value={kind} onChange={(event) => setKind(event.target.value as Kind)}>
+              <option value="values">values</option>
+              <option value="density">where elements are</option>
+            </select>
+          </label>
+        )}
+        <button onClick={() => show(zoomed(frame, dims, 0.5))}>Zoom in</button>
+        <button onClick={() => show(zoomed(frame, dims, 2))}>Zoom out</button>
+        <button onClick={showAll}>Fit</button>
+        {dims.slice(0, -2).map((length, dim) => (
+          <PlaceField key={dim} dim={dim} length={length} at={frame.box[dim]?.start ?? 0} onChange={(at) => show({ ...frame, box: frame.box.map((span, one) => (one === dim ? { start: at, stop: at + 1, step: 1 } : span)) })} />
+        ))}
+      </div>
+      <SelectionField
+        key={formatSelect(frame.box)}
+        text={formatSelect(frame.box)}
+        dims={dims}
+        onSelect={(text) => show(frameOf(dims, text))}
+      />
+      {picture.error !== undefined && <ErrorNotice error={picture.error} />}
+      {density !== undefined && (
+        <>
+          <Legend kind={shown} scale={scaleOf(density, shown)} bin={density.bin} />
+          <Plot
+            density={density}
+            kind={shown}
+            dims={dims}
+            labels={labels}
+            domain={domain}
+            onMove={(down, right) => show(moved(frame, dims, down, right))}
+            onZoom={(factor, about) => show(zoomed(frame, dims, factor, about))}
+          />
+          <p role="status" className="quiet" data-loading={picture.loading}>
+            {density.approximate ? 'About ' : ''}
+            {formatCount(Math.round(totalOf(density)))} defined elements in rows {spanText(rowSpan(density.frame))} and columns{' '}
+            {spanText(columnSpan(density.frame))}.
+            {density.approximate && !picture.loading && ` Counted by chunks: below ${formatCount(MAX_ELEMENTS)} elements each is drawn. Zoom in.`}
+            {picture.loading && ' Loading…'}
+          </p>
+        </>
+      )}
+    </section>
+  );
+}
+
+function spanText(span: Span): string {
+  return `${formatCount(span.start)} to ${formatCount(span.stop - 1)}`;
+}
+
+interface PlaceProps {
+  dim: number;
+  length: number;
+  at: number;
+  onChange: (at: number) => void;
+}
+
+/** A place in a dimension that the picture does not show. */
+function PlaceField({ dim, length, at, onChange }: PlaceProps) {
+  return (
+    <label>
+      Dimension {dim}{' '}
+      <input
+        type="number"
+        min={0}
+        max={length - 1}
+        value={at}
+        onChange={(event) => {
+          const next = event.target.valueAsNumber;
+          if (Number.isInteger(next) && next >= 0 && next < length) onChange(next);
+        }}
+      />
+    </label>
+  );
+}

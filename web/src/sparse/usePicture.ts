@@ -1,0 +1,61 @@
+/** Loads the picture of a frame: about, from the numbers of elements in chunks, and then exactly. */
+
+import { useEffect, useState } from 'react';
+import type { Domain, HdfObject } from '../api/hdf';
+import { numberType } from '../api/types';
+import { formatSelect } from '../api/values';
+import { type Density, type Frame, readDensity, totalOf } from './density';
+
+/** The most elements that are read for one picture; where there are more, the picture is made of chunks. */
+export const MAX_ELEMENTS = 10_000_000;
+/** Bins down and right: about what a window has in pixels, and half a megabyte of counts. */
+const PIXELS: [number, number] = [320, 400];
+
+export interface Picture {
+  density: Density | undefined;
+  error: unknown;
+  /** Whether a better picture is on its way. */
+  loading: boolean;
+}
+
+function isInside(frame: Frame, other: Frame): boolean {
+  return frame.box.every((span, dim) => {
+    const around = other.box[dim];
+    return around !== undefined && span.start >= around.start && span.stop <= around.stop;
+  });
+}
+
+/**
+ * Returns the picture of a frame. The last one stays until the next one is there. The elements in the frame are known
+ * of a picture of chunks; of a frame inside an exact one there are no more, so zooming in asks for elements at once.
+ */
+export function usePicture(domain: Domain, dataset: HdfObject, frame: Frame): Picture {
+  const [state, setState] = useState<Picture>({ density: undefined, error: undefined, loading: true });
+  const key = `${dataset.id} ${dataset.shape?.dims?.join()} ${formatSelect(frame.box)} ${frame.rows} ${frame.columns}`;
+  useEffect(() => {
+    const abort = new AbortController();
+    const options = { withValues: numberType(dataset.type ?? '') !== undefined, pixels: PIXELS, signal: abort.signal };
+    const show = (density: Density, loading: boolean) => {
+      if (!abort.signal.aborted) setState({ density, error: undefined, loading });
+    };
+    const load = async () => {
+      setState((old) => ({ ...old, loading: true }));
+      const last = state.density;
+      const isKnown = last !== undefined && !last.approximate && isInside(frame, last.frame);
+      if (!isKnown) {
+        const about = await readDensity(domain, dataset, frame, { ...options, approximate: true });
+        const isMuch = totalOf(about) > MAX_ELEMENTS;
+        // An exact picture stays until the next one: while it is moved it is not to flicker.
+        if (isMuch || last === undefined || last.approximate) show(about, !isMuch);
+        if (isMuch) return;
+      }
+      show(await readDensity(domain, dataset, frame, { ...options, approximate: false }), false);
+    };
+    load().catch((error: unknown) => {
+      if (!abort.signal.aborted) setState((old) => ({ ...old, error, loading: false }));
+    });
+    return () => abort.abort();
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for dataset and frame
+  }, [domain, key]);
+  return state;
+}

@@ -1,0 +1,5 @@
+/// <reference types="vite/client" />
+
+declare module 'swagger-ui-dist/swagger-ui-es-bundle.js' {
+  export default function SwaggerUI(options: Record<string, unknown>): unknown;
+}
