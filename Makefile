@@ -38,7 +38,7 @@ test: $(BIN)/.installed ## every test, campaigns in short, in several processes;
 	$(BIN)/pytest $(PARALLEL) $(FLAGS)
 
 endure: $(BIN)/.installed ## the campaigns of make test at full length: kills, random programs, damaged files; minutes
-	$(BIN)/pytest $(PARALLEL) -m 'endurance or hypothesis' --endure $(FLAGS)
+	$(BIN)/pytest $(PARALLEL) -m 'endurance or hypothesis' --endure --timeout 600 $(FLAGS)
 
 quick: $(BIN)/.installed ## the tests of what does no I/O; under a minute
 	$(BIN)/pytest $(PARALLEL) -m 'not slow' $(PURE) $(FLAGS)

@@ -19,7 +19,6 @@ from hsparse.concurrency.request_trace import (
     count_hits,
     count_loads,
     current_trace,
-    end_trace,
     measured_wait,
 )
 from hsparse.dn.group_commit import (
@@ -208,15 +207,13 @@ class CachedObject(Generic[V]):
         try:
             while self._waiting:
                 group, self._waiting = self._waiting, []
-                token = begin_trace(group[0].trace)
+                begin_trace(group[0].trace)  # in this task alone
                 try:
                     results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001
                     # Whatever the error is, it is raised in every waiting request.
                     self._state = None
                     results = [error] * len(group)
-                finally:
-                    end_trace(token)
                 for waiting, result in zip(group, results, strict=True):
                     if waiting.done.done():
                         continue

@@ -50,8 +50,11 @@ class Deletions:
         self._clock = clock
         self.notes = DeletionNotes(store, clock)
 
-    async def begin(self, id: str, domain: str) -> str:
+    async def begin(self, id: str, domain: str, decided: str = "") -> str:
         """Answer `BeginDeletion`."""
+        if decided:
+            await self.notes.decide(id, decided)
+            return decided
         born = await born_of(self._store, id) if is_root(id) else ""
         if born or not is_root(id):
             await self.notes.begin(id, domain, born)
@@ -61,7 +64,10 @@ class Deletions:
         """Answer `DeleteTree`."""
         if is_root(id):
             born = born or await born_of(self._store, id)
-            return await self.finish(await self.notes.decide(id, born))
+            note = await self.notes.read(id)
+            if note is None or (note.state, note.born) != (DeletionState.DECIDED, born):
+                note = await self.notes.decide(id, born)
+            return await self.finish(note)
         count = await self._delete_chunks(id)
         await self.notes.remove(id)
         return count

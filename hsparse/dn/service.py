@@ -228,8 +228,8 @@ class DataService:
                 return await self._index.sign(message)
             case ListKeys():
                 return await self._records.list(message)
-            case BeginDeletion(id, domain):
-                return await self.deletions.begin(id, domain)
+            case BeginDeletion(id, domain, decided):
+                return await self.deletions.begin(id, domain, decided)
             case DeleteTree(id, born):
                 return await self.deletions.delete_tree(id, born)
             case ChangedLately(root, seconds):

@@ -11,6 +11,7 @@ from aiohttp.typedefs import Middleware
 from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.context import Context
+from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
@@ -31,7 +32,7 @@ from hsparse.sn.statistics import Statistics
 IDENTITY = "identity"
 UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
-COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue)
+COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue, DomainDeletions)
 """Components made at the start, so that a wrong setting prevents it."""
 FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
 
@@ -57,6 +58,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
             await one.component(Statistics).close()
+            await one.component(DomainDeletions).close()
 
     app.on_cleanup.append(stop)
     handlers: dict[str, dict[str, AioHandler]] = {}

@@ -281,10 +281,14 @@ class BeginDeletion(Message[str]):
 
     To be answered before the first object is deleted: whoever finds the note can finish the deletion. The reply says
     which root group it is about, for `DeleteTree`: empty if there is none, and for a dataset. Any data node answers.
+
+    Sent again with that reply in `decided`, once the domain's record is gone, it notes that nothing takes the deletion
+    back: then the objects will be deleted, also if no `DeleteTree` comes.
     """
 
     id: str
     domain: str = ""
+    decided: str = ""
 
 
 @dataclass(frozen=True, slots=True)

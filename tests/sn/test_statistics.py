@@ -202,7 +202,7 @@ async def test_the_summary_of_a_deleted_domain_is_not_kept(rest: RestClient, roo
     node.gate.clear()
     counting = asyncio.ensure_future(rest("PUT", "/", rescan=1))
     await node.listing.wait()
-    assert (await rest("DELETE", "/")).status == 200
+    assert (await rest("DELETE", "/", wait=1)).status == 200
     node.gate.set()
     assert (await counting).status == 204
     assert (await node.summary(root)).failure is not None

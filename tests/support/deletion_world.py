@@ -34,7 +34,7 @@ from hsparse.model.ids import (
 from hsparse.model.stripes import Stripes
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
-from hsparse.sn.domains.domain_deletion import remove_domain
+from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.objects.create import remove
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
@@ -85,7 +85,7 @@ class Node:
     async def delete(self, path: str, *, keep_root: bool = False) -> None:
         """Delete a domain."""
         domain = Domain(path, await self.owners.record(path))
-        await remove_domain(self.owners, domain, keep_root=keep_root)
+        await self._service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=True)
 
     async def move(self, path: str, target: str) -> None:
         """Give the objects of a domain a second name, then take the first."""

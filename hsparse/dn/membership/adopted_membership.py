@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -124,13 +124,13 @@ class AdoptedMembership:
         if regained:
             self._tasks.start(self.notify())
         if self.view.shared:  # nobody tells when a server has left
-            self._tasks.start(self._logged("read the membership", self.adopt_newest()))
+            self._tasks.start(self._logged("read the membership", self.adopt_newest))
         if self._renewals % LOOKS == 0:
-            self._tasks.start(self._logged("look after another member", self._look_after_next()))
+            self._tasks.start(self._logged("look after another member", self._look_after_next))
 
-    async def _logged(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _logged(self, what: str, work: Callable[[], Awaitable[object]]) -> None:
         try:
-            await work
+            await work()
         except HsparseError as error:
             log.warning("%s could not %s: %s", self._ownership.node, what, error.message)
 

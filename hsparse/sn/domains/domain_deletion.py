@@ -1,30 +1,85 @@
-"""Deletion of a domain: noted in the store first, so that any data node can finish it after a crash."""
+"""Deletion of a domain: noted in the store first, so that any data node can finish it after a crash.
+
+Tests: tests/sn/domains/test_domain_deletion.py, tests/dn/test_deletions.py.
+"""
 
 from __future__ import annotations
+
+import asyncio
+import logging
+from contextvars import Context as Variables
+from typing import Self
 
 from hsparse.errors import Conflict
 from hsparse.model.ids import deletion_key, storage_key
 from hsparse.model.schema import check_changeable
 from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.service import Service
 from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree, Forget, ListKeys
 
+log = logging.getLogger(__name__)
 
-async def remove_domain(owners: Owners, domain: Domain, *, keep_root: bool) -> None:
-    """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
+AT_ONCE = 4
+"""The most domains whose objects a node has deleted at once; others wait."""
+LAST_SECONDS = 10.0
+"""How long a node that stops waits for the end of its deletions."""
 
-    `NotFound` or `Gone` if there is none any more. The objects of a domain that is marked as deleted are another's.
-    """
-    path, root = domain.path, domain.root
-    if root is None or keep_root or "deleted" in domain.record:
+
+class DomainDeletions:
+    """Deletes domains; their objects are deleted behind the answer."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._running: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    @classmethod
+    def of(cls, service: Service) -> Self:
+        """Make the deletions of a service node."""
+        return cls(service.owners)
+
+    async def remove(self, domain: Domain, *, keep_root: bool = False, wait: bool = False) -> None:
+        """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
+
+        When this returns it is decided, durably, that these are deleted; with `wait` they are. `NotFound` or
+        `Gone` if there is no record any more. The objects of a domain that is marked as deleted are another's.
+        """
+        owners, path, root = self._owners, domain.path, domain.root
+        if root is None or keep_root or "deleted" in domain.record:
+            await owners.apply(DeleteObject(path))
+            return
+        check_changeable(path, domain.record)  # what is refused must leave no note
+        born = await owners.ask_any(BeginDeletion(root, path))
         await owners.apply(DeleteObject(path))
-        return
-    check_changeable(path, domain.record)  # what is refused must leave no note
-    born = await owners.ask_any(BeginDeletion(root, path))
-    await owners.apply(DeleteObject(path))
-    if born:  # without a root group there is nothing, or what a sweep removes
-        await owners.ask_any(DeleteTree(root, born))
-    await owners.ask_all(Forget(root))
+        if not born:  # without a root group there is nothing, or what a sweep removes
+            await owners.ask_all(Forget(root))
+            return
+        await owners.ask_any(BeginDeletion(root, path, decided=born))
+        # With variables of its own: the deletion is no part of the request, whose deadline is not its.
+        task = asyncio.get_running_loop().create_task(self._delete_objects(root, born), context=Variables())
+        self._running.add(task)
+        task.add_done_callback(lambda done: self._ended(root, done))
+        if wait:
+            await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Wait for the deletions that run, but not for long: a data node resumes what is left."""
+        if self._running:
+            _, left = await asyncio.wait(self._running, timeout=LAST_SECONDS)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def _delete_objects(self, root: str, born: str) -> None:
+        async with self._places:
+            await self._owners.ask_any(DeleteTree(root, born))
+            await self._owners.ask_all(Forget(root))
+
+    def _ended(self, root: str, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("The deletion of %s stopped and will be resumed: %s", root, task.exception())
 
 
 async def check_root_stays(owners: Owners, path: str, root: str) -> None:

@@ -11,7 +11,7 @@ from hsparse.model.acl import DEFAULT, Right, check_rights
 from hsparse.sn.about import server_facts
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
-from hsparse.sn.domains.domain_deletion import remove_domain
+from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.domains.folder_handlers import respond_folder
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
@@ -130,7 +130,8 @@ async def delete_domain(context: Context) -> web.StreamResponse:
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
-    await remove_domain(owners, domain, keep_root=_truth(context, body, "keep_root"))
+    keep_root, wait = _truth(context, body, "keep_root"), context.flag("wait")
+    await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
     return respond(None)
 
 

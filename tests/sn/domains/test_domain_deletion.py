@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from hsparse.wire.message import DataNode
-from hsparse.wire.record_message import ChangeObjects, DeleteObject, PutRecord, ReadObjects
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal
+from hsparse.model.ids import deletion_key, tree_prefix
+from hsparse.sn.domains import domain_deletion
+from hsparse.storage.memory import MemoryStore
+from hsparse.wire.message import DataNode, Message
+from hsparse.wire.record_message import ChangeObjects, DeleteObject, DeleteTree, PutRecord, ReadObjects
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
+R = TypeVar("R")
 LINK = "/home/test_user1/link.h5"
 
 
@@ -47,3 +60,66 @@ async def test_a_domain_without_its_root_group_can_be_deleted(
     await node.send(ChangeObjects((DeleteObject(root),)))
     assert (await rest("DELETE", "/")).status == 200
     assert (await rest("GET", "/")).status == 410
+
+
+class Gated:
+    """A data node that does not begin to delete trees while the gate is closed."""
+
+    def __init__(self, store: MemoryStore, clock: ManualClock) -> None:
+        self.service = DataService(store, clock)
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def send(self, message: Message[R]) -> R:
+        if isinstance(message, DeleteTree):
+            self.reached.set()
+            await self.gate.wait()
+        return await self.service.send(message)
+
+    async def close(self) -> None:
+        await self.service.close()
+
+
+@pytest.fixture
+async def gated() -> AsyncIterator[tuple[RestClient, Gated, MemoryStore]]:
+    """A client of a server with a domain, its gated data node, and the store."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    node = Gated(store, clock)
+    client = await RestClient(node, clock, Principal("test_user1")).open()
+    client.domain = DOMAIN
+    assert (await client("PUT", "/", {})).status == 201
+    yield client, node, store
+    await client.close()
+    await node.close()
+
+
+async def keys(store: MemoryStore, prefix: str) -> list[str]:
+    return [entry.key async for page in store.list(prefix) for entry in page.entries]
+
+
+async def test_the_answer_does_not_wait_for_the_objects(gated: tuple[RestClient, Gated, MemoryStore]) -> None:
+    client, node, store = gated
+    root = (await client("GET", "/"))["root"]
+    assert (await client("DELETE", "/")).status == 200
+    assert (await client("GET", "/")).status == 410
+    assert await keys(store, tree_prefix(root)) != []
+    assert (await client("PUT", "/", {"root_id": root})).status == 409, "the note keeps the root"
+    again = (await client("PUT", "/", {}))["root"]
+    node.gate.set()
+    assert (await client("DELETE", "/", wait=1)).status == 200
+    await client.service.component(domain_deletion.DomainDeletions).close()
+    assert await keys(store, tree_prefix(root)) == await keys(store, tree_prefix(again)) == []
+
+
+async def test_a_node_that_stops_leaves_the_objects_to_a_data_node(
+    gated: tuple[RestClient, Gated, MemoryStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, node, store = gated
+    monkeypatch.setattr(domain_deletion, "LAST_SECONDS", 0.0)
+    root = (await client("GET", "/"))["root"]
+    assert (await client("DELETE", "/")).status == 200
+    await node.reached.wait()
+    await client.service.component(domain_deletion.DomainDeletions).close()
+    assert await keys(store, deletion_key(root)) == [deletion_key(root)]
+    assert await node.service.deletions.resume_all(age=-1.0) == 1
+    assert await keys(store, "db/") == []
