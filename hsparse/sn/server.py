@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.http.connection import Connection
+from hsparse.sn.http.connection import Connection, wait_for_client, work_on
 from hsparse.sn.http.connection_table import ConnectionTable
 from hsparse.sn.http.request_log import ID_HEADER
 from hsparse.sn.http.response import SERVER_NAME, respond_error
 
 log = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MAX_HEADER = 32 * 1024
 """Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
@@ -76,7 +79,21 @@ class ServerRunner(web.AppRunner):
         made = await super()._make_server()
         made.__class__ = _Server
         made.table = self.table  # type: ignore[attr-defined]
+        made.request_handler = _at_work(made.request_handler)
         return made
+
+
+def _at_work(handle: Handler) -> Handler:
+    """Return a handler during which a connection does not wait for its client."""
+
+    async def handle_at_work(request: web.BaseRequest) -> web.StreamResponse:
+        work_on(request)
+        try:
+            return await handle(request)
+        finally:
+            wait_for_client(request)
+
+    return handle_at_work
 
 
 def _sentence(error: BaseException | None) -> str:
