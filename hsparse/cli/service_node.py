@@ -91,7 +91,9 @@ def make_request_log(settings: ServerSettings, clock: Clock, tracer: Tracer | No
 async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncIterator[None]:
     """Run jobs while the context lasts; they send requests to the node at `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
-    service.component(JobQueue).start(JobCommand(prefix, job_environment(settings), loopback(url)))
+    chosen = settings.service
+    command = JobCommand(prefix, job_environment(settings), loopback(url), chosen.job_memory, chosen.job_time)
+    service.component(JobQueue).start(command)
     try:
         yield
     finally:

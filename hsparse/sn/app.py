@@ -15,7 +15,7 @@ from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
-from hsparse.sn.http.connection import OnlyReading, begin_in_time, wait_for_client, work_on
+from hsparse.sn.http.connection import OnlyReading, begin_in_time
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
@@ -31,11 +31,16 @@ from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
 
 IDENTITY = "identity"
+CHUNKED = "chunked"
 UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
 COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue, DomainDeletions)
 """Components made at the start, so that a wrong setting prevents it."""
-FIXED_HEADERS = {"Server": SERVER_NAME, "X-XSS-Protection": "1; mode=block"}
+FIXED_HEADERS = {
+    "Server": SERVER_NAME,
+    "X-XSS-Protection": "1; mode=block",
+    "X-Content-Type-Options": "nosniff",  # values are never a page or a script, whatever their bytes look like
+}
 
 
 def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Application:
@@ -113,13 +118,6 @@ def bind_route(service: Service, route: Route) -> AioHandler:
     """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        work_on(request)
-        try:
-            return await admit(request)
-        finally:
-            wait_for_client(request)
-
-    async def admit(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name
@@ -154,6 +152,10 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         context.check_length()
         if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
             raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
+        if request.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
+            raise BadRequest(
+                "The only Transfer-Encoding of a request's body is chunked; leave out the others."
+            )
         async with BodyMemory(service.bodies) as memory:
             request[MEMORY_KEY] = memory
             return await route.handler(context)

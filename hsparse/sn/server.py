@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
+from hsparse.sn.http.connection import wait_for_client, work_on
 from hsparse.sn.http.connection_table import ConnectionTable
 from hsparse.sn.http.gated_connection import GatedConnection
 from hsparse.sn.http.request_gate import GATE_KEY, RequestGate
@@ -17,6 +19,8 @@ from hsparse.sn.http.request_log import ID_HEADER
 from hsparse.sn.http.response import SERVER_NAME, respond_error
 
 log = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 MAX_HEADER = 32 * 1024
 """Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
@@ -79,7 +83,21 @@ class ServerRunner(web.AppRunner):
         made.__class__ = _Server
         assert isinstance(made, _Server)
         made.table, made.gate = self.table, self.app.get(GATE_KEY)
+        made.request_handler = _at_work(made.request_handler)
         return made
+
+
+def _at_work(handle: Handler) -> Handler:
+    """Return a handler during which a connection does not wait for its client."""
+
+    async def handle_at_work(request: web.BaseRequest) -> web.StreamResponse:
+        work_on(request)
+        try:
+            return await handle(request)
+        finally:
+            wait_for_client(request)
+
+    return handle_at_work
 
 
 def _sentence(error: BaseException | None) -> str:

@@ -28,7 +28,8 @@ class ServiceSettings:
     are being made. `cors_origins` are the origins whose pages may ask, `*` for any, but not
     without users; `allowed_hosts` see `hsparse.sn.http.page_guard`. A user may send `rate_limit`
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
-    Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait.
+    Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait,
+    `jobs_of_user` of one user; each has `job_memory` bytes and `job_time` seconds.
 
     At most `requests_at_once` requests are worked on, and an answer must begin in `request_timeout` seconds
     (0: any time) where the client names no deadline. What changes nothing is given up after `max_read_time`. The
@@ -102,6 +103,13 @@ class ServiceSettings:
     )
     jobs_at_once: int = setting(1, "jobs that a service node runs at a time", group="Jobs", ge=1, le=64)
     jobs_queued: int = setting(16, "jobs that may wait for a service node", group="Jobs", ge=0, le=1000)
+    jobs_of_user: int = setting(
+        8, "jobs of one user that may wait or run on a service node", group="Jobs", ge=1, le=1000
+    )
+    job_memory: int = setting(
+        16 * 1024 * MIB, "address space of a job's process; 0: any", group="Jobs", ge=0, is_size=True
+    )
+    job_time: float = setting(86400.0, "seconds that a job may run; 0: any time", group="Jobs", ge=0)
     min_chunk_size: int = 1 * MIB
     max_chunk_size: int = 4 * MIB
     single_user: str | None = "admin"

@@ -19,6 +19,8 @@ import pytest
 from hypothesis import given, settings
 
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, PreconditionFailed, StoreFailed
+from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.posix import PosixStore
 from hsparse.testing.store_model import Move, check_moves, moves
 
@@ -454,3 +456,27 @@ async def test_a_kill_leaves_no_torn_object(store: PosixStore, times: int) -> No
             assert int.from_bytes(stored.data[:8], "big") in (number, number + 1)
             await store.put_if_match(key, b"", stored.etag)  # no lock is left behind
         assert [entry.key async for page in store.list("") for entry in page.entries] == sorted(acknowledged)
+
+
+def modes_below(root: str) -> dict[str, int]:
+    paths = [Path(root), *Path(root).rglob("*")]
+    return {str(path.relative_to(root)): path.stat().st_mode & 0o777 for path in paths}
+
+
+@pytest.mark.parametrize("wal", [False, True], ids=["renames", "log"])
+async def test_other_accounts_cannot_read_or_lock_anything(tmp_path: Path, wal: bool) -> None:
+    before = os.umask(0)
+    try:
+        root = RootDirectory(str(tmp_path / "above" / "root"))
+        with serving_root(root, "a test"):
+            store = PosixStore(Path(root.path), wal=wal)
+            await store.put("db/a/b", b"small")
+            await store.put("db/c", bytes(100_000))
+            await store.delete("db/c")
+            modes = modes_below(root.path)
+            await store.close()
+    finally:
+        os.umask(before)
+    assert any(name.startswith(".hsparse/locks/") for name in modes)
+    assert modes["db/a/b"] == 0o600
+    assert not any(mode & 0o077 for mode in modes.values()), modes

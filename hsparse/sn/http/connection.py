@@ -130,13 +130,13 @@ def finish_in_peace(request: web.Request) -> None:
         request.protocol.reading = None
 
 
-def work_on(request: web.Request) -> None:
+def work_on(request: web.BaseRequest) -> None:
     """Note that it is the server's turn to do something."""
     if isinstance(request.protocol, Connection):
         request.protocol.waits = False
 
 
-def wait_for_client(request: web.Request) -> None:
+def wait_for_client(request: web.BaseRequest) -> None:
     """Note that it is the client's turn to send something."""
     if isinstance(request.protocol, Connection):
         request.protocol.wait_for_client()

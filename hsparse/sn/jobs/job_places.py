@@ -90,4 +90,6 @@ def _inside(url: str, place: str, *, writes: bool) -> str:
     real = Path(os.path.realpath(path.parent)) / path.name if writes else Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(place.removeprefix(FILE))):
         raise Forbidden(f"{url} leads out of the place {place} by a symbolic link.")
+    if real.exists() and not real.is_file():  # a pipe would wait for its other end
+        raise BadRequest(f"{url} is no regular file.")
     return str(real)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from hsparse.errors import HsparseError
+from hsparse.errors import HsparseError, TooLarge
 from hsparse.wire.message import Failure
 
 GRACE = 10.0
@@ -28,11 +29,16 @@ MAX_MESSAGES = 10
 
 @dataclass(frozen=True, slots=True)
 class JobCommand:
-    """How commands are run: the words before their arguments, their environment, and the URL of this node."""
+    """How commands are run: the words before their arguments, their environment, and the URL of this node.
+
+    A process has `memory` bytes of address space and `seconds` of time; 0 is any.
+    """
 
     prefix: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     endpoint: str
+    memory: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -89,18 +95,29 @@ class JobProcess:
             )
         except OSError as error:
             raise HsparseError(f"The process of the job cannot be started: {error.strerror}.") from error
+        timer = None
         try:
+            self._limit_memory(process)
+            if self._command.seconds:
+                timer = asyncio.get_running_loop().call_later(self._command.seconds, self._expire)
             self._sign_in(process)
             await self._listen(process, heard)
             status = await process.wait()
         finally:
+            if timer is not None:
+                timer.cancel()
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if self.progress.failure is not None:
             raise self.progress.failure.error()
         if status:
-            raise HsparseError(f"The process of the job ended with status {status}, and did not tell why.")
+            memory = f" Does it need more than job_memory, {self._command.memory} bytes?" * bool(
+                self._command.memory
+            )
+            raise HsparseError(
+                f"The process of the job ended with status {status}, and did not tell why.{memory}"
+            )
 
     def stop(self) -> None:
         """Interrupt the process, and kill it if it does not end within `GRACE`."""
@@ -110,6 +127,22 @@ class JobProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         asyncio.get_running_loop().call_later(GRACE, self._kill, self._process)
+
+    def _limit_memory(self, process: Process) -> None:
+        """Limit the memory of the process, which does nothing before it is signed in."""
+        if self._command.memory and hasattr(resource, "prlimit"):
+            limit = self._command.memory
+            with suppress(ProcessLookupError):  # it has ended; the exit status has the reason
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, limit))
+
+    def _expire(self) -> None:
+        self.progress.failure = self.progress.failure or Failure.of(
+            TooLarge(
+                f"The job took longer than {self._command.seconds:g} s, the limit (job_time): divide it, or run the "
+                "command hsparse import or export."
+            )
+        )
+        self.stop()
 
     def _sign_in(self, process: Process) -> None:
         assert process.stdin is not None

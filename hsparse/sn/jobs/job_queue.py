@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 
 from hsparse.clock import Clock
-from hsparse.errors import Busy, HsparseError, Unsupported
+from hsparse.errors import Busy, HsparseError, RateLimited, Unsupported
 from hsparse.model.ids import job_id_of_key, job_key_prefix
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.jobs.job import Job, JobKind, JobStatus, job_status
@@ -23,11 +24,15 @@ log = logging.getLogger(__name__)
 
 KEPT = 100
 """The most records of a user; the oldest ones of jobs that have ended are deleted."""
+RETRY_SECONDS = 30.0
 UNENDED = (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class JobQueue:
-    """Jobs, first in, first out. Call `start` before `submit`, and `close` before the node stops."""
+    """Jobs, first in, first out, those of users with fewer running ones first.
+
+    Call `start` before `submit`, and `close` before the node stops.
+    """
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, metrics: Metrics) -> None:
         self.places = JobPlaces(settings.job_places)
@@ -35,6 +40,7 @@ class JobQueue:
         self._clock = clock
         self._at_once = settings.jobs_at_once
         self._room = settings.jobs_at_once + settings.jobs_queued
+        self._each = settings.jobs_of_user
         self._metrics = metrics
         self._command: JobCommand | None = None
         self._closing = False
@@ -53,7 +59,8 @@ class JobQueue:
     async def submit(self, job: Job, authorization: str | None) -> Record:
         """Accept a job with the rights of an `Authorization` header; return its record.
 
-        `Busy` if too many jobs wait. The header is kept in memory until the job begins, and nowhere else.
+        `Busy` if too many jobs wait, `RateLimited` if too many of its user do. The header is kept in memory until the
+        job begins, and nowhere else.
         """
         command = self._command
         if command is None:
@@ -61,6 +68,12 @@ class JobQueue:
         if self._closing or len(self._runs) >= self._room:
             raise Busy(
                 "Too many jobs wait for their turn (jobs_queued), or the server is stopping; POST it later."
+            )
+
+        if sum(run.job.owner == job.owner for run in self._runs.values()) >= self._each:
+            raise RateLimited(
+                f"{self._each} of your jobs wait or run, the limit (jobs_of_user); POST it when one has ended.",
+                RETRY_SECONDS,
             )
 
         async def prepare() -> JobProcess:
@@ -103,10 +116,13 @@ class JobQueue:
             await asyncio.wait(self._tasks)
 
     def _advance(self) -> None:
-        """Start as many jobs as the limit allows."""
-        running = sum(run.running for run in self._runs.values())
+        """Start as many jobs as the limit allows, of the users with the fewest running ones."""
+        running = Counter(run.job.owner for run in self._runs.values() if run.running)
         waiting = [run for run in self._runs.values() if not run.running]
-        for run in waiting[: self._at_once - running]:
+        while waiting and running.total() < self._at_once:
+            run = min(waiting, key=lambda run: running[run.job.owner])  # of several, the first that came
+            waiting.remove(run)
+            running[run.job.owner] += 1
             run.begin()
 
     async def _follow(self, run: JobRun) -> None:

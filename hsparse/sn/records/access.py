@@ -159,22 +159,27 @@ async def create_home(service: Service, path: str, principal: Principal | None) 
     None for any other path. If a concurrent request creates it, that record is returned.
     """
     if path == HOME:
-        return await _create_home(service, path, service.settings.single_user or ADMIN)
+        # Admins need no entry. One by the name would be that of a user who is called so and is no admin.
+        return await _create_home(service, path, service.settings.single_user or ADMIN, _readable())
     if principal is None or principal.anonymous or path != f"{HOME}/{principal.name}":
         return None
     if (await service.owners.read(HOME))[0].failure is not None:
         await create_home(service, HOME, None)
-    return await _create_home(service, path, principal.name)
+    return await _create_home(service, path, principal.name, folder_acls(principal.name))
 
 
 def folder_acls(owner: str) -> dict[str, dict[str, bool]]:
     """Return the ACLs of a new folder: all rights for the owner, the right to read for all."""
-    return {owner: full_rights(), DEFAULT: {right.value: right is Right.READ for right in Right}}
+    return {owner: full_rights(), **_readable()}
 
 
-async def _create_home(service: Service, path: str, owner: str) -> Record:
+def _readable() -> dict[str, dict[str, bool]]:
+    return {DEFAULT: {right.value: right is Right.READ for right in Right}}
+
+
+async def _create_home(service: Service, path: str, owner: str, acls: dict[str, dict[str, bool]]) -> Record:
     now = service.clock.now()
-    record = {"owner": owner, "acls": folder_acls(owner), "created": now, "lastModified": now}
+    record = {"owner": owner, "acls": acls, "created": now, "lastModified": now}
     outcome = (await service.owners.change(CreateObject(path, record)))[0]
     if outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
         return await service.owners.record(path)

@@ -15,6 +15,9 @@ from secrets import token_hex
 from hsparse.errors import BadRequest, HsparseError, PreconditionFailed, StoreFailed
 from hsparse.storage.object_store import Buffer
 
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+"""Other accounts of the machine neither read what is stored nor hold locks, whatever the umask is."""
 TEMPORARY = ".tmp-"
 """Prefix of the names of temporary files, which are no objects yet."""
 
@@ -83,7 +86,7 @@ def unlink_if_exists(name: str, directory: int | None = None) -> None:
 def new_temporary(directory: str) -> tuple[int, str]:
     """Create a temporary file in `directory`; return it open for writing, and its path."""
     path = f"{directory}/{TEMPORARY}{token_hex(8)}"
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), path
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), path
 
 
 def write_all(file: int, data: Buffer) -> None:

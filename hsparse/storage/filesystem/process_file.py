@@ -11,6 +11,8 @@ import fcntl
 import os
 from secrets import token_hex
 
+from hsparse.storage.filesystem.object_file import FILE_MODE
+
 
 def create_process_file(folder: str) -> tuple[int, str]:
     """Create an empty file of this process in `folder`; return it open and locked, and its path.
@@ -19,7 +21,7 @@ def create_process_file(folder: str) -> tuple[int, str]:
     """
     while True:
         path = f"{folder}/{token_hex(8)}"
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             if os.fstat(file).st_nlink:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from hsparse.errors import StoreFailed
 from hsparse.storage.filesystem.object_file import (
+    FILE_MODE,
     TEMPORARY,
     Condition,
     check_condition,
@@ -76,7 +77,9 @@ def _replace(root: RootDirectory, directory: int, key: str, data: Buffer, check:
     """Write a temporary file in `directory` and rename it when `check` passes; return the etag."""
     name = key.rpartition("/")[2]
     temporary = TEMPORARY + token_hex(8)
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory)
+    file = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE, dir_fd=directory
+    )
     try:
         write_all(file, data)
         now = root.now_ns()

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hsparse.errors import Conflict, Misconfigured
-from hsparse.storage.filesystem.object_file import open_directory
+from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, FILE_MODE, open_directory
 
 LOCK_COUNT = 256
 INTERNAL = ".hsparse"
@@ -40,7 +40,9 @@ class RootDirectory:
         """Create the root, durable in the directories above it, and the directory of its locks."""
         root = Path(self.path)
         missing = [path for path in (root, *root.parents) if not path.exists()]
-        Path(self.internal, "locks").mkdir(parents=True, exist_ok=True)
+        root.parent.mkdir(parents=True, exist_ok=True)
+        for path in (root, Path(self.internal), Path(self.internal, "locks")):
+            path.mkdir(DIRECTORY_MODE, exist_ok=True)
         for path in missing:
             self.sync_directory(str(path.parent))
 
@@ -50,7 +52,9 @@ class RootDirectory:
 
     def open_lock(self, number: int) -> int:
         """Open a lock's file, unlocked. Two descriptors of one lock exclude each other."""
-        return os.open(f"{self.internal}/locks/{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(
+            f"{self.internal}/locks/{number:02x}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE
+        )
 
     @contextmanager
     def locked(self, key: str) -> Iterator[int]:
@@ -65,7 +69,7 @@ class RootDirectory:
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
         """Hold the lock of a thing that one process does at a time, by its name; wait for it."""
-        lock = os.open(f"{self.internal}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        lock = os.open(f"{self.internal}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -81,7 +85,7 @@ class RootDirectory:
         for component in key.split("/")[:-1]:
             path = parent / component
             with suppress(FileExistsError):
-                path.mkdir(0o1777)
+                path.mkdir(stat.S_ISVTX | DIRECTORY_MODE)
             if not stat.S_ISDIR(
                 path.stat().st_mode
             ):  # `is_dir` would be False for a directory that was just pruned

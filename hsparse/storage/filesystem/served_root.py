@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hsparse.errors import Misconfigured
-from hsparse.storage.filesystem.object_file import unlink_if_exists, write_all
+from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, unlink_if_exists, write_all
 from hsparse.storage.filesystem.process_file import create_process_file, open_file_of_dead_process
 from hsparse.storage.filesystem.root_directory import RootDirectory, unusable_directory
 
@@ -55,7 +55,7 @@ def serving_root(root: RootDirectory, command: str, *, shared: bool = False) -> 
 def _enter(root: RootDirectory, command: str, shared: bool) -> tuple[int, str]:
     """Return a new entry of this process, open and locked, and its path."""
     folder = Path(root.internal, "servers")
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(DIRECTORY_MODE, exist_ok=True)
     with root.exclusive("starting"):  # two servers that start at once see each other's entries
         for path in sorted(folder.iterdir()):
             _check_entry(root, path, shared)

@@ -23,6 +23,8 @@ from typing import TypeVar
 
 from hsparse.errors import Conflict, StoreFailed
 from hsparse.storage.filesystem.object_file import (
+    DIRECTORY_MODE,
+    FILE_MODE,
     HalfWritten,
     file_status,
     is_half_written,
@@ -178,11 +180,11 @@ def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
     started = _log_starts(root)
     if not started or mtime_ns < min(started):
         return
-    _marker_folder(root).mkdir(exist_ok=True)
+    _marker_folder(root).mkdir(DIRECTORY_MODE, exist_ok=True)
     with _locked_markers(root, fcntl.LOCK_SH) as folder:
         # Not truncated: the old marker counts until this one has reached stable storage.
         path = _marker_folder(root) / _marker_name(key)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             os.pwrite(file, max(mtime_ns, read_deletion_marker(root, key)).to_bytes(8, "little"), 0)
             root.sync(file)

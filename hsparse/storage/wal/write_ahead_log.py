@@ -22,7 +22,7 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import NamedTuple
 
-from hsparse.storage.filesystem.object_file import read_at
+from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, read_at
 from hsparse.storage.filesystem.process_file import create_process_file
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import Buffer
@@ -52,7 +52,7 @@ class WriteAheadLog:
     def __init__(self, root: RootDirectory) -> None:
         self._root = root
         folder = log_folder(root)
-        Path(folder).mkdir(exist_ok=True)
+        Path(folder).mkdir(DIRECTORY_MODE, exist_ok=True)
         self._file, self.path = create_process_file(folder)
         self._written = HEADER_SIZE
         try:

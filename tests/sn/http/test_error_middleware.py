@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -105,6 +106,19 @@ async def test_an_unknown_path_says_where_to_look(bare: RestClient, path: str) -
     assert reply.status == 404
     assert reply["error"]["kind"] == "not_found"
     assert "/openapi.json" in reply["error"]["message"]
+
+
+async def test_a_body_has_no_transfer_coding_but_chunked(rest: RestClient) -> None:
+    _, _, port = rest.url.rpartition(":")
+    head = "POST /groups?domain={} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {}\r\nConnection: close\r\n"
+    for coding, status in ("gzip, chunked", b"400"), ("chunked", b"201"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        writer.write(head.format(rest.domain, rest.user).encode())
+        writer.write(f"Transfer-Encoding: {coding}\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
+        answer = await reader.read()
+        writer.close()
+        assert answer.split()[1] == status
+        assert b"X-Content-Type-Options: nosniff" in answer
 
 
 async def test_a_compressed_body_is_refused_as_such(rest: RestClient) -> None:

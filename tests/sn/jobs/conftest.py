@@ -47,6 +47,10 @@ if "babble" in domain:
     print("no json")
     print("[1]")
     print(json.dumps({"done": "many"}))
+if "greedy" in domain:
+    import mmap
+    sys.stderr = open("/dev/null", "w")
+    mmap.mmap(-1, 1 << 32)  # address space alone
 if "endless" in domain:
     print("x" * (1 << 21), flush=True)
     sys.stdin.read()

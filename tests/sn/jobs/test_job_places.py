@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,13 @@ def test_folders_are_arguments_of_a_command() -> None:
     places = JobPlaces(("s3://lab/in", "file:///data", "file:///homes/{user}/"))
     assert places.folders("ada") == ("s3://lab/in/", "/data/", "/homes/ada/")
     assert places.folders("../eve") == ("s3://lab/in/", "/data/")
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_only_regular_files_are_read_and_written(tmp_path: Path, writes: bool) -> None:
+    places = JobPlaces((f"file://{tmp_path}",))
+    os.mkfifo(tmp_path / "pipe.h5")
+    (tmp_path / "folder.h5").mkdir()
+    for name in ("pipe.h5", "folder.h5"):
+        with pytest.raises(BadRequest, match="no regular file"):
+            places.argument(f"file://{tmp_path}/{name}", "ada", writes=writes)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hsparse.errors import Conflict, HsparseError
+from hsparse.errors import Conflict, HsparseError, TooLarge
 from hsparse.sn.jobs.job_process import LONGEST_MESSAGE, MAX_MESSAGES, JobCommand, JobProcess, Progress
 
 
@@ -83,3 +83,16 @@ def test_what_is_kept_of_what_it_tells_is_bounded() -> None:
     for line in (b"", b"x", b"[]", b"{}", b'{"done": 1.5, "total": 2}', b'{"error": "x"}', b"\xff"):
         progress.parse_line(line)
     assert (progress.done, progress.total, progress.failure) == (0, None, None)
+
+
+async def test_one_that_takes_too_long_is_stopped(command: JobCommand) -> None:
+    made = process(replace(command, seconds=0.01), "/hold")
+    with pytest.raises(TooLarge, match="job_time"):
+        await made.run()
+
+
+async def test_one_that_takes_too_much_memory_fails(command: JobCommand) -> None:
+    made = process(replace(command, memory=1 << 30), "/greedy")
+    with pytest.raises(HsparseError, match="job_memory"):
+        await made.run()
+    await process(command, "/greedy").run()

@@ -33,6 +33,38 @@ async def test_some_wait_and_more_are_refused(open_node: Open, places: Path) -> 
     await until(rest, ids[2], "running")
 
 
+async def test_a_user_has_so_many_jobs_and_the_next_turn_is_anothers(open_node: Open, places: Path) -> None:
+    rest = await open_node(jobs_at_once=1, jobs_queued=10, jobs_of_user=3)
+    held = [(await rest("POST", "/jobs", import_body(places, f"hold-{n}")))["id"] for n in range(3)]
+    refused = await rest("POST", "/jobs", import_body(places, "a"))
+    assert (refused.status, refused["error"]["kind"]) == (429, "rate_limited")
+    assert "jobs_of_user" in refused["error"]["message"]
+    body = import_body(places, "hold") | {"domain": "/home/ben/hold"}
+    other = await rest("POST", "/jobs", body, user="ben")
+    assert other.status == 202
+    await until(rest, held[0], "running")
+    await rest("DELETE", f"/jobs/{held[0]}")
+    await until(rest, held[0], "cancelled")
+    await until(rest, held[1], "running")
+    assert (await rest("POST", "/jobs", import_body(places, "b"))).status == 202
+
+
+async def test_users_with_fewer_running_jobs_are_first(open_node: Open, places: Path) -> None:
+    rest = await open_node(jobs_at_once=2, jobs_queued=10)
+    held = [(await rest("POST", "/jobs", import_body(places, f"hold-{n}")))["id"] for n in range(4)]
+    body = import_body(places, "hold") | {"domain": "/home/ben/hold"}
+    other = (await rest("POST", "/jobs", body, user="ben"))["id"]
+    for id in held[:2]:
+        await until(rest, id, "running")
+    await rest("DELETE", f"/jobs/{held[0]}")
+    await until(rest, other, "running")
+    assert [(await rest("GET", f"/jobs/{id}"))["status"] for id in held[1:]] == [
+        "running",
+        "queued",
+        "queued",
+    ]
+
+
 async def test_a_node_that_stops_ends_its_jobs_and_takes_no_more(rest: RestClient, places: Path) -> None:
     ids = [(await rest("POST", "/jobs", import_body(places, f"hold-{n}")))["id"] for n in range(2)]
     await until(rest, ids[0], "running")

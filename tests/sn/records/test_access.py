@@ -87,6 +87,18 @@ async def test_home_is_there_in_a_new_store(bare: RestClient) -> None:
     assert [one["name"] for one in listed["domains"]] == ["/home/test_user1"]
 
 
+async def test_a_user_called_admin_has_no_rights_in_home(node: DataNode) -> None:
+    users = Principal("admin"), Principal("root", admin=True)
+    client = await RestClient(node, ManualClock(), *users).open()
+    home = "/home"
+    assert (await client("GET", "/", domain=home)).status == 200
+    assert (await client("PUT", "/", {"folder": 1}, domain="/home/ada/", user="admin")).status == 403
+    assert (await client("PUT", "/acls/admin", {"update": True}, domain=home, user="admin")).status == 403
+    assert (await client("PUT", "/", {"folder": 1}, domain="/home/admin/mine/", user="admin")).status == 201
+    assert (await client("PUT", "/acls/admin", {"read": True}, domain=home, user="root")).status == 201
+    await client.close()
+
+
 async def test_only_ones_own_home_is_made(bare: RestClient) -> None:
     assert (await bare("GET", "/", domain="/home/test_user2")).status == 404
     assert (await bare("GET", "/", domain="/home/nobody", user="admin")).status == 404
