@@ -13,7 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hsparse.concurrency.fair_queue import FairQueue
+from hsparse.concurrency.fair_queue import Entry, FairQueue
+from hsparse.concurrency.paced_limit import PacedLimit
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
@@ -47,6 +48,11 @@ class Watcher:
     refused: Callable[[Rejection], None] = lambda reason: None
 
 
+def never() -> bool:
+    """Return that somebody waits, as far as is known."""
+    return False
+
+
 class Place:
     """A place that is taken until `leave`; it may be left more than once, and taken again in between."""
 
@@ -69,19 +75,33 @@ class Place:
             self._since = (await self._admission.enter(self.user, deadline, patient=True))._since
 
 
-@dataclass(slots=True)
-class _Waiter:
-    admitted: asyncio.Future[None]
-    is_gone: Callable[[], bool]
+class Turn:
+    """A turn to come: `place` is set to the place when it has come, or to `Busy`."""
+
+    __slots__ = ("_admission", "began", "entry", "is_gone", "place", "timer", "user")
+
+    def __init__(self, admission: Admission, user: str, is_gone: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        self.place: asyncio.Future[Place] = loop.create_future()
+        self.began = loop.time()
+        self.user = user
+        self.is_gone = is_gone
+        self.entry: Entry[Turn] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._admission = admission
+
+    def withdraw(self) -> None:
+        """Wait no more; a place that was given in the same step is left."""
+        self._admission.withdrawn(self)
 
 
 class Admission:
-    """Places for so many at a time. One event loop uses it; deadlines are times of that loop."""
+    """Places for `most` at a time, fewer while the event loop lags. One loop uses it; deadlines are its times."""
 
-    def __init__(self, places: int, watcher: Watcher | None = None) -> None:
-        self._places = places
+    def __init__(self, most: int, watcher: Watcher | None = None) -> None:
+        self._limit = PacedLimit(most, self._is_busy, self._fill)
         self.watcher = watcher or Watcher()
-        self._queue: FairQueue[_Waiter] = FairQueue()
+        self._queue: FairQueue[Turn] = FairQueue()
         self._waiting_since = 0.0
         self._mean = 0.0
         self._refused, self._refused_at = 0.0, -math.inf
@@ -92,60 +112,88 @@ class Admission:
         """How many wait for a place."""
         return len(self._queue)
 
+    @property
+    def places(self) -> int:
+        """How many places there are now."""
+        return self._limit.value
+
     async def enter(
         self,
         user: str,
         deadline: float = NO_DEADLINE,
         *,
         patient: bool = False,
-        is_gone: Callable[[], bool] = lambda: False,
+        is_gone: Callable[[], bool] = never,
     ) -> Place:
-        """Return a place, after all whose turn is before this one of `user`; `Busy` when that is too late.
+        """Return a place when the turn has come, see `ask`."""
+        answer = self.ask(user, deadline, patient=patient, is_gone=is_gone)
+        if isinstance(answer, Place):
+            return answer
+        try:
+            with measured_wait():
+                return await answer.place
+        except BaseException:
+            answer.withdraw()
+            raise
+
+    def ask(
+        self,
+        user: str,
+        deadline: float = NO_DEADLINE,
+        *,
+        patient: bool = False,
+        is_gone: Callable[[], bool] = never,
+    ) -> Place | Turn:
+        """Return a place if one is free, else the turn of a new one of `user`; `Busy` when that would come too late.
 
         One who is `patient` is refused for a deadline alone. `is_gone` says whether nobody waits for it any more.
         """
-        if self._queue or self.running >= self._places:
-            await self._turn(user, deadline, patient, is_gone)
-        elif deadline <= _now():
+        now = _now()
+        if self._queue or self.running >= self.places:
+            self._check_turn(user, deadline - now, patient)
+            return self._push(Turn(self, user, is_gone), deadline)
+        if deadline <= now:
             raise self._refusal(Rejection.DEADLINE, TOO_LATE)
-        else:
-            self.running += 1
-        return Place(self, user, _now())
+        return self._take(user, now)
 
     def left(self, since: float) -> None:
         """Note that a place is free that was taken at a time."""
         self._mean += (_now() - since - self._mean) * MEMORY
-        self._free()
+        self.running -= 1
+        self._fill()
 
-    async def _turn(self, user: str, deadline: float, patient: bool, is_gone: Callable[[], bool]) -> None:
-        """Wait for a place, which is taken on return."""
-        loop, began = asyncio.get_running_loop(), _now()
-        self._check_turn(user, deadline - began, patient)
+    def withdrawn(self, turn: Turn) -> None:
+        """Forget a turn that nobody waits for any more."""
+        if turn.place.done() and not turn.place.cancelled() and turn.place.exception() is None:
+            turn.place.result().leave()
+        self._end_wait(turn)
+
+    def _take(self, user: str, now: float) -> Place:
+        self.running += 1
+        if self.running > self._limit.few:
+            self._limit.watch()
+        return Place(self, user, now)
+
+    def _push(self, turn: Turn, deadline: float) -> Turn:
+        """Have a turn wait."""
         if not self._queue:
-            self._waiting_since = began
-        waiter = _Waiter(loop.create_future(), is_gone)
-        entry = self._queue.push(user, waiter)
-        timer = None if deadline == NO_DEADLINE else loop.call_at(deadline, self._expire, waiter)
-        try:
-            with measured_wait():
-                await waiter.admitted
-        except BaseException:
-            self._queue.remove(entry)
-            if waiter.admitted.done() and not waiter.admitted.cancelled() and not waiter.admitted.exception():
-                self._free()  # admitted and cancelled in the same step
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-            self.watcher.waited(_now() - began)
+            self._waiting_since = turn.began
+        turn.entry = self._queue.push(turn.user, turn)
+        if deadline != NO_DEADLINE:
+            turn.timer = asyncio.get_running_loop().call_at(deadline, self._expire, turn)
+        self._limit.watch()
+        return turn
+
+    def _is_busy(self) -> bool:
+        return bool(self._queue) or self.running > self._limit.few
 
     def _check_turn(self, user: str, left: float, patient: bool) -> None:
         """Raise `Busy` if the turn of a new one, which has so many seconds left, would come too late."""
         if left <= 0:
             raise self._refusal(Rejection.DEADLINE, TOO_LATE)
         ahead = self._queue.ahead(user)
-        seconds = (ahead + 1) * self._mean / self._places
-        too_many = ahead >= QUEUE * self._places and _now() - self._waiting_since > BURST and not patient
+        seconds = (ahead + 1) * self._mean / self.places
+        too_many = ahead >= QUEUE * self.places and _now() - self._waiting_since > BURST and not patient
         if too_many or seconds > left:
             raise self._refusal(Rejection.OVERLOAD, f"its turn would come in {seconds:.2f} s")
 
@@ -158,7 +206,7 @@ class Admission:
         self._refused = self._refused * 0.5 ** min(now - self._refused_at, 60.0) + 1
         self._refused_at = now
         self.watcher.refused(reason)
-        seconds = (self.waiting + self._refused) * self._mean / self._places
+        seconds = (self.waiting + self._refused) * self._mean / self.places
         again = min(max(1.0, math.ceil(seconds)), LONGEST_RETRY)
         return Busy(
             f"The server has more to do than it can: {self.waiting} wait before this, and {text}; "
@@ -166,22 +214,35 @@ class Admission:
             again,
         )
 
-    def _expire(self, waiter: _Waiter) -> None:
-        if not waiter.admitted.done():
-            waiter.admitted.set_exception(self._refusal(Rejection.DEADLINE, TOO_LATE))
+    def _expire(self, turn: Turn) -> None:
+        if not turn.place.done():
+            self._refuse(turn, Rejection.DEADLINE, TOO_LATE)
 
-    def _free(self) -> None:
-        """Give a place back, and the free ones to those who are next."""
-        self.running -= 1
-        while self._queue and self.running < self._places:
-            waiter = self._queue.pop()
-            if waiter.admitted.done():
+    def _refuse(self, turn: Turn, reason: Rejection, text: str) -> None:
+        turn.place.set_exception(self._refusal(reason, text))
+        self._end_wait(turn)
+
+    def _end_wait(self, turn: Turn) -> None:
+        """Note that a turn does not wait any more."""
+        if turn.entry is not None:
+            self._queue.remove(turn.entry)
+            turn.entry = None
+            self.watcher.waited(_now() - turn.began)
+        if turn.timer is not None:
+            turn.timer.cancel()
+            turn.timer = None
+
+    def _fill(self) -> None:
+        """Give free places to those who are next."""
+        while self._queue and self.running < self.places:
+            turn = self._queue.pop()
+            if turn.place.done():
                 continue
-            if waiter.is_gone():
-                waiter.admitted.set_exception(self._refusal(Rejection.DISCONNECTED, "nobody waits for it"))
+            if turn.is_gone():
+                self._refuse(turn, Rejection.DISCONNECTED, "nobody waits for it")
                 continue
-            self.running += 1
-            waiter.admitted.set_result(None)
+            turn.place.set_result(self._take(turn.user, _now()))
+            self._end_wait(turn)
 
 
 def _now() -> float:

@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.model.acl import ANONYMOUS_NAME, Principal
+from hsparse.model.acl import Principal
 from hsparse.sn.context import Context
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
@@ -18,6 +18,7 @@ from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.page_guard import PageGuard
 from hsparse.sn.http.request_admission import give_up_place, return_to_work, set_deadline, wait_for_place
+from hsparse.sn.http.request_gate import GATE_KEY, RequestGate, stranger
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.jobs.job_queue import JobQueue
@@ -51,6 +52,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         cors.add(request, response)
 
     app.on_response_prepare.append(add_headers)
+    app[GATE_KEY] = _gate(service, cors, routes)
 
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
@@ -71,6 +73,21 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         for method, handler in by_method.items():
             resource.add_route(method, handler, expect_handler=answer_expect)
     return app
+
+
+def _gate(service: Service, cors: Cors, routes: tuple[Route, ...]) -> RequestGate:
+    """Return the gate before the parser, which servers of connections with gates use."""
+    vary: dict[str, str] = {hdrs.VARY: hdrs.ORIGIN} if cors.varies else {}
+    return RequestGate(
+        service.admission,
+        service.users,
+        service.log,
+        service.metrics,
+        service.clock,
+        open_paths=frozenset(path for one in routes if not one.queued for path in spelled_out(one.path)),
+        headers={**FIXED_HEADERS, **cors.headers(None), **vary},
+        timeout=service.settings.request_timeout,
+    )
 
 
 def _middlewares(service: Service) -> list[Middleware]:
@@ -137,14 +154,16 @@ def bind_route(service: Service, route: Route) -> AioHandler:
 async def _principal(service: Service, request: web.Request) -> Principal:
     """Return the principal and count the request; without a valid credential it counts for the remote address."""
     trace = request[TRACE_KEY]
-    stranger = trace.queue_user = f"{ANONYMOUS_NAME} {request.remote}"
+    trace.queue_user = stranger(request.remote)
+    authorization = request.headers.get(hdrs.AUTHORIZATION)
     try:
-        principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
+        principal = await service.authenticator.principal(authorization)
     except Unauthenticated:
-        service.rates.take(stranger)
+        service.rates.take(trace.queue_user)
         raise
     if not principal.anonymous:
         trace.queue_user = principal.name
+        service.users.learn(authorization, principal.name)
     service.rates.take(trace.queue_user)
     return principal
 

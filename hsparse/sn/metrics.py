@@ -1,6 +1,7 @@
 """The metrics of a service node, in Prometheus's text format.
 
-A route is its template, never the requested path; an unknown method or path is one value, `other`.
+A route is its template, never the requested path; an unknown method or path is one value, `other`, and so is the path
+of a request that was refused before it was parsed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from hsparse.clock import Clock
-from hsparse.concurrency.admission import Admission, Watcher
+from hsparse.concurrency.admission import Admission, Rejection, Watcher
+from hsparse.concurrency.request_trace import seconds_waited
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
 
 Series: TypeAlias = tuple[Counter, Histogram, Counter, Counter]
@@ -91,8 +93,9 @@ class Metrics:
         self._in_flight = IN_FLIGHT.make(self._registry)
         self._waiting = WAITING.make(self._registry)
         refused = REFUSED.make(self._registry)
+        by_reason = {reason: refused.labels(reason.value) for reason in Rejection}
         self.watcher = Watcher(
-            QUEUE_WAIT.make(self._registry).observe, lambda reason: refused.labels(reason.value).inc()
+            QUEUE_WAIT.make(self._registry).observe, lambda reason: by_reason[reason].inc()
         )
         """To be told of waits and refusals."""
         self._jobs = JOBS.make(self._registry)
@@ -101,7 +104,7 @@ class Metrics:
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer with `handler`, and count."""
-        start = self._clock.monotonic()
+        start = self._clock.monotonic() - seconds_waited()
         status, size = ABORTED, 0
         with self._in_flight.track_inprogress():
             try:
@@ -129,6 +132,13 @@ class Metrics:
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format; its content type is `hsparse.metric.CONTENT_TYPE`."""
         return metrics_text(self._registry)
+
+    def count_refused(self, method: str, status: str, size: int, seconds: float) -> None:
+        """Count a request that was refused before it was parsed: its route is unknown."""
+        requests, latency, _, bytes_out = self._series(OTHER, method, status)
+        requests.inc()
+        latency.observe(seconds)
+        bytes_out.inc(size)
 
     def _count(self, request: web.Request, status: str, size: int, seconds: float) -> None:
         labels = route_of(request), request.method if request.method in hdrs.METH_ALL else OTHER

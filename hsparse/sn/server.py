@@ -1,60 +1,24 @@
-"""The HTTP server of a service node: aiohttp's, whose own errors are answered in JSON like all others."""
+"""The HTTP server of a service node: aiohttp's, with connections of our own."""
 
 from __future__ import annotations
 
-import logging
-from http import HTTPStatus
 from typing import Any
 
-from aiohttp import hdrs, http_exceptions, web
+from aiohttp import web
 
-from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.http.request_log import ID_HEADER
-from hsparse.sn.http.response import SERVER_NAME, respond_error
-
-log = logging.getLogger(__name__)
-
-MAX_HEADER = 32 * 1024
-"""Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
-MAX_LINE = 16 * 1024
-"""Bytes of a request line: selections may be long."""
-
-
-class HttpConnection(web.RequestHandler):
-    """A connection. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
-
-    __slots__ = ()
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """Answer with an error of the HTTP parser, and end the connection."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("Half an answer was sent; the connection is broken off.")
-        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            log.debug("refused what is not HTTP: %s", type(exc).__name__)
-            answer = respond_error(BadRequest(_sentence(exc)), status=status)
-        else:
-            log.error("a connection's handler failed", exc_info=exc)
-            answer = respond_error(HsparseError("Internal error; the server's log has the details."))
-        answer.headers[hdrs.SERVER] = SERVER_NAME
-        answer.headers[ID_HEADER] = SystemClock().token(8).hex()
-        answer.force_close()
-        return answer
+from hsparse.sn.http.connection import MAX_HEADER, MAX_LINE, HttpConnection
+from hsparse.sn.http.request_gate import GATE_KEY, RequestGate
 
 
 class _Server(web.Server):
+    gate: RequestGate | None = None
+
     def __call__(self) -> HttpConnection:
-        return HttpConnection(self, loop=self._loop, **self._kwargs)
+        return HttpConnection(self, gate=self.gate, loop=self._loop, **self._kwargs)
 
 
 class ServerRunner(web.AppRunner):
-    """Runs an application with connections of the class `HttpConnection`."""
+    """Runs an application with connections of the class `HttpConnection`, and with its gate if it has one."""
 
     def __init__(self, app: web.Application, **kwargs: Any) -> None:
         limits: dict[str, Any] = {"max_field_size": MAX_HEADER, "max_line_size": MAX_LINE}
@@ -63,17 +27,6 @@ class ServerRunner(web.AppRunner):
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
         made.__class__ = _Server
+        assert isinstance(made, _Server)
+        made.gate = self.app.get(GATE_KEY)
         return made
-
-
-def _sentence(error: BaseException | None) -> str:
-    if isinstance(error, http_exceptions.LineTooLong):
-        return (
-            f"The request line has more than {MAX_LINE} bytes or a header more than {MAX_HEADER}, the limits; "
-            "send long selections in the body of a POST."
-        )
-    if isinstance(error, http_exceptions.InvalidHeader):
-        return "A header of the request is not valid HTTP; see RFC 9110, section 5."
-    if isinstance(error, http_exceptions.InvalidURLError):
-        return "The request's target is not a URL; escape what is not ASCII by percent signs."
-    return "This is not a valid HTTP request; is it sent to the right port, and without TLS?"

@@ -15,6 +15,7 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.http.known_users import KnownUsers
 from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
@@ -63,6 +64,7 @@ class Service:
         self.bodies = MemoryBudget(settings.request_memory)
         self.answers = MemoryBudget(settings.answer_memory)
         self.admission = Admission(settings.requests_at_once, metrics.watcher)
+        self.users = KnownUsers()
         metrics.show(self.admission)
         self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
         self.named_bucket: str | None = None

@@ -1,16 +1,20 @@
 """A load of requests that costs its sender little: made beforehand, sent over kept connections, hardly parsed.
 
 Closed loop: so many clients send a request when the last one is answered. Open loop: requests are sent at a rate,
-whatever becomes of those before, as by very many clients.
+whatever becomes of those before, as by very many clients; the time of each counts from when it was due, so that a
+sender that is late makes the figures worse, not better.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
 from urllib.parse import urlsplit
 
 OK, MULTIPLE_CHOICES = 200, 300
@@ -31,6 +35,10 @@ class Outcomes:
     failed: dict[int, int] = field(default_factory=dict)
     without_retry_after: int = 0
     duration: float = 0.0
+    sender: float = 0.0
+    """Seconds of CPU of this process, which sends and receives."""
+    server: float = 0.0
+    """Seconds of CPU of the server's processes."""
 
     def note(self, status: int, seconds: float, retry_after: bool) -> None:
         if OK <= status < MULTIPLE_CHOICES:
@@ -50,12 +58,23 @@ class Outcomes:
         return ordered[int(part * (len(ordered) - 1))]
 
     @property
+    def cost(self) -> float:
+        """The server's seconds of CPU for each request answered well, which others on the machine change less."""
+        return self.server / len(self.seconds)
+
+    @property
     def text(self) -> str:
-        others = ", ".join(f"{count} of {status}" for status, count in sorted(self.failed.items()))
-        return (
-            f"{self.rate:7.1f}/s, median {1000 * self.percentile(0.5):.1f} ms, "
-            f"p99 {1000 * self.percentile(0.99):.1f} ms{'; ' * bool(others)}{others}"
-        )
+        parts = [
+            f"{self.rate:7.1f}/s, median {1000 * self.percentile(0.5):.1f} ms",
+            f"p99 {1000 * self.percentile(0.99):.1f} ms",
+            *(f"{count} of {status}" for status, count in sorted(self.failed.items())),
+        ]
+        if self.server:
+            cores = self.sender / self.duration, self.server / self.duration
+            parts.append(
+                f"CPU of sender {cores[0]:.2f}, of server {cores[1]:.2f}, {1000 * self.cost:.2f} ms an answer"
+            )
+        return ", ".join(parts)
 
 
 class _Connection(asyncio.Protocol):
@@ -112,19 +131,20 @@ class _Connection(asyncio.Protocol):
 
 
 class Load:
-    """Requests to the server at `url`, over `CONNECTIONS` at most, as through a proxy."""
+    """Requests to the server at `url`, whose processes these are, over `CONNECTIONS` at most, as through a proxy."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, processes: Sequence[int]) -> None:
         self.url = url
+        self.processes = tuple(processes)
         parts = urlsplit(url)
         self._host, self._port = parts.hostname, parts.port
         self._idle: list[_Connection] = []
         self._free = asyncio.Semaphore(CONNECTIONS)
 
-    async def request(self, request: bytes, outcomes: Outcomes) -> None:
-        """Send a request, and note what became of it; the time counts from the call."""
+    async def request(self, request: bytes, outcomes: Outcomes, due: float | None = None) -> None:
+        """Send a request, and note what became of it; the time counts from when it was due, else from the call."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = loop.time() if due is None else due
         async with self._free:
             connection = await self._connected()
             status, retry_after = await connection.send(request)
@@ -137,7 +157,7 @@ class Load:
     async def closed(self, clients: int, requests: Sequence[bytes], seconds: float) -> Outcomes:
         """Send requests chosen at random from so many clients for so long."""
         loop, outcomes = asyncio.get_running_loop(), Outcomes()
-        began = loop.time()
+        began, used = loop.time(), self._cpu()
 
         async def client(number: int) -> None:
             generator = random.Random(number)
@@ -145,23 +165,34 @@ class Load:
                 await self.request(generator.choice(requests), outcomes)
 
         await asyncio.gather(*(client(number) for number in range(clients)))
-        outcomes.duration = loop.time() - began
+        self._end(outcomes, began, used)
         return outcomes
 
     async def open(self, rate: float, requests: Sequence[bytes], seconds: float, seed: int = 0) -> Outcomes:
         """Send `rate` requests a second, chosen at random, for so long, and wait for the answers."""
         loop, outcomes, generator = asyncio.get_running_loop(), Outcomes(), random.Random(seed)
         began = due = loop.time()
+        used = self._cpu()
         tasks: set[asyncio.Task[None]] = set()
         while due < began + seconds:
             await asyncio.sleep(max(0.0, due - loop.time()))
-            task = asyncio.create_task(self.request(generator.choice(requests), outcomes))
+            task = asyncio.create_task(self.request(generator.choice(requests), outcomes, due))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
             due += generator.expovariate(rate)
         await asyncio.gather(*tasks)
-        outcomes.duration = loop.time() - began
+        self._end(outcomes, began, used)
         return outcomes
+
+    def _end(self, outcomes: Outcomes, began: float, used: tuple[float, float]) -> None:
+        """Note the time since a load began, and the CPU used since."""
+        outcomes.duration = asyncio.get_running_loop().time() - began
+        sender, server = self._cpu()
+        outcomes.sender, outcomes.server = sender - used[0], server - used[1]
+
+    def _cpu(self) -> tuple[float, float]:
+        """Return the seconds of CPU used so far, here and by the server."""
+        return process_time(), sum(cpu_seconds(process) for process in self.processes)
 
     async def _connected(self) -> _Connection:
         while self._idle:
@@ -174,6 +205,12 @@ class Load:
     def close(self) -> None:
         for connection in self._idle:
             connection.close()
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the seconds of CPU that a process has used, by proc(5)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def http_request(

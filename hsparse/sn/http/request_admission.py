@@ -16,6 +16,7 @@ from aiohttp import web
 from hsparse.concurrency.admission import Admission, Place
 from hsparse.concurrency.request_trace import RequestTrace, queue_deadline, queue_user
 from hsparse.errors import BadRequest
+from hsparse.sn.http.early_turn import early_turn
 from hsparse.sn.http.request_log import TRACE_KEY
 
 TIMEOUT_HEADER = "Request-Timeout"
@@ -24,21 +25,35 @@ TIMEOUT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 PLACE_KEY = web.RequestKey("place", Place)
 
 
-def set_deadline(request: web.Request, trace: RequestTrace, default: float) -> None:
-    """Set the deadline that the client names, else one in `default` seconds, 0 for none; `BadRequest` for nonsense."""
-    text = request.headers.get(TIMEOUT_HEADER)
+def seconds_of(text: str | None, default: float) -> float:
+    """Return the seconds that `Request-Timeout` names, `default` without it; `BadRequest` for nonsense."""
     if text is None:
-        seconds = default
-    elif TIMEOUT.fullmatch(text) is None or not (seconds := float(text)):
+        return default
+    if TIMEOUT.fullmatch(text) is None or not (seconds := float(text)):
         raise BadRequest(
             f"{TIMEOUT_HEADER} must be a positive number of seconds, such as 2.5, not {text:.40}."
         )
+    return seconds
+
+
+def set_deadline(request: web.Request, trace: RequestTrace, default: float) -> None:
+    """Set the deadline that the client names, else one in `default` seconds, 0 for none; `BadRequest` for nonsense."""
+    seconds = seconds_of(request.headers.get(TIMEOUT_HEADER), default)
     if seconds:
-        trace.deadline = asyncio.get_running_loop().time() + seconds
+        turn = early_turn(request)
+        arrived = asyncio.get_running_loop().time() if turn is None else turn.arrived
+        trace.deadline = arrived + seconds
 
 
 async def wait_for_place(admission: Admission, request: web.Request) -> Place:
-    """Wait for the request's turn and return its place, see `Admission.enter`."""
+    """Return the place that the request has, or wait for its turn, see `Admission.enter`."""
+    turn = early_turn(request)
+    if turn is not None and turn.refusal is not None:
+        raise turn.refusal
+    if turn is not None and turn.place is not None:
+        turn.place.user = queue_user()
+        request[PLACE_KEY] = turn.place
+        return turn.place
 
     def is_gone() -> bool:
         return request.transport is None or request.transport.is_closing()

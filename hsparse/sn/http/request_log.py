@@ -17,8 +17,9 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from hsparse.clock import Clock
-from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
+from hsparse.concurrency.request_trace import RequestTrace, Work, begin_trace, end_trace, valid_id
 from hsparse.concurrency.span import Attribute, Span, Tracer
+from hsparse.sn.http.early_turn import waited_before
 from hsparse.sn.metrics import route_of
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,10 @@ class RequestLog:
             name = f"{request.method[:LONGEST_METHOD]} {route_of(request)}"
             trace.span = self._tracer.begin(name, request.headers, {"hsparse.request_id": trace.id})
         token = begin_trace(trace)
-        started = self._clock.monotonic()
+        waited = waited_before(request)
+        if waited:
+            trace.work[Work.WAITS] = 1, waited
+        started = self._clock.monotonic() - waited
         response: web.StreamResponse | None = None
         try:
             response = await handler(request)
@@ -101,11 +105,22 @@ class RequestLog:
 
     def id_of(self, request: web.BaseRequest) -> str:
         """Return the id that the client has sent if it is valid, else a new one."""
-        sent = valid_id(request.headers.get(ID_HEADER))
-        if sent is not None:
-            return sent
+        return self.valid_or_new(request.headers.get(ID_HEADER))
+
+    def valid_or_new(self, sent: str | None) -> str:
+        """Return an id that a client has sent if it is valid, else a new one."""
+        if (valid := valid_id(sent)) is not None:
+            return valid
         self._count += 1
         return f"{self._prefix}-{self._count}"
+
+    def note_refused(
+        self, trace: RequestTrace, method: str, path: str, status: str, size: int, seconds: float
+    ) -> None:
+        """Log a request that was refused before it was parsed; it has no span."""
+        if self._write is not None:
+            where = method, path[:LONGEST_PATH], status
+            self._write(self._form(AccessEntry(self._clock.now(), trace, *where, size, seconds)))
 
     def add_id(self, request: web.Request, response: web.StreamResponse) -> None:
         """Add the id to an answer; one that was made before the middleware has none yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from hsparse.wire.http import STATUS
 SERVER_NAME = f"hsparse/{__version__}"
 """The header `Server` of every answer (RFC 9110, section 10.2.4)."""
 JSON_HEADER = "application/json; charset=utf-8"
+UNPRINTABLE = re.compile("[^ -~]")
+"""What may not stand in the reason of a status line."""
 Href = dict[str, str]
 """A link of an answer: `rel` and `href`."""
 
@@ -43,7 +46,7 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
         headers["Retry-After"] = "1"
     if isinstance(error, Busy | RateLimited):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    reason = "".join(c for c in error.message if 32 <= ord(c) < 127)[:200] or None
+    reason = UNPRINTABLE.sub("", error.message)[:200] or None
     return web.Response(
         body=orjson.dumps({"error": {"kind": error.kind.value, "message": error.message}}),
         status=STATUS[error.kind] if status is None else status,

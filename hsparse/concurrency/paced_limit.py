@@ -1,0 +1,63 @@
+"""A limit that follows the lag of the event loop: what is begun while the loop is behind only makes all of it late.
+
+While the loop has time to spare, more at once is more done: they wait for a store or a thread. When it has none, each
+one more takes a turn of every other's. A timer that fires late tells the two apart, whatever the work is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+FEW = 8
+"""The limit is never below: so many share group commits and keep threads busy."""
+TICK = 0.002
+"""Seconds between looks."""
+LAG = 0.004
+"""Seconds by which timers may be late, in the mean."""
+NEWEST = 1 / 8
+"""The weight of the newest lag in the mean."""
+STEP = 8
+"""The limit changes by this part of itself."""
+
+
+class PacedLimit:
+    """How many things one event loop works on at once, at most `most`; `value` is the limit now.
+
+    It changes while `is_busy()`, from `watch` on; `raised` is called when it has grown.
+    """
+
+    def __init__(self, most: int, is_busy: Callable[[], bool], raised: Callable[[], None]) -> None:
+        self.value = self._most = most
+        self._few = min(FEW, most)
+        self._is_busy = is_busy
+        self._raised = raised
+        self._lag = 0.0
+        self._watching = False
+
+    @property
+    def few(self) -> int:
+        """The least that the limit can be."""
+        return self._few
+
+    def watch(self) -> None:
+        """Follow the lag for as long as there is enough under way."""
+        if not self._watching:
+            self._watching = True
+            self._look_later()
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(TICK, self._look, loop.time() + TICK)
+
+    def _look(self, due: float) -> None:
+        self._lag += (asyncio.get_running_loop().time() - due - self._lag) * NEWEST
+        step = max(1, self.value // STEP)
+        if self._lag > LAG:
+            self.value = max(self._few, self.value - step)
+        elif self.value < self._most:
+            self.value = min(self._most, self.value + step)
+            self._raised()
+        self._watching = self._is_busy()
+        if self._watching:
+            self._look_later()

@@ -1,0 +1,204 @@
+"""A connection of a service node: aiohttp's, with a gate before the parser and errors in JSON.
+
+Tests: tests/sn/test_server.py, tests/sn/http/test_request_gate.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import hdrs, http_exceptions, web
+
+from hsparse.clock import SystemClock
+from hsparse.concurrency.admission import Place, Turn
+from hsparse.errors import BadRequest, Busy, HsparseError
+from hsparse.sn.http.early_turn import EarlyTurn
+from hsparse.sn.http.request_gate import RequestGate
+from hsparse.sn.http.request_head import RequestHead, read_head
+from hsparse.sn.http.request_log import ID_HEADER
+from hsparse.sn.http.response import SERVER_NAME, respond_error
+
+log = logging.getLogger(__name__)
+
+MAX_HEADER = 32 * 1024
+"""Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
+MAX_LINE = 16 * 1024
+"""Bytes of a request line: selections may be long."""
+MOST_HELD = 64 * 1024
+"""Bytes of a request that waits for its turn, after which no more are read."""
+
+
+class HttpConnection(web.RequestHandler):
+    """A connection. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets.
+
+    A request that comes while none is answered waits for its turn as the bytes that were received. For that, the
+    connection knows where each request ends: it is framed. After one of which its head does not tell (it came in pieces
+    or in chunks, or more came behind it), requests are parsed when they come, and wait for their turns then.
+    """
+
+    __slots__ = ("_answering", "_framed", "_gate", "_head", "_held", "_left", "_waiting", "turn")
+
+    def __init__(self, *args: Any, gate: RequestGate | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._gate = gate
+        self._framed = gate is not None
+        self._answering = False
+        self._left = 0
+        """Bytes that are missing of the last request."""
+        self._head: RequestHead | None = None
+        self._held = b""
+        self._waiting: Turn | None = None
+        self.turn: EarlyTurn | None = None
+        """The turn of the request that is answered or waits."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the client; aiohttp passes none to go on with what it has."""
+        if self._waiting is not None and data:
+            self._hold(data)
+        elif not self._framed or not data:
+            super().data_received(data)
+        elif self._answering or self._left:
+            self._count(data)
+            super().data_received(data)
+        else:
+            self._begin(data)
+
+    def _count(self, data: bytes) -> None:
+        """Count bytes that belong to the last request."""
+        self._left -= len(data)
+        self._framed &= self._left >= 0
+
+    def _hold(self, data: bytes) -> None:
+        """Keep more bytes of a request that waits."""
+        self._count(data)
+        self._held += data
+        if len(self._held) > MOST_HELD and self.transport is not None:
+            self.transport.pause_reading()
+
+    def _begin(self, data: bytes) -> None:
+        """Ask for the turn of a request that begins."""
+        assert self._gate is not None
+        head = read_head(data)
+        if head is None or (left := head.size + head.length - len(data)) < 0:
+            self._framed = False
+            super().data_received(data)
+            return
+        now = asyncio.get_running_loop().time()
+        self._head, self._held, self._left, self.turn = head, data, left, EarlyTurn(now)
+        if self._gate.is_open(head):
+            self._parse()
+            return
+        try:
+            answer = self._gate.ask(head, None if self.peername is None else str(self.peername[0]))
+        except Busy as error:
+            self._refuse(error)
+            return
+        if isinstance(answer, Place):
+            self.turn.place = answer
+            self._parse()
+        else:
+            self._waiting = answer
+            answer.place.add_done_callback(self._end_wait)
+
+    def _end_wait(self, place: asyncio.Future[Place]) -> None:
+        """Go on with the request that has waited, unless the connection was closed meanwhile."""
+        if self._waiting is None or self.turn is None:
+            return
+        self._waiting = None
+        self.turn.waited = asyncio.get_running_loop().time() - self.turn.arrived
+        error = place.exception()
+        if isinstance(error, Busy):
+            self._refuse(error)
+        else:
+            self.turn.place = place.result()
+            self._parse()
+
+    def _refuse(self, error: Busy) -> None:
+        """Answer at once if nothing more of the request is to come, else have it parsed and then refused."""
+        head, turn = self._head, self.turn
+        assert head is not None
+        assert turn is not None
+        assert self._gate is not None
+        if not self._framed or self._left or not head.plain or self.writing_paused or self.transport is None:
+            turn.refusal = error
+            self._parse()
+            return
+        self._head, self._held, self.turn = None, b"", None
+        self.transport.write(self._gate.refuse(head, error, turn.waited))
+
+    def _parse(self) -> None:
+        """Have aiohttp parse and answer what was held."""
+        data, self._head, self._held = self._held, None, b""
+        self._answering = True
+        if len(data) > MOST_HELD and self.transport is not None:
+            self.transport.resume_reading()
+        super().data_received(data)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer; the turn ends with it, whatever it was."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        turn, self.turn, self._answering = self.turn, None, False
+        if turn is not None and turn.place is not None:
+            turn.place.leave()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Give up the turn: nobody waits for the answer."""
+        if self._waiting is not None:
+            self._waiting.withdraw()
+            self._waiting = None
+        self._held = b""
+        self._end_turn()
+        super().connection_lost(exc)
+
+    def close(self) -> None:
+        """Take no more requests; one that waits is parsed now, since aiohttp answers what it knows of."""
+        self._framed = False
+        if self._waiting is not None:
+            self._waiting.withdraw()
+            self._waiting = None
+            self._parse()
+        super().close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer with an error of the HTTP parser, and end the connection."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("Half an answer was sent; the connection is broken off.")
+        if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            log.debug("refused what is not HTTP: %s", type(exc).__name__)
+            answer = respond_error(BadRequest(_sentence(exc)), status=status)
+        else:
+            log.error("a connection's handler failed", exc_info=exc)
+            answer = respond_error(HsparseError("Internal error; the server's log has the details."))
+        answer.headers[hdrs.SERVER] = SERVER_NAME
+        answer.headers[ID_HEADER] = SystemClock().token(8).hex()
+        answer.force_close()
+        return answer
+
+
+def _sentence(error: BaseException | None) -> str:
+    if isinstance(error, http_exceptions.LineTooLong):
+        return (
+            f"The request line has more than {MAX_LINE} bytes or a header more than {MAX_HEADER}, the limits; "
+            "send long selections in the body of a POST."
+        )
+    if isinstance(error, http_exceptions.InvalidHeader):
+        return "A header of the request is not valid HTTP; see RFC 9110, section 5."
+    if isinstance(error, http_exceptions.InvalidURLError):
+        return "The request's target is not a URL; escape what is not ASCII by percent signs."
+    return "This is not a valid HTTP request; is it sent to the right port, and without TLS?"
