@@ -18,9 +18,9 @@ from hsparse.concurrency.paced_limit import PacedLimit
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
-BURST = 0.25
+BURST = 0.1
 """Seconds for which a queue may be as long as deadlines allow."""
-QUEUE = 2
+QUEUE = 1
 """How many may wait before a new one, for each place, when the queue does not empty."""
 MEMORY = 1 / 32
 """The weight of the newest in the mean of the seconds that a place is taken."""
@@ -75,8 +75,8 @@ class Place:
             self._since = (await self._admission.enter(self.user, deadline, patient=True))._since
 
 
-class Turn:
-    """A turn to come: `place` is set to the place when it has come, or to `Busy`."""
+class PlaceWait:
+    """A wait for a place: `place` is set to it when the turn has come, or to `Busy`."""
 
     __slots__ = ("_admission", "began", "entry", "is_gone", "place", "timer", "user")
 
@@ -86,7 +86,7 @@ class Turn:
         self.began = loop.time()
         self.user = user
         self.is_gone = is_gone
-        self.entry: Entry[Turn] | None = None
+        self.entry: Entry[PlaceWait] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._admission = admission
 
@@ -100,8 +100,9 @@ class Admission:
 
     def __init__(self, most: int, watcher: Watcher | None = None) -> None:
         self._limit = PacedLimit(most, self._is_busy, self._fill)
+        self._longest = QUEUE * most
         self.watcher = watcher or Watcher()
-        self._queue: FairQueue[Turn] = FairQueue()
+        self._queue: FairQueue[PlaceWait] = FairQueue()
         self._waiting_since = 0.0
         self._mean = 0.0
         self._refused, self._refused_at = 0.0, -math.inf
@@ -143,7 +144,7 @@ class Admission:
         *,
         patient: bool = False,
         is_gone: Callable[[], bool] = never,
-    ) -> Place | Turn:
+    ) -> Place | PlaceWait:
         """Return a place if one is free, else the turn of a new one of `user`; `Busy` when that would come too late.
 
         One who is `patient` is refused for a deadline alone. `is_gone` says whether nobody waits for it any more.
@@ -151,7 +152,7 @@ class Admission:
         now = _now()
         if self._queue or self.running >= self.places:
             self._check_turn(user, deadline - now, patient)
-            return self._push(Turn(self, user, is_gone), deadline)
+            return self._push(PlaceWait(self, user, is_gone), deadline)
         if deadline <= now:
             raise self._refusal(Rejection.DEADLINE, TOO_LATE)
         return self._take(user, now)
@@ -162,11 +163,11 @@ class Admission:
         self.running -= 1
         self._fill()
 
-    def withdrawn(self, turn: Turn) -> None:
-        """Forget a turn that nobody waits for any more."""
-        if turn.place.done() and not turn.place.cancelled() and turn.place.exception() is None:
-            turn.place.result().leave()
-        self._end_wait(turn)
+    def withdrawn(self, wait: PlaceWait) -> None:
+        """Forget a wait that nobody has any more."""
+        if wait.place.done() and not wait.place.cancelled() and wait.place.exception() is None:
+            wait.place.result().leave()
+        self._end_wait(wait)
 
     def _take(self, user: str, now: float) -> Place:
         self.running += 1
@@ -174,15 +175,15 @@ class Admission:
             self._limit.watch()
         return Place(self, user, now)
 
-    def _push(self, turn: Turn, deadline: float) -> Turn:
-        """Have a turn wait."""
+    def _push(self, wait: PlaceWait, deadline: float) -> PlaceWait:
+        """Begin a wait."""
         if not self._queue:
-            self._waiting_since = turn.began
-        turn.entry = self._queue.push(turn.user, turn)
+            self._waiting_since = wait.began
+        wait.entry = self._queue.push(wait.user, wait)
         if deadline != NO_DEADLINE:
-            turn.timer = asyncio.get_running_loop().call_at(deadline, self._expire, turn)
+            wait.timer = asyncio.get_running_loop().call_at(deadline, self._expire, wait)
         self._limit.watch()
-        return turn
+        return wait
 
     def _is_busy(self) -> bool:
         return bool(self._queue) or self.running > self._limit.few
@@ -193,7 +194,7 @@ class Admission:
             raise self._refusal(Rejection.DEADLINE, TOO_LATE)
         ahead = self._queue.ahead(user)
         seconds = (ahead + 1) * self._mean / self.places
-        too_many = ahead >= QUEUE * self.places and _now() - self._waiting_since > BURST and not patient
+        too_many = ahead >= self._longest and _now() - self._waiting_since > BURST and not patient
         if too_many or seconds > left:
             raise self._refusal(Rejection.OVERLOAD, f"its turn would come in {seconds:.2f} s")
 
@@ -214,35 +215,35 @@ class Admission:
             again,
         )
 
-    def _expire(self, turn: Turn) -> None:
-        if not turn.place.done():
-            self._refuse(turn, Rejection.DEADLINE, TOO_LATE)
+    def _expire(self, wait: PlaceWait) -> None:
+        if not wait.place.done():
+            self._refuse(wait, Rejection.DEADLINE, TOO_LATE)
 
-    def _refuse(self, turn: Turn, reason: Rejection, text: str) -> None:
-        turn.place.set_exception(self._refusal(reason, text))
-        self._end_wait(turn)
+    def _refuse(self, wait: PlaceWait, reason: Rejection, text: str) -> None:
+        wait.place.set_exception(self._refusal(reason, text))
+        self._end_wait(wait)
 
-    def _end_wait(self, turn: Turn) -> None:
-        """Note that a turn does not wait any more."""
-        if turn.entry is not None:
-            self._queue.remove(turn.entry)
-            turn.entry = None
-            self.watcher.waited(_now() - turn.began)
-        if turn.timer is not None:
-            turn.timer.cancel()
-            turn.timer = None
+    def _end_wait(self, wait: PlaceWait) -> None:
+        """Note that a wait is over."""
+        if wait.entry is not None:
+            self._queue.remove(wait.entry)
+            wait.entry = None
+            self.watcher.waited(_now() - wait.began)
+        if wait.timer is not None:
+            wait.timer.cancel()
+            wait.timer = None
 
     def _fill(self) -> None:
         """Give free places to those who are next."""
         while self._queue and self.running < self.places:
-            turn = self._queue.pop()
-            if turn.place.done():
+            wait = self._queue.pop()
+            if wait.place.done():
                 continue
-            if turn.is_gone():
-                self._refuse(turn, Rejection.DISCONNECTED, "nobody waits for it")
+            if wait.is_gone():
+                self._refuse(wait, Rejection.DISCONNECTED, "nobody waits for it")
                 continue
-            turn.place.set_result(self._take(turn.user, _now()))
-            self._end_wait(turn)
+            wait.place.set_result(self._take(wait.user, _now()))
+            self._end_wait(wait)
 
 
 def _now() -> float:

@@ -68,9 +68,6 @@ def test_twice_the_load_is_served_as_fast_as_it_can_be() -> None:
         await load.offer("a", 2 * RATE, 20)
         assert len(load.seconds["a"]) >= 0.95 * 20 * RATE
         assert load.p99("a") < BURST + (QUEUE + 2) * SERVICE
-        assert (
-            max(load.seconds["a"][int(RATE) :]) < (QUEUE + 2) * SERVICE
-        )  # once the queue of the burst is gone
         assert load.refused["a"] > 0.9 * 20 * RATE
         assert min(load.retry_after) >= 1
 

@@ -13,9 +13,9 @@ from typing import Any
 from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
-from hsparse.concurrency.admission import Place, Turn
+from hsparse.concurrency.admission import Place, PlaceWait
 from hsparse.errors import BadRequest, Busy, HsparseError
-from hsparse.sn.http.early_turn import EarlyTurn
+from hsparse.sn.http.gate_pass import GatePass
 from hsparse.sn.http.request_gate import RequestGate
 from hsparse.sn.http.request_head import RequestHead, read_head
 from hsparse.sn.http.request_log import ID_HEADER
@@ -27,7 +27,7 @@ MAX_HEADER = 32 * 1024
 """Bytes of a header: tokens with many groups exceed aiohttp's limit of 8 KiB."""
 MAX_LINE = 16 * 1024
 """Bytes of a request line: selections may be long."""
-MOST_HELD = 64 * 1024
+MOST_KEPT = 64 * 1024
 """Bytes of a request that waits for its turn, after which no more are read."""
 
 
@@ -39,7 +39,7 @@ class HttpConnection(web.RequestHandler):
     or in chunks, or more came behind it), requests are parsed when they come, and wait for their turns then.
     """
 
-    __slots__ = ("_answering", "_framed", "_gate", "_head", "_held", "_left", "_waiting", "turn")
+    __slots__ = ("_answering", "_framed", "_gate", "_head", "_held", "_left", "_waiting", "gate_pass")
 
     def __init__(self, *args: Any, gate: RequestGate | None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -50,9 +50,9 @@ class HttpConnection(web.RequestHandler):
         """Bytes that are missing of the last request."""
         self._head: RequestHead | None = None
         self._held = b""
-        self._waiting: Turn | None = None
-        self.turn: EarlyTurn | None = None
-        """The turn of the request that is answered or waits."""
+        self._waiting: PlaceWait | None = None
+        self.gate_pass: GatePass | None = None
+        """That of the request that is answered or waits."""
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client; aiohttp passes none to go on with what it has."""
@@ -75,7 +75,7 @@ class HttpConnection(web.RequestHandler):
         """Keep more bytes of a request that waits."""
         self._count(data)
         self._held += data
-        if len(self._held) > MOST_HELD and self.transport is not None:
+        if len(self._held) > MOST_KEPT and self.transport is not None:
             self.transport.pause_reading()
 
     def _begin(self, data: bytes) -> None:
@@ -87,7 +87,7 @@ class HttpConnection(web.RequestHandler):
             super().data_received(data)
             return
         now = asyncio.get_running_loop().time()
-        self._head, self._held, self._left, self.turn = head, data, left, EarlyTurn(now)
+        self._head, self._held, self._left, self.gate_pass = head, data, left, GatePass(now)
         if self._gate.is_open(head):
             self._parse()
             return
@@ -97,7 +97,7 @@ class HttpConnection(web.RequestHandler):
             self._refuse(error)
             return
         if isinstance(answer, Place):
-            self.turn.place = answer
+            self.gate_pass.place = answer
             self._parse()
         else:
             self._waiting = answer
@@ -105,35 +105,35 @@ class HttpConnection(web.RequestHandler):
 
     def _end_wait(self, place: asyncio.Future[Place]) -> None:
         """Go on with the request that has waited, unless the connection was closed meanwhile."""
-        if self._waiting is None or self.turn is None:
+        if self._waiting is None or self.gate_pass is None:
             return
         self._waiting = None
-        self.turn.waited = asyncio.get_running_loop().time() - self.turn.arrived
+        self.gate_pass.waited = asyncio.get_running_loop().time() - self.gate_pass.arrived
         error = place.exception()
         if isinstance(error, Busy):
             self._refuse(error)
         else:
-            self.turn.place = place.result()
+            self.gate_pass.place = place.result()
             self._parse()
 
     def _refuse(self, error: Busy) -> None:
         """Answer at once if nothing more of the request is to come, else have it parsed and then refused."""
-        head, turn = self._head, self.turn
+        head, given = self._head, self.gate_pass
         assert head is not None
-        assert turn is not None
+        assert given is not None
         assert self._gate is not None
         if not self._framed or self._left or not head.plain or self.writing_paused or self.transport is None:
-            turn.refusal = error
+            given.error = error
             self._parse()
             return
-        self._head, self._held, self.turn = None, b"", None
-        self.transport.write(self._gate.refuse(head, error, turn.waited))
+        self._head, self._held, self.gate_pass = None, b"", None
+        self.transport.write(self._gate.refuse(head, error, given.waited))
 
     def _parse(self) -> None:
         """Have aiohttp parse and answer what was held."""
         data, self._head, self._held = self._held, None, b""
         self._answering = True
-        if len(data) > MOST_HELD and self.transport is not None:
+        if len(data) > MOST_KEPT and self.transport is not None:
             self.transport.resume_reading()
         super().data_received(data)
 
@@ -147,9 +147,9 @@ class HttpConnection(web.RequestHandler):
             self._end_turn()
 
     def _end_turn(self) -> None:
-        turn, self.turn, self._answering = self.turn, None, False
-        if turn is not None and turn.place is not None:
-            turn.place.leave()
+        given, self.gate_pass, self._answering = self.gate_pass, None, False
+        if given is not None and given.place is not None:
+            given.place.leave()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Give up the turn: nobody waits for the answer."""

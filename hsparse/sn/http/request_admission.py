@@ -16,7 +16,7 @@ from aiohttp import web
 from hsparse.concurrency.admission import Admission, Place
 from hsparse.concurrency.request_trace import RequestTrace, queue_deadline, queue_user
 from hsparse.errors import BadRequest
-from hsparse.sn.http.early_turn import early_turn
+from hsparse.sn.http.gate_pass import pass_of
 from hsparse.sn.http.request_log import TRACE_KEY
 
 TIMEOUT_HEADER = "Request-Timeout"
@@ -40,20 +40,20 @@ def set_deadline(request: web.Request, trace: RequestTrace, default: float) -> N
     """Set the deadline that the client names, else one in `default` seconds, 0 for none; `BadRequest` for nonsense."""
     seconds = seconds_of(request.headers.get(TIMEOUT_HEADER), default)
     if seconds:
-        turn = early_turn(request)
-        arrived = asyncio.get_running_loop().time() if turn is None else turn.arrived
+        given = pass_of(request)
+        arrived = asyncio.get_running_loop().time() if given is None else given.arrived
         trace.deadline = arrived + seconds
 
 
 async def wait_for_place(admission: Admission, request: web.Request) -> Place:
     """Return the place that the request has, or wait for its turn, see `Admission.enter`."""
-    turn = early_turn(request)
-    if turn is not None and turn.refusal is not None:
-        raise turn.refusal
-    if turn is not None and turn.place is not None:
-        turn.place.user = queue_user()
-        request[PLACE_KEY] = turn.place
-        return turn.place
+    given = pass_of(request)
+    if given is not None and given.error is not None:
+        raise given.error
+    if given is not None and given.place is not None:
+        given.place.user = queue_user()
+        request[PLACE_KEY] = given.place
+        return given.place
 
     def is_gone() -> bool:
         return request.transport is None or request.transport.is_closing()

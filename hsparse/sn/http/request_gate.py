@@ -12,7 +12,7 @@ from email.utils import formatdate
 from aiohttp import hdrs, web
 
 from hsparse.clock import Clock
-from hsparse.concurrency.admission import Admission, Place, Turn
+from hsparse.concurrency.admission import Admission, Place, PlaceWait
 from hsparse.concurrency.request_trace import QUEUE_PATIENCE, RequestTrace
 from hsparse.errors import BadRequest, Busy
 from hsparse.model.acl import ANONYMOUS_NAME
@@ -62,7 +62,7 @@ class RequestGate:
         """Return whether a request never waits."""
         return head.path in self._open_paths or head.method == hdrs.METH_OPTIONS
 
-    def ask(self, head: RequestHead, address: str | None) -> Place | Turn:
+    def ask(self, head: RequestHead, address: str | None) -> Place | PlaceWait:
         """Return the place of a request from an address, or its turn; `Busy` when that would come too late."""
         user = self._users.get(head.authorization) or stranger(address)
         try:
