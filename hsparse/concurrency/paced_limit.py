@@ -15,6 +15,8 @@ TICK = 0.002
 """Seconds between looks."""
 LAG = 0.004
 """Seconds by which timers may be late, in the mean."""
+LONGEST = 2 * LAG
+"""Seconds that count of one lag: a loop that stood still at times, and was idle in between, is not short of time."""
 NEWEST = 1 / 8
 """The weight of the newest lag in the mean."""
 STEP = 8
@@ -51,7 +53,8 @@ class PacedLimit:
         loop.call_later(TICK, self._look, loop.time() + TICK)
 
     def _look(self, due: float) -> None:
-        self._lag += (asyncio.get_running_loop().time() - due - self._lag) * NEWEST
+        lag = min(asyncio.get_running_loop().time() - due, LONGEST)
+        self._lag += (lag - self._lag) * NEWEST
         step = max(1, self.value // STEP)
         if self._lag > LAG:
             self.value = max(self._few, self.value - step)
