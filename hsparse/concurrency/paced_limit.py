@@ -15,13 +15,13 @@ FEW = 8
 """The limit is never below: so many share group commits and keep threads busy."""
 TICK = 0.002
 """Seconds between looks."""
-LAG = 0.004
+LAG = 0.0015
 """Seconds by which timers may be late, in the mean."""
-LONGEST = 2 * LAG
+LONGEST = 0.004
 """Seconds that count of one lag: a loop that stood still at times, and was idle in between, is not short of time."""
 NEWEST = 1 / 8
 """The weight of the newest lag in the mean."""
-BUSY = 0.5
+BUSY = 0.6
 """The part of the time that the loop's thread has the CPU, from which it is the loop that is behind."""
 STEP = 8
 """The limit changes by this part of itself."""
