@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from hsparse.concurrency.fair_queue import Entry, FairQueue
 from hsparse.concurrency.paced_limit import PacedLimit
+from hsparse.concurrency.recent_users import RecentUsers
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
@@ -22,6 +23,8 @@ BURST = 0.1
 """Seconds for which a queue may be as long as deadlines allow."""
 QUEUE = 1
 """How many may wait before a new one, for each place, when the queue does not empty."""
+FEWEST = 2
+"""Places that each user can have."""
 MEMORY = 1 / 32
 """The weight of the newest in the mean of the seconds that a place is taken."""
 LONGEST_RETRY = 30.0
@@ -56,23 +59,26 @@ def never() -> bool:
 class Place:
     """A place that is taken until `leave`; it may be left more than once, and taken again in between."""
 
-    __slots__ = ("_admission", "_since", "user")
+    __slots__ = ("_admission", "_since", "_taken_by", "user")
 
     def __init__(self, admission: Admission, user: str, since: float) -> None:
         self._admission = admission
         self._since: float | None = since
+        self._taken_by = user
         self.user = user
+        """Who takes it again; the one who took it may have been known by an address alone."""
 
     def leave(self) -> None:
         """Leave the place to the next; nothing if it was left before."""
         if self._since is not None:
             since, self._since = self._since, None
-            self._admission.left(since)
+            self._admission.left(since, self._taken_by)
 
     async def regain(self, deadline: float = NO_DEADLINE) -> None:
         """Take a place again, in turn: work was spent, so that only a deadline is a reason for `Busy`."""
         if self._since is None:
-            self._since = (await self._admission.enter(self.user, deadline, patient=True))._since
+            place = await self._admission.enter(self.user, deadline, patient=True)
+            self._since, self._taken_by = place._since, place._taken_by
 
 
 class PlaceWait:
@@ -100,6 +106,7 @@ class Admission:
 
     def __init__(self, most: int, watcher: Watcher | None = None) -> None:
         self._limit = PacedLimit(most, self._is_busy, self._fill)
+        self._most = most
         self._longest = QUEUE * most
         self.watcher = watcher or Watcher()
         self._queue: FairQueue[PlaceWait] = FairQueue()
@@ -107,6 +114,8 @@ class Admission:
         self._mean = 0.0
         self._refused, self._refused_at = 0.0, -math.inf
         self.running = 0
+        self._running_of: dict[str, int] = {}
+        self._users = RecentUsers()
 
     @property
     def waiting(self) -> int:
@@ -150,17 +159,21 @@ class Admission:
         One who is `patient` is refused for a deadline alone. `is_gone` says whether nobody waits for it any more.
         """
         now = _now()
-        if self._queue or self.running >= self.places:
-            self._check_turn(user, deadline - now, patient)
-            return self._push(PlaceWait(self, user, is_gone), deadline)
+        self._users.add(user, now)
         if deadline <= now:
             raise self._refusal(Rejection.DEADLINE, TOO_LATE)
-        return self._take(user, now)
+        if self.running < self.places and self._may_begin(user):
+            return self._take(user, now)
+        self._check_turn(user, deadline - now, patient)
+        return self._push(PlaceWait(self, user, is_gone), deadline)
 
-    def left(self, since: float) -> None:
-        """Note that a place is free that was taken at a time."""
+    def left(self, since: float, user: str) -> None:
+        """Note that a place is free that a user had taken at a time."""
         self._mean += (_now() - since - self._mean) * MEMORY
         self.running -= 1
+        count = self._running_of[user] = self._running_of[user] - 1
+        if not count:
+            del self._running_of[user]
         self._fill()
 
     def withdrawn(self, wait: PlaceWait) -> None:
@@ -171,9 +184,19 @@ class Admission:
 
     def _take(self, user: str, now: float) -> Place:
         self.running += 1
+        self._running_of[user] = self._running_of.get(user, 0) + 1
         if self.running > self._limit.few:
             self._limit.watch()
         return Place(self, user, now)
+
+    def _may_begin(self, user: str) -> bool:
+        """Return whether a user may have one more place: while places are few, users have as many each.
+
+        Else what one user has begun would be in the way of each step of every other's.
+        """
+        if self.places == self._most:
+            return True
+        return self._running_of.get(user, 0) < max(FEWEST, self.places // len(self._users))
 
     def _push(self, wait: PlaceWait, deadline: float) -> PlaceWait:
         """Begin a wait."""
@@ -190,8 +213,6 @@ class Admission:
 
     def _check_turn(self, user: str, left: float, patient: bool) -> None:
         """Raise `Busy` if the turn of a new one, which has so many seconds left, would come too late."""
-        if left <= 0:
-            raise self._refusal(Rejection.DEADLINE, TOO_LATE)
         ahead = self._queue.ahead(user)
         seconds = (ahead + 1) * self._mean / self.places
         too_many = ahead >= self._longest and _now() - self._waiting_since > BURST and not patient
@@ -235,8 +256,7 @@ class Admission:
 
     def _fill(self) -> None:
         """Give free places to those who are next."""
-        while self._queue and self.running < self.places:
-            wait = self._queue.pop()
+        while self.running < self.places and (wait := self._queue.pop_of(self._may_begin)) is not None:
             if wait.place.done():
                 continue
             if wait.is_gone():

@@ -8,6 +8,7 @@ entry that was served last.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
@@ -16,6 +17,8 @@ T = TypeVar("T")
 REMEMBERED = 1000
 """Users without entries that are remembered before they are looked through."""
 
+LOOKED_AT = 100
+"""Entries of users who may not that are passed over: each costs a little every time."""
 
 Order: TypeAlias = tuple[float, int]
 """The place of an entry: the greatest is served first, so that it is popped from a list's end."""
@@ -68,11 +71,14 @@ class FairQueue(Generic[T]):
 
     def pop(self) -> T:
         """Return the next item, and remove it."""
-        order = self._orders.pop()
-        entry = self._entries.pop(order)
-        self._now = -order[0]
-        self._forget(entry)
-        return entry.item
+        return self._take(-1)
+
+    def pop_of(self, may: Callable[[str], bool]) -> T | None:
+        """Return the next item of a user who may, and remove it; None if there is none among the first `LOOKED_AT`."""
+        for number in range(1, min(len(self._orders), LOOKED_AT) + 1):
+            if may(self._entries[self._orders[-number]].user):
+                return self._take(-number)
+        return None
 
     def remove(self, entry: Entry[T]) -> None:
         """Take an entry back that was not served; nothing for one that is not there any more."""
@@ -83,6 +89,13 @@ class FairQueue(Generic[T]):
             # What was never served is not counted: a user with nothing waiting is at most one turn behind.
             self._ends[entry.user] = min(self._ends[entry.user], self._now + entry.cost)
         self._forget(entry)
+
+    def _take(self, index: int) -> T:
+        order = self._orders.pop(index)
+        entry = self._entries.pop(order)
+        self._now = max(self._now, -order[0])
+        self._forget(entry)
+        return entry.item
 
     def _next_order(self, user: str) -> Order:
         return -max(self._now, self._ends.get(user, 0.0)), -self._pushed

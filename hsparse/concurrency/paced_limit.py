@@ -1,24 +1,28 @@
 """A limit that follows the lag of the event loop: what is begun while the loop is behind only makes all of it late.
 
 While the loop has time to spare, more at once is more done: they wait for a store or a thread. When it has none, each
-one more takes a turn of every other's. A timer that fires late tells the two apart, whatever the work is.
+one more takes a turn of every other's. Timers that fire late while the loop's thread computes tell the two apart,
+whatever the work is. Late timers alone do not: other processes may have kept it from the CPU between short steps.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import thread_time
 
 FEW = 8
 """The limit is never below: so many share group commits and keep threads busy."""
 TICK = 0.002
 """Seconds between looks."""
-LAG = 0.004
+LAG = 0.0015
 """Seconds by which timers may be late, in the mean."""
-LONGEST = 2 * LAG
+LONGEST = 0.004
 """Seconds that count of one lag: a loop that stood still at times, and was idle in between, is not short of time."""
 NEWEST = 1 / 8
 """The weight of the newest lag in the mean."""
+BUSY = 0.6
+"""The part of the time that the loop's thread has the CPU, from which it is the loop that is behind."""
 STEP = 8
 """The limit changes by this part of itself."""
 
@@ -35,6 +39,8 @@ class PacedLimit:
         self._is_busy = is_busy
         self._raised = raised
         self._lag = 0.0
+        self._last = 0.0, 0.0
+        self._cpu = self._passed = 0.0
         self._watching = False
 
     @property
@@ -46,6 +52,7 @@ class PacedLimit:
         """Follow the lag for as long as there is enough under way."""
         if not self._watching:
             self._watching = True
+            self._last = asyncio.get_running_loop().time(), thread_time()
             self._look_later()
 
     def _look_later(self) -> None:
@@ -53,10 +60,13 @@ class PacedLimit:
         loop.call_later(TICK, self._look, loop.time() + TICK)
 
     def _look(self, due: float) -> None:
-        lag = min(asyncio.get_running_loop().time() - due, LONGEST)
-        self._lag += (lag - self._lag) * NEWEST
+        now = asyncio.get_running_loop().time(), thread_time()
+        self._lag += (min(now[0] - due, LONGEST) - self._lag) * NEWEST
+        self._passed += now[0] - self._last[0] - self._passed * NEWEST
+        self._cpu += now[1] - self._last[1] - self._cpu * NEWEST
+        self._last = now
         step = max(1, self.value // STEP)
-        if self._lag > LAG:
+        if self._lag > LAG and self._cpu > BUSY * self._passed:
             self.value = max(self._few, self.value - step)
         elif self.value < self._most:
             self.value = min(self._most, self.value + step)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.concurrency.admission import BURST, QUEUE, Admission, Rejection, Watcher
+from hsparse.concurrency.admission import BURST, FEWEST, QUEUE, Admission, Place, Rejection, Watcher
 from hsparse.errors import Busy
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -216,6 +216,30 @@ def test_retry_after_grows_with_what_was_refused() -> None:
         assert max(load.retry_after) <= 2
         await load.offer("a", 20 * RATE, 2)
         assert 5 < load.retry_after[-1] <= 30
+
+    on_virtual_time(main())
+
+
+def test_users_have_as_many_places_each_while_places_are_few() -> None:
+    async def main() -> None:
+        admission = Admission(64)
+        admission._limit.value = 8
+        places = [admission.ask("greedy") for _ in range(20)]
+        assert sum(isinstance(one, Place) for one in places) == 8
+        modest = [admission.ask(user) for user in "abc"]
+        first = places[0]
+        assert isinstance(first, Place)
+        first.leave()
+        assert [not isinstance(one, Place) and one.place.done() for one in modest] == [True, False, False]
+        for one in places[1:8]:
+            assert isinstance(one, Place)
+            one.leave()
+        assert all(not isinstance(one, Place) and one.place.done() for one in modest)
+        assert admission.running == 3 + FEWEST
+        assert isinstance(admission.ask("d"), Place)
+        admission._limit.value = 64
+        admission._fill()
+        assert (admission.running, admission.waiting) == (16, 0)
 
     on_virtual_time(main())
 

@@ -116,3 +116,13 @@ def test_users_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
         queue.pop()
         queue.pop()
         assert len(queue._ends) < 20
+
+
+def test_users_who_may_not_are_passed_over() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for item in ("a1", "a2", "b1", "a3"):
+        queue.push(item[0], item)
+    assert queue.pop_of(lambda user: user == "b") == "b1"
+    assert queue.pop_of(lambda user: user == "b") is None
+    queue.push("b", "b2")
+    assert [queue.pop_of(lambda user: True) for _ in range(5)] == ["a1", "a2", "b2", "a3", None]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from hsparse.concurrency import paced_limit
 from hsparse.concurrency.paced_limit import FEW, LAG, TICK, PacedLimit
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -26,10 +27,11 @@ class Lagging:
     def _note(self) -> None:
         self.raised += 1
 
-    async def run(self, ticks: int, late: float) -> int:
-        """Look so many times, each so late; return the limit then."""
-        now = asyncio.get_running_loop().time()
+    async def run(self, ticks: int, late: float, cpu: float = 1.0) -> int:
+        """Look so many times, each so late, after using a part of the CPU; return the limit then."""
         for _ in range(ticks):
+            now = asyncio.get_running_loop().time()
+            self.limit._last = now - TICK, paced_limit.thread_time() - cpu * TICK
             self.limit._look(now - late)
         return self.limit.value
 
@@ -42,6 +44,13 @@ def test_the_limit_falls_while_the_loop_lags_and_rises_when_it_does_not() -> Non
         assert one.raised == 0
         assert await one.run(100, 0) == MOST
         assert one.raised > 0
+
+    on_virtual_time(main())
+
+
+def test_a_loop_that_waits_for_the_cpu_keeps_its_limit() -> None:
+    async def main() -> None:
+        assert await Lagging().run(100, 2 * LAG, cpu=0.2) == MOST
 
     on_virtual_time(main())
 

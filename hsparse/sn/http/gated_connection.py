@@ -65,8 +65,8 @@ class GatedConnection(Connection):
         """Keep more bytes of a request that waits."""
         self._count(data)
         self._held += data
-        if len(self._held) > MOST_KEPT and self.transport is not None:
-            self.transport.pause_reading()
+        if len(self._held) > MOST_KEPT and (transport := self._open_transport()) is not None:
+            transport.pause_reading()
 
     def _begin(self, data: bytes) -> None:
         """Ask for the turn of a request that begins."""
@@ -113,20 +113,24 @@ class GatedConnection(Connection):
         assert head is not None
         assert given is not None
         assert self._gate is not None
-        if not self._framed or self._left or not head.plain or self.writing_paused or self.transport is None:
+        transport = self._open_transport()
+        if transport is None or not self._framed or self._left or not head.plain or self.writing_paused:
             given.error = error
             self._parse()
             return
         self._head, self._held, self.gate_pass = None, b"", None
         self.wait_for_client()
-        self.transport.write(self._gate.refuse(head, error, given.waited))
+        transport.write(self._gate.refuse(head, error, given.waited))
+
+    def _open_transport(self) -> asyncio.Transport | None:
+        return None if self.transport is None or self.transport.is_closing() else self.transport
 
     def _parse(self) -> None:
         """Have aiohttp parse and answer what was held."""
         data, self._head, self._held = self._held, None, b""
         self._answering = True
-        if len(data) > MOST_KEPT and self.transport is not None:
-            self.transport.resume_reading()
+        if len(data) > MOST_KEPT and (transport := self._open_transport()) is not None:
+            transport.resume_reading()
         super().data_received(data)
 
     async def finish_response(

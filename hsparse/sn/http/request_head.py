@@ -59,7 +59,9 @@ def read_head(data: bytes) -> RequestHead | None:
         path.decode(),
         match.end(),
         int(length),
-        connection in (None, "keep-alive") and b"\r\nexpect:" not in lower and b"\r\norigin:" not in lower,
+        (connection is None or connection.lower() == "keep-alive")
+        and b"\r\nexpect:" not in lower
+        and b"\r\norigin:" not in lower,
         _field(fields, lower, b"\r\nauthorization:"),
         _field(fields, lower, b"\r\nrequest-timeout:"),
         _field(fields, lower, b"\r\nx-request-id:"),
