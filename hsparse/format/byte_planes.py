@@ -8,7 +8,6 @@ one for each of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,11 @@ class BytePlanes:
     element: int
     size: int
 
-    @cached_property
+    @property
     def _bytes(self) -> NDArray[np.uint8]:
         return np.frombuffer(self.data, np.uint8)
 
-    @cached_property
+    @property
     def _length(self) -> int:
         """The bytes of a plane; what does not fill an element follows the last one as it was."""
         return len(self.data) // self.element
