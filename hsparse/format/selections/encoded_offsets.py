@@ -106,15 +106,20 @@ def _boxes_if_smaller(
 
 
 def decode_offsets(
-    data: Buffer, chunk: Sequence[int], count: int | None = None
+    data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[NDArray[np.uint32], NDArray[np.intp] | None]:
     """Return the offsets of the defined elements of a chunk, and how to bring the values into their order.
 
-    `data` is section 0 without checksum. Offsets are (n,) uint32, row-major in `chunk`, ascending,
+    `data` is section 0 without checksum, maybe shuffled. Offsets are (n,) uint32, row-major in `chunk`, ascending,
     without repeats. `values[order]` are the values in that order; None says that they are already. Of a
     point listed twice the last value counts. With `count`, the number of values there are, another
     number of elements is found before anything is allocated. Raises `Corrupt`.
     """
+    if isinstance(data, BytePlanes):
+        points = None if count is None else planar_points(data, chunk, count)
+        if points is not None:
+            return _offsets_of_points(points, chunk)
+        data = data.joined()
     found, size = _decode_places(data, chunk, count)
     return _as_offsets(found, chunk, size)
 
@@ -170,7 +175,7 @@ def _as_offsets(
         case BlockList(starts, ends):
             return _offsets_of_blocks(starts, ends, dims, size), None
         case PointList(coords):
-            return _offsets_of_points(coords, dims)
+            return _offsets_of_points([coords[:, dim] for dim in range(len(dims))], dims)
 
 
 def _ascend(columns: Sequence[NDArray[Any]]) -> bool:
@@ -212,12 +217,14 @@ def _offsets_of_blocks(
 
 
 def _offsets_of_points(
-    coords: NDArray[np.unsignedinteger], dims: Sequence[int]
+    columns: Sequence[NDArray[Any]], dims: Sequence[int]
 ) -> tuple[NDArray[np.uint32], NDArray[np.intp] | None]:
-    offsets = np.zeros(len(coords), np.uint32)
-    for dim, stride in enumerate(strides(dims)):
-        column = coords[:, dim].astype(np.uint32)
-        offsets += column * np.uint32(stride) if stride != 1 else column
+    offsets = np.zeros(len(columns[0]) if columns else 1, np.uint32)
+    for column, stride in zip(columns, strides(dims), strict=True):
+        wide = column.astype(np.uint32)
+        if stride != 1:
+            wide *= np.uint32(stride)
+        offsets += wide
     if (offsets[1:] > offsets[:-1]).all():
         return offsets, None
     order = np.argsort(offsets, kind="stable")
