@@ -31,7 +31,8 @@ SECONDS, ALL = 10.0, 90.0
 REMARKS = (
     "`cells`: {elements:,} elements of {cells:,} cells x {genes:,} genes, float32 counts; gene frequencies and library "
     "sizes are log-normal. Every turn is a new process; the page cache has all files when its clock starts, and "
-    "each read but the batches comes after another one of its kind, so opening, imports and first use do not count.",
+    "libraries, scipy among them, are imported and files opened. Each read but the batches comes after another one of "
+    "its kind, so first use does not count.",
     "`cells`, random batches: all rows once, of AnnData as many batches as begin within {seconds:.0f} s; each comes as "
     "a CSR with the cells' numbers. hsparse: `hsparse.Batches` over a second import by `--chunk 64x100000`, as the "
     "page on imports says for training; the other rows are of a default import. AnnData: random rows, `data[rows]`. "

@@ -8,7 +8,6 @@ one for each of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,11 @@ class BytePlanes:
     element: int
     size: int
 
-    @cached_property
+    @property
     def _bytes(self) -> NDArray[np.uint8]:
         return np.frombuffer(self.data, np.uint8)
 
-    @cached_property
+    @property
     def _length(self) -> int:
         """The bytes of a plane; what does not fill an element follows the last one as it was."""
         return len(self.data) // self.element
@@ -113,7 +112,7 @@ class BytePlanes:
 
 def has_bits(plane: NDArray[np.uint8]) -> bool:
     """Say whether bytes are not all zero; five times as fast as for numbers."""
-    return bool(plane.view(np.bool_).any())
+    return bool(np.count_nonzero(plane))
 
 
 def join_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
@@ -124,9 +123,15 @@ def join_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
     if len(planes) == 1:
         return planes[0]
     half = len(planes) // 2
-    low = join_planes(planes[:half]) if any(map(has_bits, planes[:half])) else None
+    numbers = join_high_planes(planes)
+    if any(map(has_bits, planes[:half])):
+        numbers |= join_planes(planes[:half])
+    return numbers
+
+
+def join_high_planes(planes: list[NDArray[np.uint8]]) -> NDArray[Any]:
+    """Return the numbers, of 2, 4 or 8 bytes, as if all bytes in the first half of the planes were zero."""
+    half = len(planes) // 2
     numbers = join_planes(planes[half:]).astype(KINDS[len(planes)])
     numbers <<= 8 * half
-    if low is not None:
-        numbers |= low
     return numbers

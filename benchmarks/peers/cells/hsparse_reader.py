@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import scipy.sparse  # noqa: F401 - before the clock starts, as the readers of other libraries do with theirs
+
 import hsparse
 from benchmarks.peers.cells.reader import Rows
 

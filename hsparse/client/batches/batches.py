@@ -97,7 +97,7 @@ class Batches:
     def part(self, part: int, of: int) -> Iterator[Batch]:
         """Yield the batches of one of several workers, which have every `of`-th buffer; each ends with its own rest."""
         plan = self.plan
-        kept, kept_rows = None, np.empty(0, np.int64)
+        rest: list[tuple[Any, NDArray[np.int64]]] = []
 
         def fetch(item: tuple[int, NDArray[np.int64]]) -> tuple[int, NDArray[np.int64], Any]:
             number, blocks = item
@@ -106,16 +106,20 @@ class Batches:
 
         # Importing scipy takes as long as reading a buffer.
         for number, rows, matrix in prefetched(fetch, parts(plan.buffers(), part, of), meanwhile=SCIPY.load):
-            if len(kept_rows):
-                matrix, rows = SCIPY.load().vstack([kept, matrix], format="csr"), np.r_[kept_rows, rows]
+            left = sum(len(some) for _, some in rest)
+            # Joining copies the whole buffer: what is left of several ones waits until it fills a batch.
+            if left and (not plan.shuffle or left + len(rows) % self.size >= self.size):
+                matrix, rows = _join([*rest, (matrix, rows)])
+                rest = []
             order = plan.order(number, len(rows))
             whole = len(order) // self.size * self.size
             for start in range(0, whole, self.size):
                 places = order[start : start + self.size]
                 yield self._batch(matrix[places], rows[places])
-            kept, kept_rows = matrix[order[whole:]], rows[order[whole:]]
-        if len(kept_rows) and not self.drop_last:
-            yield self._batch(kept, kept_rows)
+            if whole < len(order):
+                rest.append((matrix[order[whole:]], rows[order[whole:]]))
+        if rest and not self.drop_last:
+            yield self._batch(*_join(rest))
 
     def _read(self, rows: NDArray[np.int64]) -> Any:
         """Return ascending rows as a `csr_array`; one request."""
@@ -126,3 +130,11 @@ class Batches:
     def _batch(self, matrix: Any, rows: NDArray[np.int64]) -> Batch:
         found = {name: values[rows] for name, values in self.obs.items()}
         return Batch(matrix.toarray() if self.format == "numpy" else matrix, found, rows)
+
+
+def _join(parts: list[tuple[Any, NDArray[np.int64]]]) -> tuple[Any, NDArray[np.int64]]:
+    """Return matrices, and the rows that they have, one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    matrices, rows = zip(*parts, strict=True)
+    return SCIPY.load().vstack(matrices, format="csr"), np.concatenate(rows)

@@ -44,6 +44,11 @@ class DatasetMap:
     directory: str | None
 
     @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the elements as they are stored."""
+        return self.spec.dtype
+
+    @cached_property
     def kind(self) -> ChunkKind[Any]:
         """What decodes the chunks."""
         return kind_of(self.spec)

@@ -323,12 +323,13 @@ class DirectElements:
         The chunks of those are noted in `failed`. `NotDirect` if there is no way to the objects any more.
         """
         results: list[T | None] = [None] * len(items)
+        sizes: list[int] = []
 
         def use(number: int, take: Take) -> None:
             item = items[number]
             try:
                 data = take()
-                self.statistics.add(objects=1, bytes=len(data))
+                sizes.append(len(data))
                 results[number] = work(item, data)
             except ObjectChanged:
                 failed.changed.append(chunk(item))
@@ -346,9 +347,11 @@ class DirectElements:
             except ReaderClosed as error:
                 self._closed = str(error)
                 raise NotDirect(self._closed) from error
+            finally:
+                self.statistics.add(objects=len(sizes), bytes=sum(sizes))
         return results
 
 
 def _columns(found: DatasetMap, data: Buffer) -> ChunkColumns:
     spec = found.spec
-    return read_columns(data, spec.dims, spec.dtype, spec.filters)
+    return read_columns(data, spec.dims, found.dtype, spec.filters)

@@ -78,11 +78,27 @@ class ObjectReader(Protocol):
 
 
 def in_threads(count: int, items: Sequence[Item], work: Callable[[Item], None]) -> None:
-    """Call `work` with each item, in at most `count` threads; raises the first error once all have ended."""
-    threads = min(count, len(items))
-    if threads < 2:
-        for item in items:
-            work(item)
+    """Call `work` with each item, in at most `count` threads, this one among them.
+
+    After an error no more items are begun; it is raised once all threads have ended.
+    """
+    todo = iter(items)  # threads draw from it: a future for each item takes as long as decoding a small chunk
+
+    def draw() -> None:
+        try:
+            for item in todo:
+                work(item)
+        except BaseException:
+            for _ in todo:
+                pass
+            raise
+
+    others = min(count, len(items)) - 1
+    if others < 1:
+        draw()
         return
-    with ThreadPoolExecutor(threads, thread_name_prefix="direct-read") as pool:
-        list(pool.map(work, items))
+    with ThreadPoolExecutor(others, thread_name_prefix="direct-read") as pool:
+        waiting = [pool.submit(draw) for _ in range(others)]
+        draw()
+    for one in waiting:
+        one.result()

@@ -14,7 +14,7 @@ import numpy as np
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.byte_planes import has_bits, join_planes
+from hsparse.format.byte_planes import has_bits, join_high_planes
 from hsparse.format.checksum import fletcher32, fletcher32_swapped
 from hsparse.format.filters import bitshuffle
 from hsparse.format.filters.definition import (
@@ -59,7 +59,7 @@ class Shuffle(FilterDefinition):
         planes = list(whole[:split].reshape(itemsize, count)) if itemsize in (2, 4, 8) else []
         if planes and split == len(data) and not any(map(has_bits, planes[: itemsize // 2])):
             return byte_view(
-                join_planes(planes).astype(f"<u{itemsize}", copy=False)
+                join_high_planes(planes).astype(f"<u{itemsize}", copy=False)
             )  # small numbers: half of the time
         output = np.empty(len(data), np.uint8)
         rows, shuffled = output[:split].reshape(count, itemsize), whole[:split].reshape(itemsize, count)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.sparse_chunk import check_defined, count_elements, unseal_sparse
+from hsparse.format.kinds.sparse_chunk import check_defined, unseal_sparse
 from hsparse.format.selections import axis as ax
 from hsparse.format.selections.axis import Axis, Span
 from hsparse.format.selections.encoded_offsets import decode_columns
@@ -23,7 +23,7 @@ from hsparse.format.selections.extent import strides
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.runs import expand
 from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.container import METADATA_FIXED, decoding, open_planes, open_section
+from hsparse.format.structured.container import decoding
 
 Column: TypeAlias = NDArray[Any]
 SEARCH_COST = 16
@@ -90,13 +90,10 @@ def read_columns(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> ChunkColumns:
     """Read the object of a chunk as `decode_sparse` does, with the same errors."""
-    content, footer = unseal_sparse(data, dtype)
-    places, fixed = footer.sections[0], footer.sections[-1]
-    count = count_elements(footer.sections, dims, dtype.itemsize)
-    selection = open_planes(0, content[: places.size], places, METADATA_FIXED, pipelines[0])
+    selection, numbers, footer = unseal_sparse(data, dims, dtype, pipelines)
+    count = len(numbers) // dtype.itemsize
     with decoding(0):
         columns, order = decode_columns(selection, dims, count)
-    numbers = open_section(1, content[fixed.offset :], fixed, METADATA_FIXED, pipelines[1], is_checked=True)
     values: Column = np.ndarray((count,), dtype, numbers)
     values = values if order is None else values[order]
     check_defined(len(values), footer)

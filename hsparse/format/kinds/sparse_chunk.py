@@ -12,10 +12,22 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
+<<<<<<< HEAD
 from hsparse.format.chunk_statistics import statistics_of
+=======
+from hsparse.format.byte_planes import BytePlanes
+>>>>>>> cells
 from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_offsets import decode_offsets, encode_offsets
-from hsparse.format.structured.container import METADATA_FIXED, Section, build, decoding, open_chunk
+from hsparse.format.structured.container import (
+    METADATA_FIXED,
+    Section,
+    build,
+    decoding,
+    open_chunk,
+    open_planes,
+    open_section,
+)
 from hsparse.format.structured.footer import Footer, seal, unseal
 
 Offsets = NDArray[np.uint32]
@@ -139,17 +151,29 @@ def decode_sparse(
     data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
 ) -> SparseChunk:
     """Read the object of a chunk; `Corrupt`, naming the section, when any byte is damaged."""
-    content, footer = unseal_sparse(data, dtype)
-    chunk = open_sparse(content, footer.sections, dims, dtype, pipelines, is_checked=True)
+    selection, values, footer = unseal_sparse(data, dims, dtype, pipelines)
+    chunk = _decode(selection, values, dims, dtype, data)
     check_defined(len(chunk.offsets), footer)
     return chunk
 
 
-def unseal_sparse(data: Buffer, dtype: np.dtype[Any]) -> tuple[memoryview, Footer]:
-    """Return a view of the chunk's bytes in its object, and the footer; `Corrupt` when any byte is damaged."""
+def unseal_sparse(
+    data: Buffer, dims: tuple[int, ...], dtype: np.dtype[Any], pipelines: Sequence[tuple[Filter, ...]]
+) -> tuple[BytePlanes | Buffer, Buffer, Footer]:
+    """Return the sections of a chunk's object without filters, of places maybe shuffled still, and its footer.
+
+    `Corrupt` when any byte is damaged.
+    """
     if dtype.hasobject:
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
-    return unseal(data)
+    content, footer = unseal(data)
+    check_sizes(footer.sections, dims, dtype.itemsize)
+    if len(pipelines) != 2:
+        raise Corrupt(f"The chunk has 2 sections; the dataset's chunks have {len(pipelines)}.")
+    places, fixed = footer.sections
+    selection = open_planes(0, content[: places.size], places, METADATA_FIXED, pipelines[0])
+    values = open_section(1, content[fixed.offset :], fixed, METADATA_FIXED, pipelines[1])
+    return selection, values, footer
 
 
 def check_defined(count: int, footer: Footer) -> None:
@@ -164,27 +188,34 @@ def open_sparse(
     dims: tuple[int, ...],
     dtype: np.dtype[Any],
     pipelines: Sequence[tuple[Filter, ...]],
-    *,
-    is_checked: bool = False,
 ) -> SparseChunk:
-    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`.
+    """Read a chunk as an HDF5 file holds it, without footer, given its sections; `Corrupt` as `decode_sparse`."""
+    check_sizes(sections, dims, dtype.itemsize)
+    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines)
+    return _decode(selection, values, dims, dtype, content)
 
-    `is_checked` as in `open_chunk`.
-    """
-    count = count_elements(sections, dims, dtype.itemsize)
-    selection, values = open_chunk(content, sections, METADATA_FIXED, pipelines, is_checked=is_checked)
+
+def _decode(
+    selection: BytePlanes | Buffer,
+    values: Buffer,
+    dims: tuple[int, ...],
+    dtype: np.dtype[Any],
+    stored: Buffer,
+) -> SparseChunk:
+    """Return the chunk of two unfiltered sections, which may be views of the bytes `stored`."""
+    count = len(values) // dtype.itemsize
     with decoding(0):
         offsets, order = decode_offsets(selection, dims, count)
     column: ValueColumn = np.ndarray((count,), dtype, values)
     if order is not None:
         column = column[order]
-    if np.may_share_memory(column, np.frombuffer(content, np.uint8)):
+    if np.may_share_memory(column, np.frombuffer(stored, np.uint8)):
         column = column.copy()  # a view would keep the whole object in memory
     return SparseChunk(dims, offsets, column)
 
 
-def count_elements(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> int:
-    """Return the number of values; `Corrupt` when the sections are larger than such a chunk's can be."""
+def check_sizes(sections: Sequence[Section], dims: tuple[int, ...], itemsize: int) -> None:
+    """Raise `Corrupt` when the sections are larger than those of such a chunk can be."""
     if len(sections) != 2:
         raise Corrupt(f"The chunk has {len(sections)} sections; fixed-size sparse data has 2.")
     selection, values = sections
@@ -196,7 +227,6 @@ def count_elements(sections: Sequence[Section], dims: tuple[int, ...], itemsize:
         )
     if selection.unfiltered > RECORD_LIMIT * max(len(dims), 1) * count + IMAGE_LIMIT:
         raise Corrupt(f"Section 0 (selection) has {selection.unfiltered} bytes for {count} elements.")
-    return count
 
 
 def _ascending(offsets: NDArray[Any], values: ValueColumn) -> tuple[Offsets, ValueColumn]:

@@ -104,7 +104,10 @@ def _list_pieces(
     for number, first, last in zip(wanted.tolist(), firsts, lasts, strict=True):
         if last > first:
             place = order[first:last]
-            inside = axis[place] - np.uint64(number * chunk)
+            listed = axis[place] - np.uint64(number * chunk)
+            run = as_place(listed)
+            # Work on a range is less than on a list.
+            inside: Axis = Span.range(run.start, run.stop) if isinstance(run, slice) else listed
             full = ax.covers(inside, 0, min(chunk, length - number * chunk))
             result.append(AxisPiece(number, inside, as_place(place), full))
     return result

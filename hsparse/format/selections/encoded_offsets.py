@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,8 @@ from hsparse.format.selections.serialized_selection import (
 
 MAX_ELEMENTS = 2**32 - 1
 """The most elements a chunk may have: offsets in it are 32-bit."""
+SMALL_BLOCK = 16
+"""Blocks of so many elements on average are expanded by elements, and larger ones by runs."""
 
 
 def encode_offsets(
@@ -106,15 +109,20 @@ def _boxes_if_smaller(
 
 
 def decode_offsets(
-    data: Buffer, chunk: Sequence[int], count: int | None = None
+    data: Buffer | BytePlanes, chunk: Sequence[int], count: int | None = None
 ) -> tuple[NDArray[np.uint32], NDArray[np.intp] | None]:
     """Return the offsets of the defined elements of a chunk, and how to bring the values into their order.
 
-    `data` is section 0 without checksum. Offsets are (n,) uint32, row-major in `chunk`, ascending,
+    `data` is section 0 without checksum, maybe shuffled. Offsets are (n,) uint32, row-major in `chunk`, ascending,
     without repeats. `values[order]` are the values in that order; None says that they are already. Of a
     point listed twice the last value counts. With `count`, the number of values there are, another
     number of elements is found before anything is allocated. Raises `Corrupt`.
     """
+    if isinstance(data, BytePlanes):
+        points = None if count is None else planar_points(data, chunk, count)
+        if points is not None:
+            return _offsets_of_points(points, chunk)
+        data = data.joined()
     found, size = _decode_places(data, chunk, count)
     return _as_offsets(found, chunk, size)
 
@@ -170,7 +178,7 @@ def _as_offsets(
         case BlockList(starts, ends):
             return _offsets_of_blocks(starts, ends, dims, size), None
         case PointList(coords):
-            return _offsets_of_points(coords, dims)
+            return _offsets_of_points([coords[:, dim] for dim in range(len(dims))], dims)
 
 
 def _ascend(columns: Sequence[NDArray[Any]]) -> bool:
@@ -194,12 +202,15 @@ def _size_of(found: Serialized, dims: Sequence[int]) -> int:
             return len(coords)
         case BlockList(starts, ends):
             # a block has at most 2^32-1 elements, and there are far fewer than 2^32 blocks
-            return int((ends - starts + np.uint64(1)).prod(axis=1, dtype=np.uint64).sum())
+            lengths = (ends - starts + np.uint64(1)).T
+            return int(reduce(np.multiply, lengths).sum())  # by columns: five times as fast as `prod`
 
 
 def _offsets_of_blocks(
     starts: NDArray[np.uint64], ends: NDArray[np.uint64], dims: Sequence[int], size: int
 ) -> NDArray[np.uint32]:
+    if len(dims) == 2 and size <= min(math.prod(dims), SMALL_BLOCK * len(starts)):
+        return _offsets_of_small_blocks(starts, ends, dims[1])
     stops = ends + np.uint64(1)
     if size > math.prod(dims) or count_runs(starts, stops, dims) > size:
         raise Corrupt(f"Blocks of the hyperslab overlap: they have {size} elements in all.")
@@ -211,13 +222,37 @@ def _offsets_of_blocks(
     return expand(begins, run_ends).astype(np.uint32)
 
 
+def _offsets_of_small_blocks(
+    starts: NDArray[np.uint64], ends: NDArray[np.uint64], width: int
+) -> NDArray[np.uint32]:
+    """Do as `_offsets_of_blocks` in a plane, without runs: of blocks of a column, each row would be one."""
+    first = (starts[:, 0] * np.uint64(width) + starts[:, 1]).astype(np.uint32)
+    heights, widths = ((ends - starts).astype(np.uint32) + np.uint32(1)).T
+    sizes = (heights * widths).astype(np.intp)
+    begins = np.repeat((np.cumsum(sizes) - sizes).astype(np.uint32), sizes)
+    inside = np.arange(len(begins), dtype=np.uint32) - begins
+    if (widths == 1).all():
+        inside *= np.uint32(width)
+    else:
+        rows, columns = np.divmod(inside, np.repeat(widths, sizes))
+        inside = rows * np.uint32(width) + columns
+    offsets: NDArray[np.uint32] = np.repeat(first, sizes) + inside
+    offsets.sort()
+    twice = offsets[1:] == offsets[:-1]
+    if twice.any():
+        raise Corrupt(f"Blocks of the hyperslab overlap at offset {offsets[1:][twice][0]}.")
+    return offsets
+
+
 def _offsets_of_points(
-    coords: NDArray[np.unsignedinteger], dims: Sequence[int]
+    columns: Sequence[NDArray[Any]], dims: Sequence[int]
 ) -> tuple[NDArray[np.uint32], NDArray[np.intp] | None]:
-    offsets = np.zeros(len(coords), np.uint32)
-    for dim, stride in enumerate(strides(dims)):
-        column = coords[:, dim].astype(np.uint32)
-        offsets += column * np.uint32(stride) if stride != 1 else column
+    offsets = np.zeros(len(columns[0]) if columns else 1, np.uint32)
+    for column, stride in zip(columns, strides(dims), strict=True):
+        wide = column.astype(np.uint32)
+        if stride != 1:
+            wide *= np.uint32(stride)
+        offsets += wide
     if (offsets[1:] > offsets[:-1]).all():
         return offsets, None
     order = np.argsort(offsets, kind="stable")

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
-from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.direct.object_reader import (
+    ObjectChanged,
+    ObjectPlace,
+    ObjectUnavailable,
+    in_threads,
+)
 from hsparse.storage.filesystem.object_file import file_etag
 
 KEY = "db/a/d/b/0_0"
@@ -58,3 +63,21 @@ def test_a_store_is_known_by_its_mark(tmp_path: Path) -> None:
     assert not is_store(tmp_path / "none")
     (tmp_path / ".hsparse").mkdir()
     assert is_store(tmp_path)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_threads_draw_each_item_once_until_one_fails(count: int) -> None:
+    done: list[int] = []
+    in_threads(count, range(100), done.append)
+    assert sorted(done) == list(range(100))
+    begun: list[int] = []
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 10:
+            raise ValueError("ten")
+
+    with pytest.raises(ValueError, match="ten"):
+        in_threads(count, range(10_000), work)
+    assert len(begun) == len(set(begun))
+    assert count > 1 or len(begun) == 11
