@@ -115,7 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.setpgid(0, 0)
     ENDURANCE.full = config.getoption("endure")
     # How long an example takes says nothing about it. Each run has other examples.
-    settings.register_profile("hsparse", deadline=None, max_examples=repeats(100, short=40))
+    settings.register_profile("hsparse", deadline=None, max_examples=repeats(100, short=25))
     settings.load_profile("hsparse")
     gc.disable()
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -128,11 +129,19 @@ def test_a_chunk_of_which_a_part_was_sent_is_sent_again(
 
 def write_large(path: Path) -> Path:
     """Write a file whose import takes a while."""
-    with h5py.File(path, "w") as file:
+    path.write_bytes(large_file())
+    return path
+
+
+@cache
+def large_file() -> bytes:
+    """Return its bytes, which take two seconds to make."""
+    image = io.BytesIO()
+    with h5py.File(image, "w") as file:
         for number in range(20):
             data = np.random.default_rng(number).integers(0, 9, (1000, 500))
             file.create_dataset(f"x{number}", data=data, chunks=(500, 500), compression="gzip")
-    return path
+    return image.getvalue()
 
 
 def end_import(arguments: list[str], connection: Connection, number: signal.Signals) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,13 @@ def file() -> Iterator[h5py.File]:
         yield opened
 
 
+@cache
 def make(dtype: str, length: int, spread: int) -> NDArray[Any]:
     """Return elements with random bytes below `spread`: compressible or, with 256, not at all."""
     rng = np.random.default_rng([length, spread])
     size = np.dtype(dtype).itemsize
     data = rng.integers(1, spread, size * length, dtype=np.uint8, endpoint=spread < 256)
+    data.flags.writeable = False
     return data.view(dtype)
 
 

@@ -144,7 +144,8 @@ def test_many_links_and_attributes(tmp_path: Path, count: int, ordered: bool) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [60_001, 60_002])
+@pytest.mark.endurance
+@pytest.mark.parametrize("count", [60_001, 60_002][: repeats(2, short=1)])
 def test_an_index_of_several_leaves(tmp_path: Path, count: int) -> None:
     path = write(plan_file(group(soft(count), ordered=True), "root"), tmp_path / "f.h5")
     names = [link.name for link in soft(count)]
