@@ -155,7 +155,7 @@ def test_what_is_cut_short_is_corrupt(name: str) -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(noise=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damage_is_corrupt_or_gives_the_expected_size(name: str, noise: list[tuple[int, int]]) -> None:
     data = as_bytes(make("<u4", 300, 3))

@@ -207,7 +207,8 @@ async def test_scipy_reads_them(client: RestClient, form: str, chunk: tuple[int,
 async def test_any_range_is_that_part_of_the_whole(client: RestClient, form: str) -> None:
     for number, chunk in enumerate([(16, 8), (1, 37), (50, 1)]):
         await place_matrix(client, f"/m{number}", random_matrix(number, 0.3), chunk)
-    await place_matrix(client, "/hollow", random_matrix(5, 0.0001, (40_000, 500)), (8, 100))
+    hollow = random_matrix(5, 0.0001, (repeats(40_000, short=8_000), 500))
+    await place_matrix(client, "/hollow", hollow, (8, 100))
     whole = await fetch(client, matrices=form)
     root = (await client("GET", "/"))["root"]
     files = client.service.component(FilePlans)
