@@ -59,7 +59,7 @@ def pair(endpoint: str, tmp_path: Path) -> Pair:
 
 @pytest.mark.endurance
 def test_programs(pair: Pair, request: pytest.FixtureRequest) -> None:
-    count = request.config.getoption("programs") or repeats(25, short=7)
+    count = request.config.getoption("programs") or repeats(25, short=12)
     met: Counter[str] = Counter()
     wrong, steps, whole = [], 0, 0
     for seed in range(count):
