@@ -136,7 +136,7 @@ async def check_objects(root: Path, ids: list[str]) -> int:
 
 @pytest.mark.endurance
 async def test_what_was_acknowledged_survives_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    kills = request.config.getoption("--kills") or repeats(25, short=3)
+    kills = request.config.getoption("--kills") or repeats(25, short=2)
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     generator = random.Random(seed)

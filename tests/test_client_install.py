@@ -6,6 +6,7 @@ that `pyproject.toml` lists, against a server outside of it.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -68,6 +69,19 @@ with hsparse.open(sys.argv[1] + "/needing.h5", "w") as file:
         print(error)
 """
 MAIN = "from hsparse.cli.main import main; sys.exit(main(sys.argv[1:]))"
+EACH = """
+import contextlib, io, json
+from hsparse.cli.main import main
+
+for arguments in json.loads(sys.argv[1]):
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            status = main(arguments)
+        except SystemExit as end:
+            status = end.code
+    print(json.dumps([status, out.getvalue(), errors.getvalue()]))
+"""
 
 
 @cache  # to look through all that is installed takes a third of a second
@@ -92,6 +106,13 @@ def command(*arguments: str) -> str:
     done = run(MAIN, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def run_each(commands: list[list[str]]) -> list[tuple[int, str, str]]:
+    """Run commands in one process, which is mostly imports; return the status of each and what it prints."""
+    done = run(EACH, json.dumps(commands))
+    assert done.returncode == 0, done.stderr
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -191,30 +212,33 @@ def test_the_tree_of_a_server(url: str, file: Path) -> None:
     command("rm", "-r", "/tree", "--endpoint", url)
 
 
-@pytest.mark.parametrize("name", [None, *(name for name, one in COMMANDS.items() if one.extra is None)])
-def test_help(name: str | None) -> None:
-    assert command(*([name] if name else []), "--help").startswith(f"usage: hsparse {name or '[-h]'}")
+def test_help() -> None:
+    names = [name for name, one in COMMANDS.items() if one.extra is None]
+    done = run_each([["--help"], *([name, "--help"] for name in names)])
+    assert [status for status, _, _ in done] == [0] * len(done)
+    for name, (_, out, _) in zip(["[-h]", *names], done, strict=True):
+        assert out.startswith(f"usage: hsparse {name}")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "extra"),
-    [
-        *(([name, "--help"], one.extra) for name, one in COMMANDS.items() if one.extra is not None),
-        (["user", "list", "--password-file", "passwords"], "server"),
-        (["key", "list", "--key-file", "keys"], "server"),
-        (["import", "s3://bucket/key", "/a.h5"], "s3"),
-        (["export", "/a.h5", "s3://bucket/key"], "s3"),
-        (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),
-    ],
-)
-def test_what_needs_an_extra_names_it(arguments: list[str], extra: str) -> None:
-    done = run(MAIN, *arguments)
-    assert done.returncode == 2
-    assert re.fullmatch(
-        rf'hsparse: This needs \w+, which is not installed here: pip install "hsparse\[{extra}\]"\n',
-        done.stderr,
-    )
-    assert extra in EXTRAS
+NEED_EXTRAS = [
+    *(([name, "--help"], one.extra) for name, one in COMMANDS.items() if one.extra is not None),
+    (["user", "list", "--password-file", "passwords"], "server"),
+    (["key", "list", "--key-file", "keys"], "server"),
+    (["import", "s3://bucket/key", "/a.h5"], "s3"),
+    (["export", "/a.h5", "s3://bucket/key"], "s3"),
+    (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),
+]
+
+
+def test_what_needs_an_extra_names_it() -> None:
+    done = run_each([arguments for arguments, _ in NEED_EXTRAS])
+    for (arguments, extra), (status, _, errors) in zip(NEED_EXTRAS, done, strict=True):
+        assert status == 2, arguments
+        assert re.fullmatch(
+            rf'hsparse: This needs \w+, which is not installed here: pip install "hsparse\[{extra}\]"\n',
+            errors,
+        ), arguments
+        assert extra in EXTRAS
 
 
 def test_a_codec_that_is_missing_names_the_extra(url: str, file: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.support.s3_servers import make_bucket
 from tests.support.stateful import SparseMachine, TwoOwnersMachine, World
 
 NUMBERS = itertools.count()
-STEPS = {"s3": repeats(25, short=12)}
+STEPS = {"s3": repeats(25, short=10)}
 """Steps of an example where a step is hundreds of requests, most of them reads that check the whole dataset."""
 OpenWorld = Callable[..., World]
 
@@ -89,12 +89,12 @@ def run(
 @pytest.mark.parametrize(
     ("kind", "rest", "examples"),
     [
-        ("memory", False, repeats(40, short=4)),
-        ("posix", False, repeats(20, short=3)),
-        ("s3", False, repeats(5, short=2)),
-        ("memory", True, repeats(20, short=3)),
+        ("memory", False, repeats(40, short=3)),
+        ("posix", False, repeats(20, short=2)),
+        ("s3", False, repeats(5, short=1)),
+        ("memory", True, repeats(20, short=2)),
         ("posix", True, repeats(10, short=2)),
-        ("s3", True, repeats(4, short=2)),
+        ("s3", True, repeats(4, short=1)),
     ],
 )
 def test_one_node(
@@ -107,13 +107,13 @@ def test_one_node(
 @pytest.mark.endurance
 @pytest.mark.parametrize(
     ("kind", "examples"),
-    [("memory", repeats(40, short=4)), ("posix", repeats(10, short=2)), ("s3", repeats(3, short=2))],
+    [("memory", repeats(40, short=4)), ("posix", repeats(10, short=2)), ("s3", repeats(3, short=1))],
 )
 def test_two_nodes_that_own_the_same(
     request: pytest.FixtureRequest, open_world: OpenWorld, kind: str, examples: int
 ) -> None:
     world = open_world(kind)
-    run(request, lambda: TwoOwnersMachine(world), examples)
+    run(request, lambda: TwoOwnersMachine(world), examples, STEPS.get(kind, 25))
 
 
 class LyingStore(StoreWrapper):

@@ -109,7 +109,7 @@ async def test_no_update_is_lost(
     open_nodes: tuple[OpenNode, ObjectStore], kind: DatasetSpec, store: str, disjoint: bool
 ) -> None:
     open_node, _ = open_nodes
-    count = repeats(10, short=3) if store == "s3" else repeats(40, short=10)
+    count = repeats(10, short=2) if store == "s3" else repeats(40, short=8)
     seed = random.randrange(10**6)
     drivers = [await open_node(), await open_node()]
     id = await drivers[0].create(kind)

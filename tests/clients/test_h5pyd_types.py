@@ -11,6 +11,7 @@ import h5pyd
 import numpy as np
 import pytest
 
+from tests.support.endurance import repeats
 from tests.support.programs.values import RandomTypes
 
 Writer = Callable[[Any, Any], None]
@@ -343,10 +344,11 @@ def random_program(library: Any, opened: Callable[[str], Any], seed: int) -> Any
         return plain([whole[...], part[...], whole[shape[0] - 1], part[::2]])
 
 
+@pytest.mark.endurance
 def test_random_types(endpoint: str, tmp_path: Path) -> None:
     options = {"endpoint": endpoint, "username": "admin", "password": "any", "retries": 1}
-    compared = 0
-    for seed in range(40):
+    compared, count = 0, repeats(40, short=12)
+    for seed in range(count):
         path = f"/home/admin/random-{seed}.h5"
         expected = random_program(h5py, lambda mode: h5py.File(tmp_path / "model.h5", mode), seed)
         try:
@@ -357,4 +359,4 @@ def test_random_types(endpoint: str, tmp_path: Path) -> None:
             continue
         assert found == expected, seed
         compared += 1
-    assert compared > 25
+    assert compared > count * 5 // 8

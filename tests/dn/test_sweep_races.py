@@ -182,7 +182,7 @@ def test_no_order_of_calls_loses_anything(request: pytest.FixtureRequest) -> Non
     asked: int | None = request.config.getoption("--examples")
 
     @settings(
-        max_examples=asked or repeats(60, short=15),
+        max_examples=asked or repeats(60, short=10),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=list(Phase) if asked else [Phase.explicit, Phase.reuse, Phase.generate],

@@ -45,7 +45,7 @@ def test_no_request_is_a_defect(name: str, target: FuzzTarget, request: pytest.F
     target.fill()
     method, path = name.split()
     few = settings(
-        max_examples=request.config.getoption("--fuzz") or repeats(3, short=2),
+        max_examples=request.config.getoption("--fuzz") or repeats(3, short=1),
         deadline=None,
         database=None,
         phases=[Phase.generate],

@@ -7,13 +7,23 @@ from tests.sn.value_client import sparse, value_client
 from tests.support.rest_client import RestClient
 
 
+@pytest.fixture(scope="session")
+def files() -> dict[str, bytes]:
+    """The files that `served` has made, by the parameters of their requests: each takes a second."""
+    return {}
+
+
 @pytest.fixture
-async def served(request: pytest.FixtureRequest) -> bytes:
+async def served(request: pytest.FixtureRequest, files: dict[str, bytes]) -> bytes:
     """The file of a domain with everything in it; the parameter is that of the request for it."""
-    async with value_client() as client:
-        await fill_domain(client)
-        await fill_more(client)
-        return await fetch(client, **getattr(request, "param", {}))
+    options = getattr(request, "param", {})
+    name = repr(sorted(options.items()))
+    if name not in files:
+        async with value_client() as client:
+            await fill_domain(client)
+            await fill_more(client)
+            files[name] = await fetch(client, **options)
+    return files[name]
 
 
 async def fill_more(client: RestClient) -> None:

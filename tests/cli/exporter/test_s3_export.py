@@ -25,6 +25,7 @@ from hsparse.format.structured.region import encode_region
 from hsparse.storage.s3.multipart_upload import Part, S3Upload
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support import s3_servers
+from tests.support.endurance import spread
 from tests.support.s3_servers import make_bucket
 from tests.support.server_process import server_process
 
@@ -263,9 +264,10 @@ def counted(patch: pytest.MonkeyPatch, made: list[int], failing: str = "", after
         patch.setattr(S3Upload, name, method(name, getattr(S3Upload, name)))
 
 
+@pytest.mark.endurance
 @pytest.mark.parametrize(
     ("url", "failing", "after"),
-    [("in_bucket", "put", 0), ("in_bucket", "copy", 2), ("in_directory", "put", 1)],
+    spread([("in_bucket", "copy", 2), ("in_bucket", "put", 0), ("in_directory", "put", 1)], short=2),
 )
 def test_what_fails_leaves_nothing_or_is_gone_on_with(
     request: pytest.FixtureRequest,

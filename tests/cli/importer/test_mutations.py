@@ -138,7 +138,7 @@ def outcome(data: bytes) -> str:
 
 @pytest.mark.endurance
 def test_mutations(seeds: list[Seed], request: pytest.FixtureRequest) -> None:
-    count = request.config.getoption("mutations") or repeats(500, short=150)
+    count = request.config.getoption("mutations") or repeats(500, short=80)
     before = [outcome(seed.data) for seed in seeds]
     outcomes: Counter[str] = Counter()
     wrong: list[str] = []

@@ -28,7 +28,7 @@ def make(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(dims_lists, st.sampled_from(DTYPES))
 def test_an_object_reads_back(name: str, dims: tuple[int, ...], kind: Any) -> None:
     dtype = np.dtype(kind)

@@ -190,7 +190,7 @@ def test_every_kind_is_here() -> None:
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_what_is_changed_is_read(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -217,7 +217,7 @@ def test_what_is_changed_is_read(about: ChunkSpec, data: st.DataObject) -> None:
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -253,7 +253,7 @@ def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataOb
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_queries_find_and_update(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -293,7 +293,7 @@ def test_queries_find_and_update(about: ChunkSpec, data: st.DataObject) -> None:
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_a_damaged_object_is_corrupt(about: ChunkSpec, data: st.DataObject) -> None:
     subject = Subject(about)
@@ -306,7 +306,7 @@ def test_a_damaged_object_is_corrupt(about: ChunkSpec, data: st.DataObject) -> N
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(selection=selections(DIMS))
 def test_bounds_are_not_exceeded(about: ChunkSpec, selection: Selection) -> None:
     subject = Subject(about)

@@ -145,7 +145,7 @@ def test_erasing_what_is_not_defined_changes_nothing() -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", PIPELINES)
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(dtypes, offset_lists)
 def test_an_object_reads_back(name: str, dtype: np.dtype[Any], offsets: list[int]) -> None:
     chunk = make(dtype, offsets)

@@ -90,7 +90,7 @@ def columns(draw: st.DrawFn, size: int) -> tuple[Any, list[bytes]]:
 
 
 @pytest.mark.endurance
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(columns(12), st.sets(st.integers(0, 11)), st.sampled_from(PIPELINES))
 def test_what_is_stored_is_loaded(
     drawn: tuple[Any, list[bytes]], places: set[int], pipelines: tuple[tuple[Filter, ...], ...]

@@ -54,7 +54,7 @@ def recoded(item: Any, array: VlenArray, revision: FormatRevision) -> VlenArray:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("revision", FormatRevision)
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(drawn=columns())
 def test_what_is_encoded_is_decoded(revision: FormatRevision, drawn: tuple[Any, list[Any]]) -> None:
     item, values = drawn
@@ -163,7 +163,7 @@ PAIRS = [[1, 2, "text", [[[1, 2], [], [3]], [[]]]], [3, 4, "", [[], [[5]]]], [5,
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("revision", FormatRevision)
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_changed_bytes_are_corrupt_or_other_values(revision: FormatRevision, data: st.DataObject) -> None:
     """Never another error, and never more than the sections can hold."""

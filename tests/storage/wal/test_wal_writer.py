@@ -244,7 +244,7 @@ class Machine:
 
 @pytest.mark.endurance
 @given(steps, st.data())
-@settings(max_examples=repeats(150, short=40), deadline=None)
+@settings(max_examples=repeats(150, short=25), deadline=None)
 def test_a_crash_loses_nothing_acknowledged(steps: list[tuple[str, str, int]], data: st.DataObject) -> None:
     def choose(choices: list[Any]) -> Any:
         return data.draw(st.sampled_from(choices))

@@ -42,7 +42,7 @@ def decode(data: bytes) -> LinkMessage:
 
 
 @pytest.mark.endurance
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(st.builds(LinkMessage, NAMES, TARGETS, st.none() | st.integers(0, 2**63)))
 def test_link_round_trip(link: LinkMessage) -> None:
     message = reader(encode_link(link))

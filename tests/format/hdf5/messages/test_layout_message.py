@@ -58,7 +58,7 @@ def test_bytes_of_libhdf5_round_trip() -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", INDEXES)
-@settings(max_examples=repeats(100, short=30))
+@settings(max_examples=repeats(100, short=20))
 @given(DIMS, ADDRESS, st.sampled_from([4, 5]))
 def test_indexes_round_trip(name: str, dims: tuple[int, ...], address: int | None, version: int) -> None:
     kind, parameters, flags = INDEXES[name]

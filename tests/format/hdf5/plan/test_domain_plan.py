@@ -46,7 +46,7 @@ HARD = "H5L_TYPE_HARD"
 H5DUMP = shutil.which("h5dump")
 ONE_FILE = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
-    max_examples=repeats(120, short=40),
+    max_examples=repeats(120, short=25),
     deadline=None,
 )
 

@@ -41,7 +41,7 @@ from tests.support.endurance import repeats
 
 H5DUMP = shutil.which("h5dump")
 ONE_FILE = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=repeats(200, short=50)
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=repeats(200, short=30)
 )
 KEYS = {"datasets/" + ID: "pointed"}
 EXTENT = (6, 8)

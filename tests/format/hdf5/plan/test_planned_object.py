@@ -54,7 +54,7 @@ from tests.format.hdf5.plan_strategies import (
 from tests.support.endurance import repeats
 
 ONE_FILE = settings(
-    max_examples=repeats(100, short=30), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=repeats(100, short=20), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 COMPOUND = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "größe", "type": INT}]}
 
@@ -135,7 +135,8 @@ def test_groups(tmp_path: Path, data: st.DataObject, ordered: bool) -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.parametrize("count", [8, 9, 5000])
+@pytest.mark.endurance
+@pytest.mark.parametrize("count", [8, 9, repeats(5000, short=2000)])
 def test_many_links_and_attributes(tmp_path: Path, count: int, ordered: bool) -> None:
     objects = [PlannedGroup("root", soft(count), [number(f"a{at}", at) for at in range(count)], ordered)]
     path = write(plan_file(objects, "root"), tmp_path / "f.h5")
@@ -144,7 +145,8 @@ def test_many_links_and_attributes(tmp_path: Path, count: int, ordered: bool) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [60_001, 60_002])
+@pytest.mark.endurance
+@pytest.mark.parametrize("count", [60_001, 60_002][: repeats(2, short=1)])
 def test_an_index_of_several_leaves(tmp_path: Path, count: int) -> None:
     path = write(plan_file(group(soft(count), ordered=True), "root"), tmp_path / "f.h5")
     names = [link.name for link in soft(count)]
