@@ -12,11 +12,8 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
-<<<<<<< HEAD
-from hsparse.format.chunk_statistics import statistics_of
-=======
 from hsparse.format.byte_planes import BytePlanes
->>>>>>> cells
+from hsparse.format.chunk_statistics import statistics_of
 from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_offsets import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
