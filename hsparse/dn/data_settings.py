@@ -17,7 +17,7 @@ class DataSettings:
 
     `cache_size` bounds decoded chunks and records together; `pending_size` bounds the values of writes
     that are accepted but not yet durable; `workers` is the number of encoding threads. `messages_at_once` and
-    `store_requests` bound what is under way.
+    `store_requests` bound what is under way. Changes of a record of more than `record_size` are stored beside it.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -34,4 +34,5 @@ class DataSettings:
     )
     store_requests: int = setting(64, "requests to a store under way at a time", ge=1, le=10_000)
     workers: int = 4
+    record_size: int = 256 * 1024
     max_object_size: int = 5 * 1024 * MIB

@@ -27,6 +27,7 @@ from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.record_objects import RECORD_SIZE
 from hsparse.dn.records import Records
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import BadRequest, Busy
@@ -84,6 +85,8 @@ class NodeResources:
     admission: Admission | None = None
     """The places of messages; None where a service node in the same process has admitted their requests."""
     store_requests: int = 64
+    record_size: int = RECORD_SIZE
+    """Bytes of JSON above which changes of a record are stored beside it."""
 
     @classmethod
     def of(
@@ -102,6 +105,7 @@ class NodeResources:
             Counter() if requests is None else requests,
             admission,
             settings.store_requests,
+            settings.record_size,
         )
 
     def of_bucket(self, bucket: str) -> NodeResources:
@@ -134,7 +138,9 @@ class DataService:
         self._cache = resources.cache
         self._workers = resources.workers
         summaries = HsdsSummaries(store)
-        self._records = Records(store, self._cache, self._workers, summaries, clock, ownership)
+        self._records = Records(
+            store, self._cache, self._workers, summaries, clock, ownership, resources.record_size
+        )
         self.deletions = Deletions(store, clock, self._cache)
         fences = self._fences = Fences(self._records.generation, hears_all=lambda: ownership.hears_all)
         pending = resources.pending

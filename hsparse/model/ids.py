@@ -17,6 +17,7 @@ from hsparse.model.stripes import Stripes
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
 MAP_FOLDER = ".map/"
+DELTA_FOLDER = ".record/"
 JOB_PREFIX = "j-"
 JOB_FOLDER = "db/.jobs/"
 JOB_SUFFIX = ".json"
@@ -163,6 +164,26 @@ def map_key(dataset: str) -> str:
 def is_map_key(key: str) -> bool:
     """Say whether a key below a domain's prefix is a chunk map's."""
     return f"/{MAP_FOLDER}" in key
+
+
+def delta_prefix(key: str) -> str:
+    """Return the prefix of the deltas of the record at `key`; they sort after the record.
+
+    Their keys have seven components, as that of a map, for the same reasons.
+    """
+    folder = key.rpartition("/")[0]
+    levels = "v1" if folder.count("/") > 1 else "v1/of/root"
+    return f"{folder}/{DELTA_FOLDER}{levels}/"
+
+
+def delta_key(key: str, token: str) -> str:
+    """Return the key of the delta with this token of the record at `key`."""
+    return f"{delta_prefix(key)}{token}.json"
+
+
+def is_delta_key(key: str) -> bool:
+    """Say whether a key below a domain's prefix is that of a record's delta."""
+    return f"/{DELTA_FOLDER}" in key
 
 
 def chunk_of_key(key: str) -> tuple[int, ...] | None:

@@ -7,7 +7,8 @@ import asyncio
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.records import MEMORY, OVERHEAD, RecordCodec
+from hsparse.dn.record_codec import MEMORY, OVERHEAD, RecordCodec
+from hsparse.dn.stored_form import SingleObject
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
@@ -16,7 +17,7 @@ RECORD_BYTES = OVERHEAD + MEMORY * len(b'{"key":"a"}')
 
 
 def make(key: str, store: MemoryStore | FaultyStore) -> CachedObject[dict[str, object]]:
-    return CachedObject(key, store, RecordCodec(key), WORKERS)
+    return CachedObject(SingleObject(key, store, RecordCodec(key), WORKERS), WORKERS)
 
 
 async def fill(cache: Cache, store: MemoryStore | FaultyStore, key: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.dn.records import RecordCodec
+from hsparse.dn.record_codec import RecordCodec
 from hsparse.errors import Corrupt
 
 CODEC = RecordCodec("key")
