@@ -172,7 +172,7 @@ def delta_prefix(key: str) -> str:
     Their keys have seven components, as that of a map, for the same reasons.
     """
     folder = key.rpartition("/")[0]
-    levels = "v1" if folder.count("/") > 1 else "v1/of/root"
+    levels = "v1" if folder.count("/") > 1 else "v1/top/group"
     return f"{folder}/{DELTA_FOLDER}{levels}/"
 
 
