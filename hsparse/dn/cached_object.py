@@ -46,6 +46,21 @@ class CachedObject(Generic[V]):
     Its owner is found by `name`, which is the key unless it is given.
     """
 
+    __slots__ = (
+        "_committing",
+        "_doubts",
+        "_form",
+        "_loading",
+        "_ownership",
+        "_putting",
+        "_state",
+        "_unanswered",
+        "_waiting",
+        "_workers",
+        "key",
+        "name",
+    )
+
     def __init__(
         self,
         form: StoredForm[V],

@@ -42,7 +42,7 @@ class ChunkCodec:
     def encode(self, value: Any) -> Buffer:
         return self.kind.encode(value)
 
-    def nbytes(self, value: Any, stored: int) -> int:
+    def nbytes(self, value: Any, data: Buffer) -> int:
         return self.kind.nbytes(value)
 
     def work(self, nbytes: int) -> int:

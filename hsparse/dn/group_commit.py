@@ -29,8 +29,8 @@ class Codec(Protocol[V]):
         """Return the object's bytes."""
         ...
 
-    def nbytes(self, value: V, stored: int) -> int:
-        """Return about how many bytes of memory the value takes; its object has `stored` bytes."""
+    def nbytes(self, value: V, data: Buffer) -> int:
+        """Return about how many bytes of memory the value takes; `data` are those of its object."""
         ...
 
     def work(self, nbytes: int) -> int:

@@ -52,16 +52,22 @@ class RecordValue:
 
 @dataclass(frozen=True, slots=True)
 class RecordVersion:
-    """The etags of a record's base and of its delta, if it has one: the one with `token`."""
+    """The etags of a record's base and of its delta, if it has one: the one with `token`.
+
+    `memory` is about how many bytes of memory the base takes.
+    """
 
     base: str
     token: str = ""
     delta: str = ""
     sealed: bool = False
+    memory: int = 0
 
 
 class RecordObjects:
     """The form (`StoredForm`) of an object's record; a base has a delta if it has more than `limit` bytes."""
+
+    __slots__ = ("_clock", "_codec", "_limit", "_store", "_workers", "key")
 
     def __init__(
         self, key: str, store: ObjectStore, clock: Clock, workers: OffloadPool, limit: int = RECORD_SIZE
@@ -139,15 +145,14 @@ class RecordObjects:
         size = len(stored.data)
         record = await self._workers.run(size, self._codec.decode, stored.data)
         token = self._codec.take_delta(record)
+        memory = self._codec.nbytes(record, stored.data)
         if not token:
-            state = ObjectState(RecordValue(record), RecordVersion(stored.etag))
-            state.nbytes = self._codec.nbytes(record, size)
-            return state
+            return ObjectState(RecordValue(record), RecordVersion(stored.etag), nbytes=memory)
         key = delta_key(self.key, token)
         found = await self._store.get(key)
         delta, sealed = decode_delta(found.data, token, size, key)
         delta.apply(record)
-        version = RecordVersion(stored.etag, token, found.etag, sealed)
+        version = RecordVersion(stored.etag, token, found.etag, sealed, memory)
         state = self._state(RecordValue(record, delta), version)
         if sealed:
             state.value = RecordValue(record)  # the next change is not one of this delta
@@ -156,8 +161,8 @@ class RecordObjects:
     def _state(self, value: RecordValue, version: RecordVersion) -> ObjectState[RecordValue]:
         """Return the state of a record that has a delta."""
         assert value.delta is not None
-        nbytes = self._codec.nbytes(value.record, value.delta.base_size + value.delta.size)
-        return ObjectState(value, version, nbytes=nbytes)
+        grown = version.memory * value.delta.size // max(value.delta.base_size, 1)
+        return ObjectState(value, version, nbytes=version.memory + grown)
 
     async def _put_base(
         self, state: ObjectState[RecordValue], record: Record, data: bytes
@@ -178,10 +183,10 @@ class RecordObjects:
             raise
         if old is not None:
             await self._discard(old)
-        new = replace(new, base=base)
+        new = replace(new, base=base, memory=self._codec.nbytes(record, data))
         if new.token:
             return self._state(RecordValue(record, RecordDelta(new.token, len(data))), new)
-        return ObjectState(RecordValue(record), new, nbytes=self._codec.nbytes(record, len(data)))
+        return ObjectState(RecordValue(record), new, nbytes=new.memory)
 
     async def _sealed(self, state: ObjectState[RecordValue]) -> RecordVersion | None:
         """Seal the delta of a state, if it has one; return the version then."""
@@ -212,6 +217,8 @@ class RecordObjects:
 class WholeRecord:
     """Bytes <-> value of a record that is never split: a domain's, a summary's or a job's."""
 
+    __slots__ = ("_codec",)
+
     def __init__(self, key: str) -> None:
         self._codec = RecordCodec(key)
 
@@ -221,8 +228,8 @@ class WholeRecord:
     def encode(self, value: RecordValue) -> bytes:
         return self._codec.encode(value.record)
 
-    def nbytes(self, value: RecordValue, stored: int) -> int:
-        return self._codec.nbytes(value.record, stored)
+    def nbytes(self, value: RecordValue, data: Buffer) -> int:
+        return self._codec.nbytes(value.record, data)
 
     def work(self, nbytes: int) -> int:
         return self._codec.work(nbytes)

@@ -71,6 +71,8 @@ class StoredForm(Protocol[V]):
 class SingleObject(Generic[V]):
     """The object of `key` has the value's bytes; the version is its etag."""
 
+    __slots__ = ("_codec", "_store", "_workers", "key")
+
     def __init__(self, key: str, store: ObjectStore, codec: Codec[V], workers: OffloadPool) -> None:
         self.key = key
         self._store = store
@@ -89,7 +91,7 @@ class SingleObject(Generic[V]):
         except NotFound:
             return ObjectState(None, None)
         value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
-        return ObjectState(value, stored.etag, nbytes=self._codec.nbytes(value, len(stored.data)))
+        return ObjectState(value, stored.etag, nbytes=self._codec.nbytes(value, stored.data))
 
     async def glimpse(self) -> ObjectState[V]:
         etag = await current_etag(self._store, self.key)
@@ -104,7 +106,7 @@ class SingleObject(Generic[V]):
             etag = await self._store.put_if_absent(self.key, data)
         else:
             etag = await self._store.put_if_match(self.key, data, state.version)
-        return ObjectState(value, etag, nbytes=self._codec.nbytes(value, len(data)))
+        return ObjectState(value, etag, nbytes=self._codec.nbytes(value, data))
 
     async def delete(self, state: ObjectState[V], *, checked: bool) -> ObjectState[V]:
         if state.version is not None and checked:

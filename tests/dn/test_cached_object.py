@@ -14,6 +14,7 @@ from hsparse.dn.membership.ownership import NoOwnership
 from hsparse.dn.stored_form import SingleObject
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import Buffer
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 
@@ -31,7 +32,7 @@ class TextCodec:
     def encode(self, value: str) -> bytes:
         return value.encode()
 
-    def nbytes(self, value: str, stored: int) -> int:
+    def nbytes(self, value: str, data: Buffer) -> int:
         return len(value)
 
     def work(self, nbytes: int) -> int:
