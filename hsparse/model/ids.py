@@ -26,6 +26,7 @@ _ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]
 _OLD_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """Ids of schema v1: a prefix and a UUID. No object has one here."""
 _TREE_KEY = re.compile("db/([0-9a-f]{8}-[0-9a-f]{8})/(?:d/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?")
+_ROTATED = str.maketrans("0123456789abcdef", "89abcdef01234567")
 _JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
 
 
@@ -50,7 +51,7 @@ def derived_id(collection: str, root: str, digest: bytes) -> str:
 
 def _rotated(digits: str) -> str:
     """Return hex digits, each rotated by 8."""
-    return "".join(format(int(digit, 16) ^ 8, "x") for digit in digits)
+    return digits.translate(_ROTATED)
 
 
 def _digits(id: str) -> str:

@@ -1,4 +1,4 @@
-"""A delta leads from the record of its base to the record that it was made for, links and attributes in the same order."""
+"""A delta leads from its base to the record that it was made for, links and attributes in the same order."""
 
 from __future__ import annotations
 
