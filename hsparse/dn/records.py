@@ -5,6 +5,8 @@ Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/dn
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import OffloadPool
@@ -39,6 +41,8 @@ from hsparse.wire.record_message import (
     RecordChange,
 )
 
+OF_ENTRIES = (PutAttributes, DeleteAttributes, PutLinks, DeleteLinks)
+"""Changes whose outcome leaves out the record, which may have many more entries."""
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 
 
@@ -155,6 +159,8 @@ class Records:
             record = None if value is None else value.record
             before = record or {}
             new, outcome = change_record(change, record, self._clock.now(), self._deleted, repeated=repeated)
+            if isinstance(change, OF_ENTRIES):
+                outcome = replace(outcome, record=None)
             if new is None or new is record:
                 return (None if new is None else value), outcome
             return (

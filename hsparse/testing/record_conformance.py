@@ -145,7 +145,7 @@ async def test_jobs_of_a_user_are_listed_by_age(node: DataNode) -> None:
 async def test_attributes(node: DataNode) -> None:
     id = await created(node)
     outcome = await change(node, PutAttributes(id, {"a": INT}))
-    assert (outcome.created, outcome.changed) == (True, True)
+    assert (outcome.created, outcome.changed, outcome.record) == (True, True, None)
     outcome = await change(node, PutAttributes(id, {"a": INT}))
     assert (outcome.created, outcome.changed, kind(outcome)) == (False, False, None)
     other = {**INT, "value": 2}

@@ -62,6 +62,11 @@ LAYOUT = {"class": "H5D_CHUNKED", "dims": [5, 5]}
             "layout": LAYOUT,
             "creationProperties": {"layout": LAYOUT},
         },
+        {
+            "links": {
+                f"g{n}": {"class": "H5L_TYPE_HARD", "id": f"g-{n:036}", "created": 1.5} for n in range(2000)
+            }
+        },
         {"a": "x" * 9999},
     ],
 )

@@ -113,7 +113,7 @@ async def test_a_change_of_a_large_record_is_one_small_put() -> None:
     assert store.calls == {"get": 2}
 
 
-async def test_a_base_is_stored_again_by_five_calls() -> None:
+async def test_a_base_is_stored_again_by_four_calls() -> None:
     store = CountingStore(MemoryStore())
     node = open_node(store)
     await change(node, CreateObject(ID, record()))
