@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
@@ -24,7 +23,6 @@ from hsparse.concurrency.request_trace import (
 from hsparse.dn.group_commit import (
     AppliedGroup,
     Base,
-    Codec,
     Encoded,
     WaitingChange,
     apply_group,
@@ -32,8 +30,8 @@ from hsparse.dn.group_commit import (
     count_conflict,
 )
 from hsparse.dn.membership.ownership import SOLE, Ownership
-from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed, Unanswered
-from hsparse.storage.object_store import Buffer, ObjectStore, current_etag
+from hsparse.dn.stored_form import ObjectState, StoredForm
+from hsparse.errors import Busy, HsparseError, PreconditionFailed, Unanswered
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -42,48 +40,46 @@ ATTEMPTS = 64
 """How often a group is applied before it fails as busy; it is applied again when another writer's put came first."""
 
 
-@dataclass(slots=True)
-class _State(Generic[V]):
-    """The object's state in the store when last seen. `value` is unset where only the etag is known (not `decoded`).
-
-    It is `certain` if the node owned the object when it was seen: then it stands as long as the node owns the object.
-    """
-
-    value: V | None
-    etag: str | None
-    decoded: bool = True
-    nbytes: int = 0
-    certain: bool = False
-
-
 class CachedObject(Generic[V]):
-    """An object of the store and its last known state. Not thread-safe: one event loop uses it.
+    """An object of the store, in some form, and its last known state. Not thread-safe: one event loop uses it.
 
     Its owner is found by `name`, which is the key unless it is given.
     """
 
+    __slots__ = (
+        "_committing",
+        "_doubts",
+        "_form",
+        "_loading",
+        "_ownership",
+        "_putting",
+        "_state",
+        "_unanswered",
+        "_waiting",
+        "_workers",
+        "key",
+        "name",
+    )
+
     def __init__(
         self,
-        key: str,
-        store: ObjectStore,
-        codec: Codec[V],
+        form: StoredForm[V],
         workers: OffloadPool,
         ownership: Ownership = SOLE,
         name: str = "",
     ) -> None:
-        self.key = key
-        self.name = name or key
-        self._store = store
-        self._codec = codec
+        self.key = form.key
+        self.name = name or form.key
+        self._form = form
         self._workers = workers
         self._ownership = ownership
-        self._state: _State[V] | None = None
+        self._state: ObjectState[V] | None = None
         self._doubts = 0
         """How often the state was doubted, or replaced by a put: what was asked of the store before is outdated."""
         self._putting: asyncio.Future[None] | None = None
         self._unanswered = False
         """Whether a put or delete that the store did not answer may still be carried out."""
-        self._loading: asyncio.Task[_State[V]] | None = None
+        self._loading: asyncio.Task[ObjectState[V]] | None = None
         self._waiting: list[WaitingChange[V]] = []
         self._committing: asyncio.Task[None] | None = None
 
@@ -165,7 +161,7 @@ class CachedObject(Generic[V]):
         with suppress(HsparseError):  # errors of the other changes reach their own callers
             await self.apply(lambda value: (value, None))
 
-    async def _loaded(self) -> _State[V]:
+    async def _loaded(self) -> ObjectState[V]:
         """Return the state in the store, asked for once for all who wait."""
         if self._unanswered or not self._ownership.trusts(self.name):
             return await self._load()  # a load that began before this read may answer what is too old for it
@@ -175,13 +171,13 @@ class CachedObject(Generic[V]):
         with measured_wait():
             return await asyncio.shield(self._loading)
 
-    async def _load_once(self) -> _State[V]:
+    async def _load_once(self) -> ObjectState[V]:
         try:
             return await self._load()
         finally:
             self._loading = None
 
-    async def _load(self) -> _State[V]:
+    async def _load(self) -> ObjectState[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""
         certain, doubts = self._ownership.trusts(self.name) and not self._unanswered, self._doubts
         state = await self._stored_state()
@@ -190,18 +186,13 @@ class CachedObject(Generic[V]):
             self._state = state
         return state
 
-    async def _stored_state(self) -> _State[V]:
+    async def _stored_state(self) -> ObjectState[V]:
         """Return the state of the object in the store; it is read again only if it has changed."""
         known = self._state
-        if known is not None and known.decoded and await current_etag(self._store, self.key) == known.etag:
+        if known is not None and known.decoded and await self._form.is_current(known):
             return known
         count_loads()
-        try:
-            stored = await self._store.get(self.key)
-        except NotFound:
-            return _State(None, None)
-        value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
-        return _State(value, stored.etag, nbytes=self._codec.nbytes(value, len(stored.data)))
+        return await self._form.load()
 
     async def _commit(self) -> None:
         try:
@@ -229,8 +220,8 @@ class CachedObject(Generic[V]):
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
-            weight = self._codec.work(state.nbytes) + sum(waiting.weight for waiting in group)
-            applied = await self._workers.run(weight, apply_group, group, state.value, self._codec)
+            weight = self._form.work(state.nbytes) + sum(waiting.weight for waiting in group)
+            applied = await self._workers.run(weight, apply_group, group, state.value, self._form.encode)
             try:
                 if not await self._put(state, applied, group[0].base, term):
                     if remembered:
@@ -245,23 +236,22 @@ class CachedObject(Generic[V]):
             return applied.results
         raise Busy(f"Other writers kept changing {self.key}; try again.")
 
-    async def _known(self, base: Base) -> _State[V]:
+    async def _known(self, base: Base) -> ObjectState[V]:
         """Return what to apply a group to; the store is asked only when its first change needs the value."""
         state = self._state
         if state is not None and (state.decoded or base is Base.IGNORED):
             count_hits()
             return state
         if base is not Base.NEEDED and state is None:
-            return _State(None, None, decoded=False)
+            return ObjectState(None, None, decoded=False)
         return await self._loaded()
 
-    async def _seen_again(self, group: list[WaitingChange[V]]) -> _State[V] | None:
-        """After a refused put: None, to load; where the value is ignored the current etag is enough."""
+    async def _seen_again(self, group: list[WaitingChange[V]]) -> ObjectState[V] | None:
+        """After a refused put: None, to load; where the value is ignored the current version is enough."""
         if group[0].base is not Base.IGNORED:
             group[0].base = Base.NEEDED
             return None
-        etag = await current_etag(self._store, self.key)
-        return _State(None, etag, decoded=etag is None)
+        return await self._form.glimpse()
 
     def _check(self, term: int) -> None:
         """Raise `Unanswered` if another node may own the object by now: it has changed it, and may have been told so.
@@ -271,7 +261,7 @@ class CachedObject(Generic[V]):
         if not self._ownership.may_change(term):
             raise Unanswered(f"Another node may own {self.key} by now.")
 
-    async def _put(self, state: _State[V], group: AppliedGroup[V], base: Base, term: int) -> bool:
+    async def _put(self, state: ObjectState[V], group: AppliedGroup[V], base: Base, term: int) -> bool:
         """Store what the group made; False when there was nothing to store."""
         if group.data is None and (group.value is not None or (state.value is None and state.decoded)):
             return False
@@ -280,9 +270,10 @@ class CachedObject(Generic[V]):
         self._putting = asyncio.get_running_loop().create_future()
         try:
             if group.data is None:
-                stored = await self._delete(state, base)
+                stored = await self._form.delete(state, checked=base is Base.NEEDED)
             else:
-                stored = await self._replace(state, group.value, group.data)
+                assert group.value is not None  # or there were no data
+                stored = await self._form.put(state, group.value, group.data)
             self._unanswered = False
         except PreconditionFailed:
             raise
@@ -297,26 +288,11 @@ class CachedObject(Generic[V]):
         self._doubts += 1
         return True
 
-    async def _replace(self, state: _State[V], value: V | None, data: Buffer) -> _State[V]:
-        if state.etag is None:
-            etag = await self._store.put_if_absent(self.key, data)
-        else:
-            etag = await self._store.put_if_match(self.key, data, state.etag)
-        assert value is not None  # or there were no data
-        return _State(value, etag, nbytes=self._codec.nbytes(value, len(data)))
-
-    async def _delete(self, state: _State[V], base: Base) -> _State[V]:
-        if state.etag is not None and base is Base.NEEDED:
-            await self._store.delete_if_match(self.key, state.etag)
-        else:
-            await self._store.delete(self.key)
-        return _State(None, None)
-
-    async def _confirm(self, state: _State[V]) -> None:
+    async def _confirm(self, state: ObjectState[V]) -> None:
         """Raise `PreconditionFailed` when the store no longer holds `state`.
 
         That a remembered value needs no change, or refuses one, says nothing once another node has
         replaced it; no put would find out.
         """
-        if await current_etag(self._store, self.key) != state.etag:
+        if not await self._form.is_current(state):
             raise PreconditionFailed(f"{self.key} was changed by another node.")

@@ -14,6 +14,7 @@ from hsparse.dn.fences import Fences
 from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.stored_form import SingleObject
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
@@ -41,7 +42,7 @@ class ChunkCodec:
     def encode(self, value: Any) -> Buffer:
         return self.kind.encode(value)
 
-    def nbytes(self, value: Any, stored: int) -> int:
+    def nbytes(self, value: Any, data: Buffer) -> int:
         return self.kind.nbytes(value)
 
     def work(self, nbytes: int) -> int:
@@ -88,7 +89,8 @@ class ChunkObjects:
             yield cached
 
     def _make(self, key: str, kind: ChunkKind[Any]) -> CachedObject[Any]:
-        return CachedObject(key, self._store, ChunkCodec(key, kind), self._workers, self._ownership)
+        form = SingleObject(key, self._store, ChunkCodec(key, kind), self._workers)
+        return CachedObject(form, self._workers, self._ownership)
 
     async def apply(
         self, kind: ChunkKind[Any], scaled: Scaled, change: ChunkChange[Any, T], weight: int, base: Base

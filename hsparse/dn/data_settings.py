@@ -16,9 +16,9 @@ class DataSettings:
     """Limits of a data node, in bytes where a size is meant, and how often it sweeps.
 
     `cache_size` bounds decoded chunks and records together; `pending_size` bounds the values of writes
-    that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON;
-    `workers` is the number of encoding threads. `messages_at_once` and
-    `store_requests` bound what is under way.
+    that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON. Changes of a
+    record of more than `large_record_size` are stored beside it. `workers` is the number of encoding threads.
+    `messages_at_once` and `store_requests` bound what is under way.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -41,4 +41,5 @@ class DataSettings:
     )
     store_requests: int = setting(64, "requests to a store under way at a time", ge=1, le=10_000)
     workers: int = 4
+    large_record_size: int = 256 * 1024
     max_object_size: int = 5 * 1024 * MIB

@@ -16,9 +16,9 @@ from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_each
 from hsparse.dn.cache import Cache
 from hsparse.dn.deletion_notes import DeletionNote, DeletionNotes, DeletionState, born_of
-from hsparse.dn.records import RecordCodec
+from hsparse.dn.record_codec import RecordCodec
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
-from hsparse.model.ids import is_root, storage_key, tree_prefix
+from hsparse.model.ids import delta_prefix, is_delta_key, is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import Entry, ObjectStore, current_etag
 
 DELETES_AT_ONCE = 32
@@ -163,22 +163,35 @@ class Deletions:
         return await self._delete_below(dataset, stands)
 
     async def _delete_below(self, id: str, stands: Callable[[], Awaitable[bool]]) -> int:
-        """Delete the tree of `id`, its record last, until `stands` says no; return how many objects were deleted."""
+        """Delete the tree of `id`, its record last, until `stands` says no; return how many objects were deleted.
+
+        Deltas follow their records, so that no record is read without what was changed in it.
+        """
         prefix, last = tree_prefix(id), storage_key(id)
+        beside = delta_prefix(last)
         count = 0
         for _ in range(PASSES):
             if self._cache is not None:
                 self._cache.drop(prefix)
             record: Entry | None = None
             changed = 0
+            own: list[Entry] = []
             async for page in self._store.list(prefix):
                 if not await stands():
                     return count
-                entries = [entry for entry in page.entries if entry.key != last]
                 record = next((entry for entry in page.entries if entry.key == last), record)
-                done = await gather_each(self.delete_entry, entries, DELETES_AT_ONCE)
-                count += sum(done)
-                changed += len(done) - sum(done)
-            if not changed and (record is None or await self.delete_entry(record)):
-                return count + (record is not None)
+                own += [entry for entry in page.entries if entry.key.startswith(beside)]
+                entries = [e for e in page.entries if e.key != last and not e.key.startswith(beside)]
+                for deltas in (False, True):
+                    some = [entry for entry in entries if is_delta_key(entry.key) is deltas]
+                    done = await gather_each(self.delete_entry, some, DELETES_AT_ONCE)
+                    count += sum(done)
+                    changed += len(done) - sum(done)
+            if changed or not (record is None or await self.delete_entry(record)):
+                continue
+            count += record is not None
+            done = await gather_each(self.delete_entry, own, DELETES_AT_ONCE)
+            count += sum(done)
+            if all(done):
+                return count
         raise Busy(f"The objects of {id} are changed all the time; their deletion is finished later.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.concurrency.gather import gather_each
-from hsparse.dn.records import RecordCodec
+from hsparse.dn.record_codec import RecordCodec
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.model.ids import check_id, is_root
 from hsparse.storage.object_store import Entry, ObjectStore

@@ -29,8 +29,8 @@ class Codec(Protocol[V]):
         """Return the object's bytes."""
         ...
 
-    def nbytes(self, value: V, stored: int) -> int:
-        """Return about how many bytes of memory the value takes; its object has `stored` bytes."""
+    def nbytes(self, value: V, data: Buffer) -> int:
+        """Return about how many bytes of memory the value takes; `data` are those of its object."""
         ...
 
     def work(self, nbytes: int) -> int:
@@ -78,7 +78,9 @@ class AppliedGroup(Generic[V]):
     results: list[Any] = field(default_factory=list)
 
 
-def apply_group(group: Sequence[WaitingChange[V]], value: V | None, codec: Codec[V]) -> AppliedGroup[V]:
+def apply_group(
+    group: Sequence[WaitingChange[V]], value: V | None, encode: Callable[[V], Buffer]
+) -> AppliedGroup[V]:
     """Apply the changes to a value one after another; what one raises is its result, and changes nothing."""
     before = value
     data: Buffer | None = None
@@ -96,7 +98,7 @@ def apply_group(group: Sequence[WaitingChange[V]], value: V | None, codec: Codec
         results.append(result)
     changed = value is not None and (value is not before or before is None)
     if data is None and changed and value is not None:
-        data = codec.encode(value)
+        data = encode(value)
     return AppliedGroup(value, data, results)
 
 

@@ -66,6 +66,20 @@ def change_record(
     return _apply(change, record, now, deleted)
 
 
+def changed_entries(change: RecordChange) -> tuple[str, tuple[str, ...]]:
+    """Return the dict of the record, `links` or `attributes`, and the names in it that a change may touch."""
+    match change:
+        case PutAttributes(_, attributes):
+            return "attributes", tuple(attributes)
+        case DeleteAttributes(_, names):
+            return "attributes", names
+        case PutLinks(_, links):
+            return "links", tuple(links)
+        case DeleteLinks(_, titles):
+            return "links", titles
+    return "", ()
+
+
 def _create(change: CreateObject, record: Record | None) -> Changed:
     if record is not None:
         raise Conflict(f"{change.id} exists already.")

@@ -5,10 +5,7 @@ Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/dn
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import orjson
+from dataclasses import replace
 
 from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_all
@@ -21,11 +18,13 @@ from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.recent_changes import RecentChanges
-from hsparse.dn.record_changes import change_record
+from hsparse.dn.record_changes import change_record, changed_entries
+from hsparse.dn.record_objects import LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.dn.record_size import check_size, grown_bytes, must_measure
-from hsparse.errors import Corrupt, HsparseError, NotFound, Unanswered
-from hsparse.model.ids import is_job_id, is_root, storage_key
-from hsparse.model.schema import check_changeable, parse_schema, schema_of
+from hsparse.dn.stored_form import SingleObject, StoredForm
+from hsparse.errors import HsparseError, Unanswered
+from hsparse.model.ids import COLLECTIONS, is_job_id, is_root, storage_key
+from hsparse.model.schema import check_changeable
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
 from hsparse.wire.record_message import (
@@ -44,6 +43,8 @@ from hsparse.wire.record_message import (
 )
 
 NO_LIMIT = 2**63 - 1
+OF_ENTRIES = (PutAttributes, DeleteAttributes, PutLinks, DeleteLinks)
+"""Changes whose outcome leaves out the record, which may have many more entries."""
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 
 
@@ -59,9 +60,11 @@ class Records:
         clock: Clock,
         ownership: Ownership = SOLE,
         max_size: int = NO_LIMIT,
+        large_size: int = LARGE_RECORD,
     ) -> None:
         self._store = store
         self._max_size = max_size
+        self._large_size = large_size
         self._ownership = ownership
         self._cache = cache
         self._workers = workers
@@ -95,15 +98,14 @@ class Records:
         The record is not cached when another node owns it: the copy here would become stale.
         """
         key = storage_key(dataset)
-        cached: CachedObject[Record] | None = self._cache.get(key)
-        known, record = (False, None) if cached is None else cached.peek()
+        cached: CachedObject[RecordValue] | None = self._cache.get(key)
+        known, value = (False, None) if cached is None else cached.peek()
         if not known:
-            try:
-                stored = await self._store.get(key)
-            except NotFound:
+            state = await self._objects(key).load()
+            if state.value is None:
                 return 0
-            record = RecordCodec(key).decode(stored.data)
-        record = record or {}
+            value = state.value
+        record = {} if value is None else value.record
         check_changeable(dataset, record)
         generation = record.get("generation", 0)
         return generation if isinstance(generation, int) else 0
@@ -135,22 +137,22 @@ class Records:
 
     def _cached(self, id: str) -> Outcome | None:
         """Return a cached record, else None: a task for each would cost more than this look-up."""
-        cached: CachedObject[Record] | None = self._cache.get(storage_key(id))
+        cached: CachedObject[RecordValue] | None = self._cache.get(storage_key(id))
         if cached is None:
             return None
-        record = cached.peek()[1]
-        return None if record is None else Outcome(record)
+        value = cached.peek()[1]
+        return None if value is None else Outcome(value.record)
 
     async def _read(self, id: str) -> Outcome:
         key = storage_key(id)
         try:
             with self._cache.use(key, lambda: self._make(key, id)) as cached:
-                record = await cached.read()
-            if record is None:
+                value = await cached.read()
+            if value is None:
                 raise self._deleted.missing(id, id)
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
-        return Outcome(record)
+        return Outcome(value.record)
 
     async def _change(self, change: RecordChange, repeated: bool) -> Outcome:
         key = storage_key(change.id)
@@ -158,14 +160,19 @@ class Records:
         growth = grown_bytes(change)
         measured = False
 
-        def apply(record: Record | None) -> tuple[Record | None, Outcome]:
+        def apply(value: RecordValue | None) -> tuple[RecordValue | None, Outcome]:
             nonlocal before
+            record = None if value is None else value.record
             before = record or {}
-            now = self._clock.now()
-            new, outcome = change_record(change, record, now, self._deleted, repeated=repeated)
-            if measured and new is not None and new is not record:
+            new, outcome = change_record(change, record, self._clock.now(), self._deleted, repeated=repeated)
+            if isinstance(change, OF_ENTRIES):
+                outcome = replace(outcome, record=None)
+            if new is None or new is record:
+                return (None if new is None else value), outcome
+            if measured:
                 check_size(new, self._max_size)
-            return new, outcome
+            changed = RecordValue(new) if value is None else value.changed(new, *changed_entries(change))
+            return changed, outcome
 
         try:
             await self._remove_summary(change)
@@ -191,8 +198,16 @@ class Records:
         else:
             await self._summaries.remove(id)
 
-    def _make(self, key: str, id: str) -> CachedObject[Record]:
-        return CachedObject(key, self._store, RecordCodec(key), self._workers, self._ownership, id)
+    def _make(self, key: str, id: str) -> CachedObject[RecordValue]:
+        form: StoredForm[RecordValue]
+        if id[0] in COLLECTIONS:
+            form = self._objects(key)
+        else:
+            form = SingleObject(key, self._store, WholeRecord(key), self._workers)
+        return CachedObject(form, self._workers, self._ownership, id)
+
+    def _objects(self, key: str) -> RecordObjects:
+        return RecordObjects(key, self._store, self._clock, self._workers, self._large_size)
 
     def _note_deletions(self, change: RecordChange, before: Record) -> None:
         """Note which names a change has deleted from the record `before` it, or made again."""
@@ -215,72 +230,16 @@ class Records:
                     self._deleted.remove(id, "link", title)
 
 
-def _stored_bytes(cached: CachedObject[Record]) -> int | None:
-    """Return the size of a record when it was last seen in the store, None if it is not in memory."""
-    known = cached.nbytes - len(cached.key)
-    return None if not known else max(0, known - OVERHEAD) // MEMORY
+def _stored_bytes(cached: CachedObject[RecordValue]) -> int | None:
+    """Return about how many bytes of JSON a record has, or more; None if it is not in memory."""
+    known, value = cached.peek()
+    if not known:
+        return None
+    if value is not None and value.delta is not None:
+        return value.delta.base_size + value.delta.size
+    return cached.nbytes
 
 
 def _is_of_domain(id: str) -> bool:
     """Say whether a record is an object of a domain: no domain itself, summary or job."""
     return not (id.startswith(("/", "s-")) or is_job_id(id))
-
-
-NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
-"""The constants that other servers write into JSON for floats that are not finite, and our names for them."""
-
-OVERHEAD = 1024
-"""Bytes of memory of a cached object besides its record."""
-MEMORY = 8
-"""Bytes of memory of a parsed record for each byte of JSON: 2 to 11, as measured; 8 for many small attributes."""
-SPEED = 4
-"""How many times faster JSON is encoded than `OffloadPool` assumes."""
-
-
-class RecordCodec:
-    """JSON bytes <-> record, for the object of `key`; `Unsupported` for one that a newer hsparse must read.
-
-    A record has its `schema` in the store alone (`hsparse.model.schema`), unless it must not be changed here.
-    """
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-
-    def decode(self, data: bytes) -> Record:
-        try:
-            record = _parse(data)
-        except ValueError as error:
-            raise Corrupt(f"The object {self._key} is not valid JSON: {error}.") from error
-        if not isinstance(record, dict):
-            raise Corrupt(f"The object {self._key} is not a JSON object.")
-        if "schema" in record:
-            self._check(record)
-        return record
-
-    def encode(self, value: Record) -> bytes:
-        schema = schema_of(value)
-        return orjson.dumps(value if schema is None else {**value, "schema": schema.to_json()})
-
-    def _check(self, record: Record) -> None:
-        """Take the schema out of a record if all of it is known; what is left of it forbids changes."""
-        name = f"The object {self._key}"
-        schema = parse_schema(record["schema"], name)
-        schema.check_readable(name)
-        if schema.writable:
-            del record["schema"]
-
-    def nbytes(self, value: Record, stored: int) -> int:
-        return OVERHEAD + MEMORY * stored
-
-    def work(self, nbytes: int) -> int:
-        return nbytes // (MEMORY * SPEED)  # a change reads a small part of a record; all of it is encoded
-
-
-def _parse(data: bytes) -> Any:
-    """Return JSON's value, with the floats of `NOT_FINITE`; `ValueError` when it is not JSON."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        if b"NaN" not in data and b"Infinity" not in data:
-            raise
-        return json.loads(data, parse_constant=NOT_FINITE.__getitem__)

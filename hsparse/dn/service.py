@@ -28,6 +28,7 @@ from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.records import NO_LIMIT, Records
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import BadRequest, Busy
@@ -87,6 +88,8 @@ class NodeResources:
     """The places of messages; None where a service node in the same process has admitted their requests."""
     store_requests: int = 64
     max_record_size: int = NO_LIMIT
+    large_record_size: int = LARGE_RECORD
+    """Bytes of JSON above which changes of a record are stored beside it."""
 
     @classmethod
     def of(
@@ -106,6 +109,7 @@ class NodeResources:
             admission,
             settings.store_requests,
             settings.max_record_size,
+            settings.large_record_size,
         )
 
     def of_bucket(self, bucket: str) -> NodeResources:
@@ -139,7 +143,14 @@ class DataService:
         self._workers = resources.workers
         summaries = HsdsSummaries(store)
         self._records = Records(
-            store, self._cache, self._workers, summaries, clock, ownership, resources.max_record_size
+            store,
+            self._cache,
+            self._workers,
+            summaries,
+            clock,
+            ownership,
+            resources.max_record_size,
+            resources.large_record_size,
         )
         self.deletions = Deletions(store, clock, self._cache)
         fences = self._fences = Fences(self._records.generation, hears_all=lambda: ownership.hears_all)

@@ -19,7 +19,7 @@ from hsparse.concurrency.gather import gather_each
 from hsparse.dn.deletion_notes import DeletionNote, DeletionState, born_of
 from hsparse.dn.deletions import NOTE_AGE, Deletions, Resumed
 from hsparse.dn.domain_scan import DomainScan, StoredDomain
-from hsparse.dn.records import RecordCodec
+from hsparse.dn.record_codec import RecordCodec
 from hsparse.errors import PreconditionFailed
 from hsparse.model.ids import storage_key, tree_of_key
 from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore

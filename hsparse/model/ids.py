@@ -17,6 +17,7 @@ from hsparse.model.stripes import Stripes
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
 MAP_FOLDER = ".map/"
+DELTA_FOLDER = ".record/"
 JOB_PREFIX = "j-"
 JOB_FOLDER = "db/.jobs/"
 JOB_SUFFIX = ".json"
@@ -25,6 +26,7 @@ _ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]
 _OLD_ID = re.compile("[gdt]-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """Ids of schema v1: a prefix and a UUID. No object has one here."""
 _TREE_KEY = re.compile("db/([0-9a-f]{8}-[0-9a-f]{8})/(?:d/([0-9a-f]{4}-[0-9a-f]{6}-[0-9a-f]{6})/)?")
+_ROTATED = str.maketrans("0123456789abcdef", "89abcdef01234567")
 _JOB_ID = re.compile("j-[0-9a-f]{12}-[0-9a-f]{12}-[0-9a-f]{16}")
 
 
@@ -49,7 +51,7 @@ def derived_id(collection: str, root: str, digest: bytes) -> str:
 
 def _rotated(digits: str) -> str:
     """Return hex digits, each rotated by 8."""
-    return "".join(format(int(digit, 16) ^ 8, "x") for digit in digits)
+    return digits.translate(_ROTATED)
 
 
 def _digits(id: str) -> str:
@@ -163,6 +165,26 @@ def map_key(dataset: str) -> str:
 def is_map_key(key: str) -> bool:
     """Say whether a key below a domain's prefix is a chunk map's."""
     return f"/{MAP_FOLDER}" in key
+
+
+def delta_prefix(key: str) -> str:
+    """Return the prefix of the deltas of the record at `key`; they sort after the record.
+
+    Their keys have seven components, as that of a map, for the same reasons.
+    """
+    folder = key.rpartition("/")[0]
+    levels = "v1" if folder.count("/") > 1 else "v1/top/group"
+    return f"{folder}/{DELTA_FOLDER}{levels}/"
+
+
+def delta_key(key: str, token: str) -> str:
+    """Return the key of the delta with this token of the record at `key`."""
+    return f"{delta_prefix(key)}{token}.json"
+
+
+def is_delta_key(key: str) -> bool:
+    """Say whether a key below a domain's prefix is that of a record's delta."""
+    return f"/{DELTA_FOLDER}" in key
 
 
 def chunk_of_key(key: str) -> tuple[int, ...] | None:

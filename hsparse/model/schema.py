@@ -9,7 +9,7 @@ feature in `readFeatures` may do nothing with the record, its chunks included. W
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hsparse.errors import Corrupt, Unsupported
@@ -23,7 +23,9 @@ STRIPES = "stripes"
 """A read feature: the dataset's chunks are in stripes; see `hsparse.model.stripes`."""
 CHUNK_STATISTICS = "statistics"
 """A read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_statistics`."""
-READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS})
+DELTAS = "deltas"
+"""A read feature: a part of the record is in an object beside it; see `hsparse.dn.record_objects`."""
+READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS})
 WRITE_FEATURES = frozenset({APPENDS})
 """The features that came after hsparse 0.1 and are known here. A feature keeps its meaning for ever."""
 MAX_FEATURES = 256
@@ -97,6 +99,12 @@ def schema_of(record: dict[str, Any]) -> Schema | None:
     reading = (*([STRIPES] * (stripes_of(record) > 1)), *([CHUNK_STATISTICS] * has_statistics(record)))
     writing = (APPENDS,) if APPENDS in record else ()
     return Schema(read_features=reading, write_features=writing) if reading or writing else None
+
+
+def with_deltas(schema: Schema | None) -> Schema:
+    """Return what a record needs besides `schema` if its changes are in an object beside it."""
+    schema = schema or Schema()
+    return replace(schema, read_features=(*schema.read_features, DELTAS))
 
 
 def check_changeable(id: str, record: dict[str, Any]) -> None:

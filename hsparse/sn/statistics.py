@@ -16,7 +16,14 @@ from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
-from hsparse.model.ids import chunk_of_key, chunk_prefix, domain_prefix, is_map_key, summary_id
+from hsparse.model.ids import (
+    chunk_of_key,
+    chunk_prefix,
+    domain_prefix,
+    is_delta_key,
+    is_map_key,
+    summary_id,
+)
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_info import file_backed_counts
 from hsparse.sn.records.object_path import READS_AT_ONCE
@@ -65,6 +72,9 @@ class _Tally:
         if name == SUMMARY or is_map_key(key):
             return
         self.modified = max(self.modified, modified)
+        if is_delta_key(key):
+            self.metadata += size
+            return
         if name in (".group.json", ".datatype.json"):
             self.groups += name == ".group.json"
             self.datatypes += name == ".datatype.json"

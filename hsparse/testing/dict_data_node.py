@@ -117,6 +117,8 @@ class DictDataNode:
         record = self.records.get(change.id, last)  # of a deletion: what was deleted
         if record is not None and changed and not isinstance(change, CreateObject | PutRecord):
             record["lastModified"] = self._clock.now()
+        if isinstance(change, PutAttributes | DeleteAttributes | PutLinks | DeleteLinks):
+            return Outcome(None, changed, created)
         return Outcome(copy.deepcopy(record), changed, created)
 
     def _apply(self, change: RecordChange) -> tuple[bool, bool]:

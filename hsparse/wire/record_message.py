@@ -19,7 +19,8 @@ class Outcome:
     """The outcome for one id or change: `failure`, or success.
 
     `changed` is False where the object already was as requested; `created` is True where the change created an object,
-    attribute or link. `record` is the object's record after the change (always given by `ReadObjects`).
+    attribute or link. `record` is the object's record after the change (always given by `ReadObjects`, and not
+    after a change of links or attributes).
     """
 
     record: Record | None = None

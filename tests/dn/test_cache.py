@@ -7,16 +7,17 @@ import asyncio
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.records import MEMORY, OVERHEAD, RecordCodec
+from hsparse.dn.record_codec import OVERHEAD, RecordCodec, memory_of_json
+from hsparse.dn.stored_form import SingleObject
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
 WORKERS = OffloadPool(1)
-RECORD_BYTES = OVERHEAD + MEMORY * len(b'{"key":"a"}')
+RECORD_BYTES = OVERHEAD + memory_of_json(b'{"key":"a"}')
 
 
 def make(key: str, store: MemoryStore | FaultyStore) -> CachedObject[dict[str, object]]:
-    return CachedObject(key, store, RecordCodec(key), WORKERS)
+    return CachedObject(SingleObject(key, store, RecordCodec(key), WORKERS), WORKERS)
 
 
 async def fill(cache: Cache, store: MemoryStore | FaultyStore, key: str) -> None:
@@ -72,4 +73,4 @@ async def test_drop_forgets_a_prefix() -> None:
         await fill(cache, store, key)
     cache.drop("db/1/")
     assert [owned.key for owned in cache] == ["db/2/a"]
-    assert cache.nbytes == OVERHEAD + MEMORY * len(b'{"key":"db/2/a"}') + len("db/2/a")
+    assert cache.nbytes == OVERHEAD + memory_of_json(b'{"key":"db/2/a"}') + len("db/2/a")

@@ -11,8 +11,10 @@ from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.group_commit import Base, Encoded
 from hsparse.dn.membership.ownership import NoOwnership
+from hsparse.dn.stored_form import SingleObject
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import Buffer
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 
@@ -30,7 +32,7 @@ class TextCodec:
     def encode(self, value: str) -> bytes:
         return value.encode()
 
-    def nbytes(self, value: str, stored: int) -> int:
+    def nbytes(self, value: str, data: Buffer) -> int:
         return len(value)
 
     def work(self, nbytes: int) -> int:
@@ -43,12 +45,12 @@ def add(word: str) -> Callable[[str | None], tuple[str, str]]:
 
 @pytest.fixture
 def owned(store: CountingStore, workers: OffloadPool) -> CachedObject[str]:
-    return CachedObject(KEY, store, TextCodec(), workers)
+    return CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers)
 
 
 def again(store: CountingStore, workers: OffloadPool) -> CachedObject[str]:
     """Another owner of the same object: a restart, or a second node."""
-    return CachedObject(KEY, store, TextCodec(), workers)
+    return CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers)
 
 
 async def test_a_change_is_stored_before_it_is_answered(
@@ -211,7 +213,7 @@ async def test_a_deletion_sees_what_was_put_just_before_it(
     store: CountingStore, workers: OffloadPool
 ) -> None:
     faulty = FaultyStore(store)
-    owned = CachedObject(KEY, faulty, TextCodec(), workers)
+    owned = CachedObject(SingleObject(KEY, faulty, TextCodec(), workers), workers)
     await owned.apply(add("a"))
     fault = faulty.hang("delete_if_match")
 
@@ -278,7 +280,7 @@ async def test_endless_contention_ends_as_busy(owned: CachedObject[str], store: 
     await inner.put(KEY, b"x")
     workers = OffloadPool(1)
     with pytest.raises(Busy):
-        await CachedObject(KEY, Contended(inner), TextCodec(), workers).apply(add("a"))
+        await CachedObject(SingleObject(KEY, Contended(inner), TextCodec(), workers), workers).apply(add("a"))
     workers.close()
     assert (await inner.get(KEY)).data == b"somebody else"
 
@@ -334,7 +336,7 @@ async def test_nothing_is_deleted_once_the_lease_has_run_out(
     store: CountingStore, workers: OffloadPool
 ) -> None:
     lease = Lease()
-    cached = CachedObject(KEY, store, TextCodec(), workers, lease)
+    cached = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, lease)
     await cached.apply(add("a"))
 
     def delete(value: str | None) -> tuple[None, None]:
@@ -350,7 +352,7 @@ async def test_after_a_put_without_an_answer_reads_ask_the_store_until_a_put_is_
     faulty: FaultyStore, store: CountingStore, workers: OffloadPool
 ) -> None:
     """The put may still be carried out, after any read: another node may see it before this one does."""
-    cached = CachedObject(KEY, store, TextCodec(), workers, Lease())
+    cached = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, Lease())
     await cached.apply(add("a"))
     faulty.fail_before("puts")
     with pytest.raises(StoreFailed):
@@ -370,7 +372,7 @@ async def test_a_change_is_not_stored_once_another_node_may_have_carried_it_out(
 ) -> None:
     """It was sent again to the next owner, which has been told more since: the put would succeed, and undo that."""
     lease = Lease()
-    cached = CachedObject(KEY, store, TextCodec(), workers, lease)
+    cached = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, lease)
     fault = faulty.hang("get")
     changing = asyncio.create_task(cached.apply(add("old")))
     await fault.entered.wait()
@@ -389,7 +391,7 @@ async def test_who_only_reads_what_others_may_write_confirms_each_read(
     store: CountingStore, workers: OffloadPool
 ) -> None:
     await store.store.put(KEY, b"a")
-    reader = CachedObject(KEY, store, TextCodec(), workers, NoOwnership())
+    reader = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, NoOwnership())
     assert [await reader.read() for _ in range(3)] == ["a"] * 3
     assert store.calls == {"get": 1, "get_range": 2}
     await store.store.put(KEY, b"b")

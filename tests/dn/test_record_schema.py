@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.records import RecordCodec
+from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.model.acl import Principal

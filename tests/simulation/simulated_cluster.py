@@ -63,8 +63,10 @@ class SimulatedCluster:
         seed: int,
         *,
         wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+        settings: DataSettings = SETTINGS,
     ) -> None:
         self.loop = loop
+        self._settings = settings
         self._seed = seed
         self._generator = random.Random(f"requests {seed}")
         self.rates = self.store_rates = CALM
@@ -88,7 +90,7 @@ class SimulatedCluster:
         view, clock = self._view(machine.process), machine.clock
 
         def make(ownership: Ownership) -> DataService:
-            return DataService(view, clock, SETTINGS, ownership=ownership)
+            return DataService(view, clock, self._settings, ownership=ownership)
 
         async def start() -> None:
             while True:
@@ -130,7 +132,7 @@ class SimulatedCluster:
         view, clock = self._view(machine.process), machine.clock
 
         def make(ownership: Ownership) -> DataService:
-            return DataService(view, clock, SETTINGS, ownership=ownership)
+            return DataService(view, clock, self._settings, ownership=ownership)
 
         def connect(url: str) -> SimulatedNode:
             raise AssertionError("a server sends to nobody")

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import HsparseError
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.storage.object_store import ObjectStore
@@ -14,7 +15,7 @@ from tests.simulation.clients import ELEMENTS, MIXED, Clients, Mix, Names, datas
 from tests.simulation.history import History
 from tests.simulation.linearizability import wrong_appends, wrong_extensions, wrong_registers
 from tests.simulation.nemesis import ALL, Fault, Nemesis
-from tests.simulation.simulated_cluster import SimulatedCluster
+from tests.simulation.simulated_cluster import SETTINGS, SimulatedCluster
 from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Stuck, VirtualLoop
 
@@ -59,6 +60,7 @@ def run_seed(
     wrap: Callable[[ObjectStore], ObjectStore] = lambda store: store,
     servers: int = 0,
     mix: Mix = MIXED,
+    settings: DataSettings = SETTINGS,
 ) -> Run:
     """Run a cluster of 1 to 3 data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
 
@@ -67,7 +69,7 @@ def run_seed(
     run, loop = Run(seed), VirtualLoop()
     started = loop.time()
     run.history.clock = loop.time
-    cluster = SimulatedCluster(loop, seed, wrap=wrap)
+    cluster = SimulatedCluster(loop, seed, wrap=wrap, settings=settings)
     chosen = random.Random(f"faults {seed}")
 
     async def main() -> None:

@@ -6,12 +6,14 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.nemesis import ALL, BESIDE, PROCESSES, SERVERS
 from tests.simulation.seeds import SEEDS, KeptSeed
+from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,14 @@ def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) 
     """Kills, pauses, joins and leaves of data nodes are seen by no client."""
     seeds = range(pytestconfig.getoption("seeds") // 2)
     assert failed(lambda seed: run_seed(seed, PROCESSES, errors_allowed=False), seeds) == []
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+def test_records_that_are_split(pytestconfig: pytest.Config, servers: int) -> None:
+    """Every record is a base and a delta, and many changes store the base again."""
+    faults, settings = (SERVERS if servers else ALL), replace(SETTINGS, large_record_size=1)
+    seeds = range(pytestconfig.getoption("seeds") // 16)
+    assert failed(lambda seed: run_seed(seed, faults, servers=servers, settings=settings), seeds) == []
 
 
 @pytest.mark.parametrize("kept", SEEDS, ids=str)

@@ -1,0 +1,235 @@
+"""The objects of the store that hold a record: one, or, for a large record, a base and a delta beside it.
+
+A *base* is the record as it once was, at the record's key; it names its delta by a random token, in the key of which
+the token is. The *delta* (`hsparse.dn.record_delta`) has what was changed since, and every change puts it again, on its
+etag. When that has cost as much as the base would, the base is stored again with all changes, and with a new delta:
+
+1. the old delta is *sealed*, on its etag: nothing can be added to it any more
+2. the new delta is stored, empty, under a token that no base has named before
+3. the new base is stored in place of the old one, on the old one's etag: this decides
+4. the old delta is deleted
+
+A deletion is the same without a new base. So a base changes only after its delta was sealed, a change fails unless its
+base is the newest, and a stop between any two steps leaves the record as it was or as it becomes. A node that meets a
+sealed delta reads it, and stores a new base with the next change. What a stop leaves over is named by no base.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from hsparse.clock import Clock
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.record_delta import RecordDelta, decode_delta
+from hsparse.dn.stored_form import ObjectState
+from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFailed
+from hsparse.model.ids import delta_key
+from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
+from hsparse.wire.message import Record
+
+LARGE_RECORD = 256 * 1024
+"""Bytes of JSON up to which a record is one object, which HSDS can read."""
+ATTEMPTS = 16
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordValue:
+    """A record and what it has that its stored base has not; None: the record is stored as a whole."""
+
+    record: Record
+    delta: RecordDelta | None = None
+
+    def changed(self, record: Record, table: str = "", names: tuple[str, ...] = ()) -> RecordValue:
+        """Return the value after a change to `record`, see `RecordDelta.then`."""
+        if self.delta is None:
+            return RecordValue(record)
+        return RecordValue(record, self.delta.then(self.record, record, table, names))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordVersion:
+    """The etags of a record's base and of its delta, if it has one: the one with `token`.
+
+    `memory` is about how many bytes of memory the base takes.
+    """
+
+    base: str
+    token: str = ""
+    delta: str = ""
+    sealed: bool = False
+    memory: int = 0
+
+
+class RecordObjects:
+    """The form (`StoredForm`) of an object's record; a base has a delta if it has more than `limit` bytes."""
+
+    __slots__ = ("_clock", "_codec", "_limit", "_store", "_workers", "key")
+
+    def __init__(
+        self, key: str, store: ObjectStore, clock: Clock, workers: OffloadPool, limit: int = LARGE_RECORD
+    ) -> None:
+        self.key = key
+        self._store = store
+        self._clock = clock
+        self._workers = workers
+        self._limit = limit
+        self._codec = RecordCodec(key)
+
+    def encode(self, value: RecordValue) -> bytes:
+        return self._codec.encode(value.record) if value.delta is None else value.delta.encode()
+
+    def work(self, nbytes: int) -> int:
+        return self._codec.work(nbytes)
+
+    async def load(self) -> ObjectState[RecordValue]:
+        """Read the record; what is read was the record's state at some time since the call.
+
+        A delta is deleted only after its base was replaced. So it must be there while its base is.
+        """
+        seen = None
+        for _ in range(ATTEMPTS):
+            try:
+                stored = await self._store.get(self.key)
+            except NotFound:
+                return ObjectState(None, None)
+            if stored.etag == seen:
+                raise Corrupt(
+                    f"The object {self.key} was changed since, and its changes are missing: it is being deleted, "
+                    "or was copied without what is below `.record/`; copy that, too."
+                )
+            seen = stored.etag
+            try:
+                return await self._parse(stored)
+            except NotFound:
+                continue
+        raise Busy(f"Other writers kept changing {self.key}; try again.")
+
+    async def glimpse(self) -> ObjectState[RecordValue]:
+        return await self.load()
+
+    async def is_current(self, state: ObjectState[RecordValue]) -> bool:
+        version: RecordVersion | None = state.version
+        if version is None or not version.token:
+            return await current_etag(self._store, self.key) == (version and version.base)
+        if version.sealed:
+            return False  # another base may have taken its place
+        return await current_etag(self._store, delta_key(self.key, version.token)) == version.delta
+
+    async def put(
+        self, state: ObjectState[RecordValue], value: RecordValue, data: Buffer
+    ) -> ObjectState[RecordValue]:
+        version: RecordVersion | None = state.version
+        if value.delta is None:
+            return await self._put_base(state, value.record, bytes(data))
+        assert version is not None  # or the value had no delta
+        etag = await self._store.put_if_match(delta_key(self.key, version.token), data, version.delta)
+        delta = value.delta.stored(len(data))
+        return self._state(RecordValue(value.record, delta), replace(version, delta=etag))
+
+    async def delete(self, state: ObjectState[RecordValue], *, checked: bool) -> ObjectState[RecordValue]:
+        """Delete the record; the state is always checked, since a delta must be sealed before."""
+        if not state.decoded:
+            raise PreconditionFailed(f"{self.key} is to be read before it is deleted.")
+        version: RecordVersion | None = await self._sealed(state)
+        if version is not None:
+            await self._store.delete_if_match(self.key, version.base)
+            await self._discard(version)
+        return ObjectState(None, None)
+
+    async def _parse(self, stored: Stored) -> ObjectState[RecordValue]:
+        """Return the state with this base; `NotFound` if its delta is not there."""
+        size = len(stored.data)
+        record = await self._workers.run(size, self._codec.decode, stored.data)
+        token = self._codec.take_delta(record)
+        memory = self._codec.nbytes(record, stored.data)
+        if not token:
+            return ObjectState(RecordValue(record), RecordVersion(stored.etag), nbytes=memory)
+        key = delta_key(self.key, token)
+        found = await self._store.get(key)
+        delta, sealed = decode_delta(found.data, token, size, key)
+        delta.apply(record)
+        version = RecordVersion(stored.etag, token, found.etag, sealed, memory)
+        state = self._state(RecordValue(record, delta), version)
+        if sealed:
+            state.value = RecordValue(record)  # the next change is not one of this delta
+        return state
+
+    def _state(self, value: RecordValue, version: RecordVersion) -> ObjectState[RecordValue]:
+        """Return the state of a record that has a delta."""
+        assert value.delta is not None
+        grown = version.memory * value.delta.size // max(value.delta.base_size, 1)
+        return ObjectState(value, version, nbytes=version.memory + grown)
+
+    async def _put_base(
+        self, state: ObjectState[RecordValue], record: Record, data: bytes
+    ) -> ObjectState[RecordValue]:
+        """Store all of a record; in place of the base of `state`, whose delta is sealed first."""
+        old = await self._sealed(state)
+        new = RecordVersion("")
+        if len(data) > self._limit:
+            new = await self._new_delta()
+            data = self._codec.name_delta(data, record, new.token)
+        try:
+            if old is None:
+                base = await self._store.put_if_absent(self.key, data)
+            else:
+                base = await self._store.put_if_match(self.key, data, old.base)
+        except PreconditionFailed:
+            await self._discard(new)
+            raise
+        if old is not None:
+            await self._discard(old)
+        new = replace(new, base=base, memory=self._codec.nbytes(record, data))
+        if new.token:
+            return self._state(RecordValue(record, RecordDelta(new.token, len(data))), new)
+        return ObjectState(RecordValue(record), new, nbytes=new.memory)
+
+    async def _sealed(self, state: ObjectState[RecordValue]) -> RecordVersion | None:
+        """Seal the delta of a state, if it has one; return the version then."""
+        version: RecordVersion | None = state.version
+        if version is None or not version.token or version.sealed:
+            return version
+        assert state.value is not None
+        assert state.value.delta is not None  # or the delta were sealed
+        data = state.value.delta.encode(sealed=True)
+        etag = await self._store.put_if_match(delta_key(self.key, version.token), data, version.delta)
+        return replace(version, delta=etag, sealed=True)
+
+    async def _new_delta(self) -> RecordVersion:
+        token = self._clock.token(8).hex()
+        data = RecordDelta(token, 0).encode()
+        return RecordVersion("", token, await self._store.put_if_absent(delta_key(self.key, token), data))
+
+    async def _discard(self, version: RecordVersion) -> None:
+        """Delete a delta that no base names any more, if there is one; left over it does no harm."""
+        if not version.token:
+            return
+        try:
+            await self._store.delete_if_match(delta_key(self.key, version.token), version.delta)
+        except HsparseError as error:
+            log.warning("%s has changes left over: %s", self.key, error.message)
+
+
+class WholeRecord:
+    """Bytes <-> value of a record that is never split: a domain's, a summary's or a job's."""
+
+    __slots__ = ("_codec",)
+
+    def __init__(self, key: str) -> None:
+        self._codec = RecordCodec(key)
+
+    def decode(self, data: bytes) -> RecordValue:
+        return RecordValue(self._codec.decode(data))
+
+    def encode(self, value: RecordValue) -> bytes:
+        return self._codec.encode(value.record)
+
+    def nbytes(self, value: RecordValue, data: Buffer) -> int:
+        return self._codec.nbytes(value.record, data)
+
+    def work(self, nbytes: int) -> int:
+        return self._codec.work(nbytes)

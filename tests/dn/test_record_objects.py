@@ -1,0 +1,380 @@
+"""Large records: a base that HSDS can read and a delta beside it, changed by one put, stored again in four steps."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from hsparse.clock import ManualClock, SystemClock
+from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.record_objects import LARGE_RECORD
+from hsparse.dn.service import DataService
+from hsparse.errors import Corrupt, ErrorKind
+from hsparse.model.ids import delta_key, is_delta_key, storage_key
+from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.extent_conformance import *  # noqa: F403
+from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint, FaultyStore
+from hsparse.testing.record_conformance import *  # noqa: F403
+from hsparse.testing.store_wrapper import METHODS, CountingStore
+from hsparse.wire.message import DataNode
+from hsparse.wire.record_message import (
+    ChangeObjects,
+    CreateObject,
+    DeleteAttributes,
+    DeleteObject,
+    DeleteTree,
+    PutAttributes,
+    PutLinks,
+    ReadObjects,
+    RecordChange,
+)
+
+ROOT = "g-00000001-00000002-8888-888988-88888a"
+GROUP = "g-00000001-00000002-0000-000000-000003"
+DATASET = "d-00000001-00000002-0000-000000-000004"
+LONG = "x" * 2000
+ID = GROUP
+
+
+@pytest.fixture(params=[1, 300], ids=["every record is split", "records of 300 bytes are split"])
+async def node(request: pytest.FixtureRequest) -> AsyncIterator[DataNode]:
+    service = DataService(MemoryStore(), SystemClock(), DataSettings(large_record_size=request.param))
+    yield service
+    await service.close()
+
+
+def open_node(store: ObjectStore, size: int = 1000) -> DataService:
+    return DataService(store, ManualClock(), DataSettings(large_record_size=size))
+
+
+async def change(node: DataNode, change: RecordChange) -> dict[str, Any]:
+    return (await node.send(ChangeObjects((change,))))[0].unwrap()
+
+
+async def read(node: DataNode, id: str = ID) -> dict[str, Any]:
+    return (await node.send(ReadObjects((id,))))[0].unwrap()
+
+
+def record(id: str = ID, long: str = LONG) -> dict[str, Any]:
+    return {"id": id, "root": ROOT, "long": long, "links": {}, "attributes": {}}
+
+
+def soft(name: str) -> PutLinks:
+    return PutLinks(ID, {name: {"class": "H5L_TYPE_SOFT", "h5path": "/"}})
+
+
+async def keys(store: ObjectStore) -> list[str]:
+    return [entry.key async for page in store.list("") for entry in page.entries]
+
+
+async def delta_keys(store: ObjectStore) -> list[str]:
+    return [key for key in await keys(store) if is_delta_key(key)]
+
+
+async def stored(store: ObjectStore, key: str) -> Any:
+    return json.loads((await store.get(key)).data)
+
+
+def test_keys_of_deltas_have_seven_components_and_follow_the_record() -> None:
+    for id in (ROOT, GROUP, DATASET):
+        key = storage_key(id)
+        beside = delta_key(key, "0" * 16)
+        assert beside.count("/") == 6
+        assert beside > key
+        assert beside.startswith(key.rpartition("/")[0])
+        assert is_delta_key(beside)
+        assert not is_delta_key(key)
+
+
+def test_the_limit_is_that_of_the_settings() -> None:
+    assert DataSettings().large_record_size == LARGE_RECORD
+
+
+async def test_a_change_of_a_large_record_is_one_small_put() -> None:
+    store = CountingStore(MemoryStore())
+    node = open_node(store)
+    await change(node, CreateObject(ID, record()))
+    assert store.calls == {"delete": 1, "put_if_absent": 2}
+    store.reset()
+    await change(node, soft("a"))
+    await change(node, PutAttributes(ID, {"b": {"value": 1}}))
+    assert store.calls == {"put_if_match": 2}
+    assert store.bytes_in < 800
+    store.reset()
+    fresh = open_node(store)
+    found = await read(fresh)
+    assert (list(found["links"]), found["attributes"]["b"]["value"]) == (["a"], 1)
+    assert store.calls == {"get": 2}
+
+
+async def test_a_base_is_stored_again_by_four_calls() -> None:
+    store = CountingStore(MemoryStore())
+    node = open_node(store)
+    await change(node, CreateObject(ID, record()))
+    puts = 0
+    while store.puts < 3 or store.calls["delete_if_match"] == 0:
+        puts += 1
+        store.reset()
+        await change(node, soft(f"{puts}"))
+    assert store.calls == {"put_if_match": 2, "put_if_absent": 1, "delete_if_match": 1}
+    assert puts > 3
+    assert len(await delta_keys(store)) == 1
+    assert list((await stored(store, storage_key(ID)))["links"]) == [str(n + 1) for n in range(puts)]
+    assert list((await read(open_node(store)))["links"]) == [str(n + 1) for n in range(puts)]
+
+
+async def test_a_record_becomes_large_and_small_again() -> None:
+    store = MemoryStore()
+    node = open_node(store)
+    await change(node, CreateObject(ID, record(long="")))
+    assert await delta_keys(store) == []
+    await change(node, PutAttributes(ID, {"a": {"value": LONG}}))
+    assert len(await delta_keys(store)) == 1
+    for number in range(40):
+        await change(node, PutAttributes(ID, {"b": {"value": number}}, replace=True))
+        assert (await read(open_node(store)))["attributes"]["b"]["value"] == number
+    await change(node, DeleteAttributes(ID, ("a",)))
+    while await delta_keys(store):
+        await change(node, PutAttributes(ID, {"b": {"value": -number}}, replace=True))
+        number += 1
+    base = await stored(store, storage_key(ID))
+    assert list(base["attributes"]) == ["b"]
+    assert base.keys() == record().keys() | {"lastModified"}
+
+
+async def test_the_base_is_a_record_as_any_that_says_what_it_needs() -> None:
+    store = MemoryStore()
+    node = open_node(store)
+    await change(node, CreateObject(ID, record()))
+    base = await stored(store, storage_key(ID))
+    [key] = await delta_keys(store)
+    assert key == delta_key(storage_key(ID), base["delta"])
+    schema = {"version": 1, "readFeatures": ["deltas"], "writeFeatures": []}
+    assert base == record() | {"delta": base["delta"], "schema": schema}
+    assert await read(open_node(store)) == record()
+
+
+async def test_features_of_a_large_record_are_kept() -> None:
+    store = MemoryStore()
+    appended = record(DATASET) | {"appends": {"dim": 0, "parts": []}}
+    await change(open_node(store), CreateObject(DATASET, appended))
+    base = await stored(store, storage_key(DATASET))
+    assert base["schema"] == {"version": 1, "readFeatures": ["deltas"], "writeFeatures": ["appends"]}
+    assert await read(open_node(store), DATASET) == appended
+
+
+async def test_the_generation_of_a_large_dataset_counts_its_changes() -> None:
+    store = MemoryStore()
+    node = open_node(store)
+    shape = {"class": "H5S_SIMPLE", "dims": [4], "maxdims": [4]}
+    await change(node, CreateObject(DATASET, record(DATASET) | {"shape": shape}))
+    await change(node, SetExtent(DATASET, (2,)))  # noqa: F405
+    assert "generation" not in await stored(store, storage_key(DATASET))
+    assert await open_node(store)._records.generation(DATASET) == 1
+    await change(node, DeleteObject(DATASET))
+    assert await open_node(store)._records.generation(DATASET) == 0
+
+
+async def test_a_deleted_record_leaves_nothing() -> None:
+    store = MemoryStore()
+    node = open_node(store)
+    for _ in range(2):
+        await change(node, CreateObject(ID, record()))
+        await change(node, soft("a"))
+        await change(node, DeleteObject(ID))
+        assert await keys(store) == []
+
+
+async def test_a_tree_is_deleted_with_its_deltas_after_its_records() -> None:
+    store = MemoryStore()
+    deleted: list[str] = []
+
+    class Noting(FaultyStore):
+        async def delete_if_match(self, key: str, etag: str) -> None:
+            deleted.append(key)
+            await super().delete_if_match(key, etag)
+
+    node = open_node(Noting(store))
+    for id in (ROOT, GROUP):
+        await change(node, CreateObject(id, record(id)))
+    await node.send(DeleteTree(ROOT))
+    assert await keys(store) == []
+    for id in (ROOT, GROUP):
+        folder = storage_key(id).removesuffix(".group.json") + ".record/"
+        [beside] = [key for key in deleted if key.startswith(folder)]
+        assert deleted.index(storage_key(id)) < deleted.index(beside)
+
+
+async def test_a_record_without_its_delta_is_not_believed() -> None:
+    store = MemoryStore()
+    await change(open_node(store), CreateObject(ID, record()))
+    [key] = await delta_keys(store)
+    await store.delete(key)
+    [outcome] = await open_node(store).send(ReadObjects((ID,)))
+    assert outcome.failure is not None
+    assert outcome.failure.kind == ErrorKind.CORRUPT
+    assert ".record/" in outcome.failure.message
+
+
+@pytest.mark.parametrize("token", ["../x", 5, ""])
+async def test_a_delta_of_an_unknown_name_is_corrupt(token: object) -> None:
+    store = MemoryStore()
+    await store.put(storage_key(ID), json.dumps(record() | {"delta": token}).encode())
+    with pytest.raises(Corrupt, match="'delta'"):
+        await read(open_node(store))
+
+
+async def test_what_cannot_be_tidied_up_does_not_fail_a_change(caplog: pytest.LogCaptureFixture) -> None:
+    faulty = FaultyStore(MemoryStore())
+    node = open_node(faulty, 1)
+    await change(node, CreateObject(ID, record(long="")))
+    faulty.fail_before("delete_if_match")
+    with caplog.at_level(logging.WARNING):
+        await change(node, PutAttributes(ID, {"a": {"value": LONG}}))
+    assert "left over" in caplog.text
+    assert len(await delta_keys(faulty)) == 2
+    assert (await read(open_node(faulty, 1)))["attributes"]["a"]["value"] == LONG
+
+
+async def test_a_new_base_that_comes_too_late_leaves_no_delta() -> None:
+    faulty = FaultyStore(MemoryStore())
+    await change(open_node(faulty), CreateObject(ID, record(long="")))
+    node, other = open_node(faulty), open_node(faulty)
+    await read(node)
+    await read(other)
+    fault = faulty.hang("put_if_match", storage_key(ID))
+    growing = asyncio.create_task(change(node, PutAttributes(ID, {"a": {"value": LONG}})))
+    await fault.entered.wait()
+    await change(other, soft("b"))
+    fault.release()
+    await growing
+    assert len(await delta_keys(faulty)) == 1
+    found = await read(open_node(faulty))
+    assert (list(found["attributes"]), list(found["links"])) == (["a"], ["b"])
+
+
+# --- a node that dies ---------------------------------------------------------------------------------
+
+Act = Callable[[DataNode], Awaitable[object]]
+
+
+async def grow(node: DataNode) -> None:
+    """Change a record until its base was stored again."""
+    for number in range(8):
+        await change(node, PutAttributes(ID, {"n": {"value": number}}, replace=True))
+
+
+async def become_large(node: DataNode) -> None:
+    await change(node, PutAttributes(ID, {"n": {"value": 0}, "long": {"value": LONG}}))
+
+
+async def delete(node: DataNode) -> None:
+    await change(node, soft("a"))
+    await change(node, DeleteObject(ID))
+
+
+async def create(node: DataNode) -> None:
+    await delete(node)
+    await change(node, CreateObject(ID, record() | {"attributes": {"n": {"value": 0}}}))
+
+
+async def run_to_the_crash(store: MemoryStore, point: CrashPoint, act: Act) -> tuple[bool, int]:
+    """Run `act` on a node that dies there; say whether it got there, and how many changes were acknowledged."""
+    crashing = CrashingStore(store)
+    node = open_node(crashing)
+    acknowledged = 0
+
+    class Noting:
+        async def send(self, message: Any) -> Any:
+            nonlocal acknowledged
+            outcomes = await node.send(message)
+            for outcome in outcomes:
+                outcome.unwrap()
+            acknowledged += 1
+            return outcomes
+
+    crashing.arm(point)
+    acting = asyncio.ensure_future(act(Noting()))  # type: ignore[arg-type]
+    died = asyncio.create_task(crashing.died.wait())
+    await asyncio.wait((acting, died), return_when=asyncio.FIRST_COMPLETED)
+    died.cancel()
+    reached = not acting.done()
+    if reached:
+        acting.cancel()
+    else:
+        acting.result()
+    await crashing.settle()
+    return reached, acknowledged
+
+
+def state_of(found: dict[str, Any] | None) -> tuple[object, ...] | None:
+    return None if found is None else (found["attributes"].get("n", {}).get("value"), sorted(found["links"]))
+
+
+@pytest.mark.parametrize("act", [grow, become_large, delete, create])
+async def test_a_node_that_dies_leaves_what_was_acknowledged(act: Act) -> None:
+    """Or one change more; and the record can be changed afterwards."""
+    states: list[tuple[object, ...] | None] = []
+
+    async def start() -> MemoryStore:
+        store = MemoryStore()
+        await change(open_node(store), CreateObject(ID, record(long="" if act is become_large else LONG)))
+        return store
+
+    async def now(store: MemoryStore) -> tuple[object, ...] | None:
+        [outcome] = await open_node(store).send(ReadObjects((ID,)))
+        return (
+            None
+            if outcome.failure is not None and outcome.failure.kind != "corrupt"
+            else state_of(outcome.unwrap())
+        )
+
+    store = await start()
+
+    class Watching:
+        async def send(self, message: Any) -> Any:
+            outcomes = await watched.send(message)
+            states.append(await now(store))
+            return outcomes
+
+    watched = open_node(store)
+    states.append(await now(store))
+    await act(Watching())  # type: ignore[arg-type]
+    points = 0
+    for applied, methods in ((False, METHODS), (True, CHANGES)):
+        skip = 0
+        while True:
+            store = await start()
+            reached, acknowledged = await run_to_the_crash(
+                store, CrashPoint(skip, applied, fatal=True, methods=methods), act
+            )
+            found = await now(store)
+            assert found in states[acknowledged : acknowledged + 2], f"{skip} {applied}"
+            next_node = open_node(store)
+            if found is None:
+                await change(next_node, CreateObject(ID, record()))
+            for number in range(100, 106):
+                await change(next_node, PutAttributes(ID, {"n": {"value": number}}, replace=True))
+                assert state_of(await read(open_node(store))) == (number, found[1] if found else [])
+            if not reached:
+                break
+            skip, points = skip + 1, points + 1
+    assert points >= 6
+
+
+async def test_only_the_state_that_was_seen_is_deleted() -> None:
+    """A delta that another node has added to is not the one that a deletion was decided on."""
+    store = FaultyStore(MemoryStore())
+    await change(open_node(store), CreateObject(ID, record()))
+    one, other = open_node(store), open_node(store)
+    await read(one)
+    await change(other, soft("a"))
+    outcome = await change(one, DeleteObject(ID))
+    assert list(outcome["links"]) == ["a"]
+    assert await keys(store) == []
