@@ -167,7 +167,7 @@ async def delete_dataset(installation: Installation, size: int) -> Request:
 
 
 async def delete_domain(installation: Installation, size: int) -> Request:
-    return Request("DELETE", "/", domain=await domain_of_groups(installation, size))
+    return Request("DELETE", "/", params={"wait": 60}, domain=await domain_of_groups(installation, size))
 
 
 async def shrink(installation: Installation, size: int) -> Request:

@@ -19,10 +19,10 @@ from hsparse.concurrency.recent_users import RecentUsers
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
-BURST = 0.1
+BURST = 0.25
 """Seconds for which a queue may be as long as deadlines allow."""
-QUEUE = 1
-"""How many may wait before a new one, for each place, when the queue does not empty."""
+QUEUE = 2
+"""How many may wait before a new one, for each place that there can be, when the queue does not empty."""
 FEWEST = 2
 """Places that each user can have."""
 MEMORY = 1 / 32

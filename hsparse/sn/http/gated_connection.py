@@ -82,7 +82,7 @@ class GatedConnection(Connection):
             self._parse()
             return
         try:
-            answer = self._gate.ask(head, None if self.peername is None else str(self.peername[0]))
+            answer = self._gate.ask(head, str(self.peername[0]) if self.peername else None)
         except Busy as error:
             self._refuse(error)
             return

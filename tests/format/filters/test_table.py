@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "format/raw_codec.py": "wraps the library that has the codecs",
     "format/checksum.py": "wraps the library that has the checksums",
     "sn/http/compression.py": "content codings of HTTP, which are no filters",
+    "sn/explorer/": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
     "sn/chunks/dmrpp.py": "an attribute of DMR++",
     "client/batches/": "the order of rows in training",
