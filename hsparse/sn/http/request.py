@@ -33,7 +33,7 @@ FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 MAX_DEPTH = 240
 """The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
 MAX_JSON = 32 * 1024 * 1024
-"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, half a second or so."""
+"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, 1 to 3 s."""
 MAX_LISTS = 1 << 22
 """The most lists and objects in JSON: each takes as long as 20 bytes of numbers."""
 JSON_BYTES = 16
