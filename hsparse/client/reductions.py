@@ -26,7 +26,6 @@ Operation: TypeAlias = Literal["count", "nnz", "sum", "mean", "var", "min", "max
 Undefined: TypeAlias = Literal["skip", "fill"]
 Axis: TypeAlias = int | Sequence[int] | None
 Array: TypeAlias = NDArray[Any]
-OPERATIONS = ("count", "nnz", "sum", "mean", "var", "min", "max")
 GROUP = "group"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
-from hsparse.errors import BadRequest, TooLarge
+from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_statistics import SUMMED
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks
@@ -175,10 +175,16 @@ class DatasetReduction:
                         state.squares / (state.count - self._request.ddof),
                         np.nan,
                     )
-            case _:
-                found = state.least if name == "min" else state.greatest
-                fill = self._dataset.fill[self._request.field] if self._request.field else self._dataset.fill
-                return np.where(state.count > 0, found, fill.astype(found.dtype))
+            case "min":
+                return self._extremes(state.least, state)
+            case "max":
+                return self._extremes(state.greatest, state)
+        raise Unsupported(f"The operation {name} has no result here.")
+
+    def _extremes(self, found: Array, state: Partials) -> Array:
+        """Return extremes, the fill value where there is no element."""
+        fill = self._dataset.fill[self._request.field] if self._request.field else self._dataset.fill
+        return np.where(state.count > 0, found, fill.astype(found.dtype))
 
 
 def filled(missing: NDArray[np.int64], fill: Array, columns: Sequence[str]) -> Partials:
