@@ -13,9 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from hsparse.concurrency.fair_queue import Entry, FairQueue
+from hsparse.concurrency.fair_queue import Entry, FairQueue, RecentUsers
 from hsparse.concurrency.paced_limit import PacedLimit
-from hsparse.concurrency.recent_users import RecentUsers
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 

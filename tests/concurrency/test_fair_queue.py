@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.concurrency import fair_queue
-from hsparse.concurrency.fair_queue import FairQueue
+from hsparse.concurrency.fair_queue import RECENT, FairQueue, RecentUsers
 
 USERS = "abcde"
 
@@ -126,3 +126,17 @@ def test_users_who_may_not_are_passed_over() -> None:
     assert queue.pop_of(lambda user: user == "b") is None
     queue.push("b", "b2")
     assert [queue.pop_of(lambda user: True) for _ in range(5)] == ["a1", "a2", "b2", "a3", None]
+
+
+def test_users_are_counted_for_a_moment() -> None:
+    users = RecentUsers()
+    assert len(users) == 0
+    for number in range(10):
+        users.add(str(number % 5), number * RECENT / 10)
+    assert len(users) == 5
+    users.add("a", RECENT)
+    assert len(users) == 5
+    users.add("a", 2 * RECENT)
+    assert len(users) == 1
+    users.add("b", 10 * RECENT)
+    assert len(users) == 1

@@ -13,9 +13,8 @@ from aiohttp import web
 from hsparse.concurrency.admission import Place, PlaceWait
 from hsparse.errors import Busy
 from hsparse.sn.http.connection import Connection
-from hsparse.sn.http.gate_pass import GatePass
 from hsparse.sn.http.request_gate import RequestGate
-from hsparse.sn.http.request_head import RequestHead, read_head
+from hsparse.sn.http.request_head import GatePass, RequestHead, read_head
 
 MOST_KEPT = 64 * 1024
 """Bytes of a request that waits for its turn, after which no more are read."""

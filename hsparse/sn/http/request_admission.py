@@ -16,7 +16,7 @@ from aiohttp import web
 from hsparse.concurrency.admission import Admission, Place
 from hsparse.concurrency.request_trace import RequestTrace, queue_deadline, queue_user
 from hsparse.errors import BadRequest
-from hsparse.sn.http.gate_pass import pass_of
+from hsparse.sn.http.request_head import pass_of
 from hsparse.sn.http.request_log import TRACE_KEY
 
 TIMEOUT_HEADER = "Request-Timeout"

@@ -1,4 +1,5 @@
-"""The head of a request, read as far as its turn and a refusal need it, before the HTTP parser spends time on it.
+"""The head of a request, read as far as its turn and a refusal need it, before the HTTP parser spends time on it; and
+what the gate gave the request.
 
 Strict on purpose: what is not the plain form of RFC 9112 is left to the parser, so that the two never disagree on where
 a request ends.
@@ -8,6 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+from aiohttp import web
+
+from hsparse.concurrency.admission import Place
+from hsparse.errors import Busy
 
 TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 HEAD = re.compile(
@@ -75,3 +81,28 @@ def _field(fields: bytes, lower: bytes, name: bytes) -> str | None:
         return None
     start += len(name)
     return fields[start : fields.index(b"\r\n", start)].decode("utf-8", "surrogateescape").strip(" \t")
+
+
+@dataclass(slots=True)
+class GatePass:
+    """The request came at `arrived`, a time of the event loop, and waited so many seconds.
+
+    It has a place, it was refused with an `error` or, with neither, is still to ask for its turn.
+    """
+
+    arrived: float
+    waited: float = 0.0
+    place: Place | None = None
+    error: Busy | None = None
+
+
+def pass_of(request: web.BaseRequest) -> GatePass | None:
+    """Return what the gate gave a request, None for one that did not come through it."""
+    given: GatePass | None = getattr(request.protocol, "gate_pass", None)
+    return given
+
+
+def waited_before(request: web.BaseRequest) -> float:
+    """Return the seconds that the request has waited before it was parsed."""
+    given = pass_of(request)
+    return 0.0 if given is None else given.waited

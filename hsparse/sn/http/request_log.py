@@ -19,7 +19,7 @@ from aiohttp.typedefs import Handler
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import RequestTrace, Work, begin_trace, end_trace, valid_id
 from hsparse.concurrency.span import Attribute, Span, Tracer
-from hsparse.sn.http.gate_pass import waited_before
+from hsparse.sn.http.request_head import waited_before
 from hsparse.sn.metrics import route_of
 
 log = logging.getLogger(__name__)
