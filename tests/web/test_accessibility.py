@@ -56,7 +56,7 @@ def test_a_phone_shows_the_tree_and_tables(browser: Browser, site: str) -> None:
         expect(page.get_by_role("tree")).to_be_hidden()
         page.get_by_role("button", name="Tree").click()
         page.get_by_role("treeitem", name="raw.X").click()
-        expect(page.get_by_role("heading", name="raw.X")).to_be_visible()
+        expect(page.get_by_role("heading", name="raw.X", exact=True)).to_be_visible()
         page.get_by_role("link", name="Table").click()
         expect(page.get_by_role("cell", name="PARK7 3").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -27,13 +27,13 @@ def test_from_the_top_level_to_a_dataset(page: Page) -> None:
     tree = page.get_by_role("tree")
     expect(tree.get_by_role("treeitem", name="raw.X")).to_contain_text("700 × 765 sparse")
     tree.get_by_role("treeitem", name="uns").click()
-    expect(page.get_by_role("heading", name="uns")).to_be_visible()
+    expect(page.get_by_role("heading", name="uns", exact=True)).to_be_visible()
     page.get_by_role("searchbox", name="Search objects").fill("categories")
     expect(tree.get_by_role("treeitem")).not_to_have_count(0)
     for item in tree.get_by_role("treeitem").all():
         expect(item).to_contain_text("categories")
     page.go_back()
-    expect(page.get_by_role("heading", name="web-cells.h5ad")).to_be_visible()
+    expect(page.get_by_role("heading", name="web-cells.h5ad", exact=True)).to_be_visible()
 
 
 def test_by_keyboard(page: Page) -> None:
@@ -121,12 +121,12 @@ def test_what_is_not_there_is_told_in_words(page: Page) -> None:
     go(page, domain=CELLS, path="/none")
     expect(alert).to_contain_text("There is nothing at /none")
     go(page, domain=CELLS, path="/raw.X", view="table", select="[0:9999,3]")
-    expect(page.get_by_role("heading", name="raw.X")).to_be_visible()
+    expect(page.get_by_role("heading", name="raw.X", exact=True)).to_be_visible()
 
 
 def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:
     go(page, domain=CELLS)
-    expect(page.get_by_role("heading", name="web-cells.h5ad")).to_be_visible()
+    expect(page.get_by_role("heading", name="web-cells.h5ad", exact=True)).to_be_visible()
     away = True
 
     def refuse(route: Route) -> None:
@@ -139,7 +139,7 @@ def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:
     go(page, domain="/home/admin")
     expect(page.get_by_role("alert")).to_contain_text("does not answer")
     away = False
-    expect(page.get_by_role("heading", name="admin")).to_be_visible()
+    expect(page.get_by_role("heading", name="admin", exact=True)).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -167,7 +167,7 @@ def test_names_and_attributes_are_text(page: Page, odd: str) -> None:
     expect(page.get_by_role("treeitem", name=SCRIPT)).to_be_visible()
     expect(page.get_by_role("cell", name=SCRIPT).first).to_be_visible()
     page.get_by_role("treeitem", name=SCRIPT).click()
-    expect(page.get_by_role("heading", name=SCRIPT)).to_be_visible()
+    expect(page.get_by_role("heading", name=SCRIPT, exact=True)).to_be_visible()
     expect(page.locator(".h5web").get_by_text(SCRIPT).last).to_be_visible()
     assert page.title() != "run"
     assert page.locator("img").count() == 0
@@ -179,5 +179,5 @@ def test_names_and_attributes_are_text(page: Page, odd: str) -> None:
 )
 def test_what_cannot_be_drawn_is_shown_as_far_as_it_goes(page: Page, odd: str, name: str, text: str) -> None:
     go(page, domain=odd, path=f"/{name}")
-    expect(page.get_by_role("heading", name=name)).to_be_visible()
+    expect(page.get_by_role("heading", name=name, exact=True)).to_be_visible()
     expect(page.locator("article").get_by_text(re.compile(text)).first).to_be_visible()
