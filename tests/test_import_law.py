@@ -85,6 +85,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "dn.server": {"aiohttp"},
     "sn": {"numpy", "aiohttp", "orjson"},
     "sn.values.media.arrow": {"nanoarrow"},
+    "sn.values.media.arrow_columns": {"nanoarrow"},
     "sn.values.media.arrow_table": {"nanoarrow"},
     "sn.http.compression": {"imagecodecs"},
     "sn.openapi": {"yaml"},

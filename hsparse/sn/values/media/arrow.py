@@ -39,6 +39,7 @@ from hsparse.sn.values.media.arrow_columns import (
     column_form,
     is_number,
     list_item_type,
+    number_type,
     vlen_buffers,
     vlen_values,
 )
@@ -49,19 +50,6 @@ from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
 
 VALUE = "value"
 Array = NDArray[Any]
-NUMBER_TYPES: dict[str, Any] = {
-    "i1": na.int8,
-    "i2": na.int16,
-    "i4": na.int32,
-    "i8": na.int64,
-    "u1": na.uint8,
-    "u2": na.uint16,
-    "u4": na.uint32,
-    "u8": na.uint64,
-    "f2": na.float16,
-    "f4": na.float32,
-    "f8": na.float64,
-}
 BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
 
@@ -78,7 +66,7 @@ class ArrowWriter:
         self._is_number = is_number(dtype)
         self._element = element
         value_type = _fixed_type(dtype) if element is None else _vlen_type(element)
-        fields = {f"dim_{i}": _number_type(kind) for i, kind in enumerate(self._dim_types)}
+        fields = {f"dim_{i}": number_type(kind) for i, kind in enumerate(self._dim_types)}
         self._schema = na.c_schema(na.struct({**fields, VALUE: value_type}))
         self._value_schema = na.c_schema(value_type)
         self._dtype = dtype
@@ -90,7 +78,7 @@ class ArrowWriter:
         """Return the bytes of one record batch: a column of coordinates for each dimension, and the values."""
         children = [
             na.c_array_from_buffers(
-                _number_type(kind), len(column), [None, np.ascontiguousarray(column, kind)]
+                number_type(kind), len(column), [None, np.ascontiguousarray(column, kind)]
             )
             for column, kind in zip(columns, self._dim_types, strict=True)
         ]
@@ -124,17 +112,13 @@ class ArrowWriter:
         return data
 
 
-def _number_type(dtype: np.dtype[Any]) -> Any:
-    return NUMBER_TYPES[dtype.str[1:]]()
-
-
 def _fixed_type(dtype: np.dtype[Any]) -> Any:
-    return _number_type(dtype) if is_number(dtype) else na.fixed_size_binary(dtype.itemsize)
+    return number_type(dtype) if is_number(dtype) else na.fixed_size_binary(dtype.itemsize)
 
 
 def _vlen_type(element: Element) -> Any:
     numbers = list_item_type(element)
-    return BYTES_TYPES[column_form(element)]() if numbers is None else na.list_(_number_type(numbers))
+    return BYTES_TYPES[column_form(element)]() if numbers is None else na.list_(number_type(numbers))
 
 
 def _vlen_column(schema: Any, values: VlenArray, element: Element) -> Any:
@@ -142,7 +126,7 @@ def _vlen_column(schema: Any, values: VlenArray, element: Element) -> Any:
     numbers = list_item_type(element)
     if numbers is None:
         return na.c_array_from_buffers(schema, values.size, [None, offsets, data])
-    child = na.c_array_from_buffers(na.c_schema(_number_type(numbers)), len(data), [None, data])
+    child = na.c_array_from_buffers(na.c_schema(number_type(numbers)), len(data), [None, data])
     return na.c_array_from_buffers(schema, values.size, [None, offsets], children=[child])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+import nanoarrow as na
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,12 +19,29 @@ from hsparse.model.element import Element, Fixed, VlenSequence, VlenString
 from hsparse.model.length_prefixed import add_prefixes, split_elements, strip_prefixes
 from hsparse.model.vlen_array import VlenArray
 
-NUMBERS = frozenset({"i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"})
+NUMBER_TYPES: dict[str, Any] = {
+    "i1": na.int8,
+    "i2": na.int16,
+    "i4": na.int32,
+    "i8": na.int64,
+    "u1": na.uint8,
+    "u2": na.uint16,
+    "u4": na.uint32,
+    "u8": na.uint64,
+    "f2": na.float16,
+    "f4": na.float32,
+    "f8": na.float64,
+}
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
     """Say whether Arrow has a type for such numbers; it stores them in the machine's byte order."""
-    return dtype.names is None and dtype.subdtype is None and dtype.str[1:] in NUMBERS
+    return dtype.names is None and dtype.subdtype is None and dtype.str[1:] in NUMBER_TYPES
+
+
+def number_type(dtype: np.dtype[Any]) -> Any:
+    """Return Arrow's type for numbers of `dtype`, for which `is_number` holds."""
+    return NUMBER_TYPES[dtype.str[1:]]()
 
 
 def as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -20,23 +20,10 @@ from numpy.typing import NDArray
 from hsparse.concurrency.offload import offload
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE
+from hsparse.sn.values.media.arrow_columns import number_type
 from hsparse.sn.values.reduction.dataset_reduction import Reduced
 
 GROUP = "group"
-NUMBERS: dict[str, Any] = {
-    "b1": na.uint8,
-    "i1": na.int8,
-    "i2": na.int16,
-    "i4": na.int32,
-    "i8": na.int64,
-    "u1": na.uint8,
-    "u2": na.uint16,
-    "u4": na.uint32,
-    "u8": na.uint64,
-    "f2": na.float16,
-    "f4": na.float32,
-    "f8": na.float64,
-}
 
 
 async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamResponse:
@@ -71,10 +58,10 @@ def arrow_table(reduced: Reduced) -> bytes:
 
 def _numbers(values: NDArray[Any]) -> tuple[Any, Any]:
     """Return the Arrow type and the column of numbers; truth values are 0 and 1."""
-    kind = NUMBERS[values.dtype.str[1:]]()
     native = np.ascontiguousarray(
         values, "u1" if values.dtype.kind == "b" else values.dtype.newbyteorder("=")
     )
+    kind = number_type(native.dtype)
     return kind, na.c_array_from_buffers(na.c_schema(kind), len(native), [None, native])
 
 
