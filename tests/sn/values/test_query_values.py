@@ -245,7 +245,7 @@ async def test_bad_changes_change_nothing(client: RestClient, body: Any, argumen
 
 async def test_hostile_queries_are_never_a_500() -> None:
     """One server and table for all the queries that hypothesis makes: hundreds of requests in its own loop."""
-    texts: list[str] = [text for text in REFUSES if text.strip("\0 ")]
+    texts: list[str] = ["date > 0", *(text for text in REFUSES if text.strip("\0 "))]
 
     @settings(max_examples=150, suppress_health_check=list(HealthCheck), database=None)
     @given(st.lists(st.sampled_from([*WORDS, *SIGNS, *VALUES, "date", "price", "name"]), max_size=25))
@@ -263,7 +263,7 @@ async def test_hostile_queries_are_never_a_500() -> None:
                 await client("GET", f"{path}/value", query=text),
             ):
                 assert reply.status in (200, 400), (text, reply.body)
-                assert reply.status == 400 or set(reply.body) == {"status", "index", "value"}
+                assert reply.status == 400 or set(reply.facts) == {"status", "index", "value"}, text
         for text in REFUSES[2:]:
             reply = await client("PUT", f"{path}/value", {"price": 1}, query=text)
             assert reply.status == 400, text
