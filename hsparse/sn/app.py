@@ -23,6 +23,7 @@ from hsparse.sn.http.request_admission import set_deadline, wait_for_place
 from hsparse.sn.http.request_gate import GATE_KEY, RequestGate, stranger
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
+from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.records.access import find_domain, request_place, require_right
 from hsparse.sn.records.object_json import ObjectJsonCache
@@ -61,6 +62,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
 
     app.on_response_prepare.append(add_headers)
     app[GATE_KEY] = _gate(service, cors, routes)
+    app[ANSWERS_KEY] = service.answers
 
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
