@@ -79,6 +79,8 @@ def as_kind(kind: Any, item: Any, **more: Any) -> Any:
 
 def as_next(value: Any) -> Any:
     """Return what the code of the next version would say, a message or a reply: it uses what is new."""
+    if isinstance(value, NEW_KINDS):
+        return value  # another node has said it, and this one passes it on
     match value:
         case tuple() | list():
             return tuple(map(as_next, value))

@@ -111,6 +111,9 @@ class ClusterNodes:
             return await self._change_at(membership, node, message, sent)
         except Misdirected:
             pass
+        except Outdated:
+            if not await self._has_changed(membership):
+                raise
         except Unanswered:
             doubtful = True
             try:
@@ -118,6 +121,11 @@ class ClusterNodes:
             except (Misdirected, Unanswered):
                 pass
         return self._resend(again, membership, doubtful=doubtful, sent=sent)
+
+    async def _has_changed(self, membership: Membership) -> bool:
+        """Look into the store whether there is a newer membership: where nothing is sent, nobody tells."""
+        await self._read()
+        return self.membership.epoch > membership.epoch
 
     def _never_sent(self) -> Resend:
         left = seconds_left()
@@ -213,6 +221,10 @@ class ClusterNodes:
             try:
                 failures = UNREAD if message.only_reads else (Unanswered, Outdated)
                 return await staggered(attempts, delay, failures)
+            except Outdated:
+                if not await self._has_changed(membership):
+                    raise
+                again = self._resend(again, membership, doubtful=False)
             except (Misdirected, Unanswered) as error:
                 again = self._resend(again, membership, doubtful=isinstance(error, Unanswered))
 

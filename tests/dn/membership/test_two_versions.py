@@ -74,10 +74,22 @@ async def test_what_is_new_is_read_from_any_node_that_has_it_and_refused_at_once
         with pytest.raises(Outdated):
             await owners.ask_any(CountObjects("g-1"))
         await made.start(NEXT_CONTRACT)
-        await owners.read("g-1")
         for asked in (owners.ask_owner("g-1", CountObjects("g-1")), owners.ask_any(CountObjects("g-1"))):
             with pytest.raises(BadRequest, match="CountObjects is not a message of a data node"):
                 await asked
+
+
+async def test_a_service_node_notices_that_the_upgrade_is_finished() -> None:
+    """Also if it asks nothing else, which would tell it that there are other members."""
+    async with cluster(2) as (made, urls):
+        owners = made.owners("sn", NEXT_CONTRACT)
+        with pytest.raises(Outdated):
+            await owners.ask_owner("g-1", CountObjects("g-1"))
+        for url in list(urls):
+            await made.start(NEXT_CONTRACT)
+            await made.leave(url)
+        with pytest.raises(BadRequest, match="CountObjects is not a message of a data node"):
+            await owners.ask_owner("g-1", CountObjects("g-1"))
 
 
 async def test_a_member_that_tells_no_version_understands_the_first() -> None:
