@@ -166,7 +166,7 @@ class Unanswered(HsparseError):
 
 
 class Outdated(HsparseError):
-    """A node speaks no version of the messages that has this; the message names both. Nothing was carried out."""
+    """A node speaks no version of the messages that has this; the message names both. It carried out nothing."""
 
     kind = ErrorKind.OUTDATED
 
