@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import sparse
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hsparse.client.connection import Connection
@@ -16,16 +18,15 @@ from hsparse.client.errors import InvalidValue, OutOfRange, WrongType
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points
 from tests.client.dataset_access import DatasetAccess, Model
-from tests.client.indexing.key_strategies import (
-    flat_items,
-    items,
-    keys,
-    numpy_key,
-    orthogonal_keys,
-    take_orthogonal,
-)
+from tests.client.indexing.fitting_keys import key_forms, keys_of, orthogonal_forms, orthogonal_keys_of
+from tests.client.indexing.key_strategies import numpy_key, take_orthogonal
 
 SHAPE = (3, 4)
+SHAPES: dict[int, tuple[int, ...]] = {1: (7,), 2: (3, 4), 3: (3, 2, 4), 4: (2, 3, 2, 3)}
+CHUNKS: dict[int, tuple[int, ...]] = {1: (4,), 2: (2, 2), 3: (2, 2, 2), 4: (2, 2, 2, 2)}
+FORMS = ("dense", "csr", "csc", "coo", "COO")
+TOGETHER = 3
+"""Assignments after which the state is read."""
 
 
 def check_state(dataset: SparseDataset, values: np.ndarray, is_defined: np.ndarray) -> None:
@@ -36,32 +37,55 @@ def check_state(dataset: SparseDataset, values: np.ndarray, is_defined: np.ndarr
     assert np.array_equal(values[tuple(coords.T.astype(int))], found)
 
 
-@pytest.mark.parametrize("orthogonal", [False, True])
-@pytest.mark.parametrize("shape", [SHAPE, (3, 2, 4)])
-def test_assignment_makes_the_region_equal(
-    dataset_access: DatasetAccess, shape: tuple[int, ...], orthogonal: bool
-) -> None:
-    model = Model.random(shape, np.int32, 1)
-    dataset = dataset_access.filled(model, (2,) * len(shape))
-    array, is_defined = model.values.copy(), model.is_defined.copy()
-    wide = (
-        orthogonal_keys | st.tuples(flat_items, flat_items) if orthogonal else keys | st.tuples(items, items)
-    )
-    target = dataset.oindex if orthogonal else dataset
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`x[key] = values`, or `x.oindex[key] = values`; the values are of a form, drawn by a seed."""
 
-    @settings(max_examples=dataset_access.examples(50), deadline=None)
-    @given(key=wide, form=st.sampled_from(["dense", "csr", "csc", "coo", "COO"]), seed=st.integers(0, 99))
-    def check(key: Any, form: str, seed: int) -> None:
-        offsets = np.arange(array.size).reshape(shape)
+    key: Any
+    orthogonal: bool
+    form: str
+    seed: int = 1
+
+    def places(self, offsets: np.ndarray) -> Any:
+        """Return the elements that are selected of an array; IndexError as numpy raises it."""
+        return take_orthogonal(offsets, self.key) if self.orthogonal else offsets[numpy_key(self.key)]
+
+
+def assignments_of(shape: tuple[int, ...]) -> st.SearchStrategy[Assignment]:
+    forms, seeds = st.sampled_from(FORMS), st.integers(0, 99)
+    return st.one_of(
+        st.builds(Assignment, keys_of(shape), st.just(False), forms, seeds),
+        st.builds(Assignment, orthogonal_keys_of(shape), st.just(True), forms, seeds),
+    )
+
+
+def each_form(shape: tuple[int, ...]) -> list[list[Assignment]]:
+    """Return assignments with every form of key, some at a time, and every form of values."""
+    keys = [(key, False) for key in key_forms(shape)] + [(key, True) for key in orthogonal_forms(shape)]
+    found = [Assignment(*key, form) for key, form in zip(keys, itertools.cycle(FORMS), strict=False)]
+    return [found[first : first + TOGETHER] for first in range(0, len(found), TOGETHER)]
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("rank", SHAPES)
+def test_assignment_makes_the_region_equal(dataset_access: DatasetAccess, rank: int) -> None:
+    shape = SHAPES[rank]
+    model = Model.random(shape, np.int32, 1)
+    dataset = dataset_access.filled(model, CHUNKS[rank])
+    array, is_defined = model.values.copy(), model.is_defined.copy()
+    offsets = np.arange(array.size).reshape(shape)
+
+    def assign(one: Assignment) -> None:
+        target = dataset.oindex if one.orthogonal else dataset
         try:
-            places = take_orthogonal(offsets, key) if orthogonal else offsets[numpy_key(key)]
+            places = one.places(offsets)
         except IndexError:
             with pytest.raises(OutOfRange):
-                target[key] = 0
+                target[one.key] = 0
             return
-        values, stored = values_of(form, np.shape(places), seed)
+        values, stored = values_of(one.form, np.shape(places), one.seed)
         try:
-            target[key] = values
+            target[one.key] = values
         except OutOfRange:
             assert not places.size, (
                 "numpy lets an index pass that is beyond the extent, if nothing is selected"
@@ -72,9 +96,18 @@ def test_assignment_makes_the_region_equal(
         array.reshape(-1)[places.reshape(-1)] = dense.reshape(-1)
         is_defined.reshape(-1)[places.reshape(-1)] = stored.reshape(-1)
         array[~is_defined] = 0
+
+    @settings(max_examples=dataset_access.examples(100, short=8), deadline=None)
+    @given(some=st.lists(assignments_of(shape), min_size=1, max_size=TOGETHER))
+    def check(some: list[Assignment]) -> None:
+        for one in some:
+            assign(one)
         check_state(dataset, array, is_defined)
 
+    for some in dataset_access.some(each_form(shape), rank):
+        check = example(some)(check)
     check()
+    dataset_access.check_way(dataset)
 
 
 def values_of(form: str, shape: tuple[int, ...], seed: int) -> tuple[Any, np.ndarray]:

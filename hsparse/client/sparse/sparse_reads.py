@@ -19,7 +19,13 @@ from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
 from hsparse.client.sparse.banded_csr import row_bands
 from hsparse.client.sparse.memory_limit import check_size
-from hsparse.client.sparse.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
+from hsparse.client.sparse.sparse_result import (
+    SparseResult,
+    bytes_of_dense,
+    bytes_of_result,
+    fills_with_zero,
+    in_native_order,
+)
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Orthogonal
 
@@ -114,7 +120,7 @@ class SparseReads(Dataset):
         found = self._elements(region)
         if not has_zeros or not (len(region.shape) == 1 and self.ndim == 2):
             return found.to_coo()
-        return found.to_numpy() if region.is_list and region.size else found.to_csr()
+        return in_native_order(found.to_numpy()) if region.is_list and region.size else found.to_csr()
 
     def _csr(self, region: Region) -> Any:
         """Return a region as scipy's array, which has to have a fill value of 0: of rank 2 a `csr_array`."""
