@@ -12,7 +12,7 @@ import sparse
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, ResultTooLarge, WrongType
-from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.sparse_dataset import LAYOUT, SparseDataset
 from tests.client.dataset_access import DatasetAccess, Model
 from tests.client.test_array_keys import CHUNKS, SHAPES, check_equal
 
@@ -48,6 +48,23 @@ def test_types_keep_their_values(dataset_access: DatasetAccess, dtype: Any) -> N
     assert dataset[1, 2] == values[1, 2]
     assert dataset[0, 0] == values[0, 0]
     assert type(dataset[1, 2]) is type(values[1, 2])
+
+
+def test_enums_are_their_numbers(connection: Connection) -> None:
+    members = [{"name": "LOW", "value": -3}, {"name": "HIGH", "value": 300}]
+    enum = {
+        "class": "H5T_ENUM",
+        "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I16BE"},
+        "members": members,
+    }
+    layout = {"creationProperties": {"layout": LAYOUT | {"dims": [2, 2]}}}
+    connection.json("POST", "/datasets", {"type": enum, "shape": [4, 3], "h5path": "/levels"} | layout)
+    dataset = SparseDataset.open(connection, "/levels")
+    dataset[1:3, [0, 2, 0]] = [[-3, 300, -3]]
+    found = dataset[::-1]
+    assert (type(found), found.dtype) == (sp.csr_array, np.dtype("i2"))
+    assert found.toarray().tolist() == [[0, 0, 0], [-3, 0, 300], [-3, 0, 300], [0, 0, 0]]
+    assert dataset.dtype == np.dtype(">i2")
 
 
 def test_conversions(http_access: DatasetAccess) -> None:
@@ -193,14 +210,15 @@ def test_a_result_that_is_too_large_is_refused(
     assert requests.take() == ["GET value", "GET defined", "GET value"]
 
 
-@pytest.mark.parametrize(("count", "start", "stop"), [(3, 0, None), (4, 2, 10), (20, 0, None), (5, 7, 3)])
-def test_rows_come_in_blocks(dataset_access: DatasetAccess, count: int, start: int, stop: int | None) -> None:
+def test_rows_come_in_blocks(dataset_access: DatasetAccess) -> None:
     model = Model.random((11, 4), np.int64, 5)
     dataset = dataset_access.filled(model, (4, 4))
-    blocks = list(dataset.iter_rows(count, start, stop))
-    assert all(block.shape[0] == count for block in blocks[:-1])
-    whole = [block.toarray() for block in blocks]
-    assert np.array_equal(np.concatenate([model.values[:0], *whole]), model.values[start:stop])
+    for count, start, stop in [(3, 0, None), (4, 2, 10), (20, 0, None), (5, 7, 3)]:
+        blocks = list(dataset.iter_rows(count, start, stop))
+        assert all(block.shape[0] == count for block in blocks[:-1])
+        whole = [block.toarray() for block in blocks]
+        assert np.array_equal(np.concatenate([model.values[:0], *whole]), model.values[start:stop])
+    dataset_access.check_way(dataset)
 
 
 def test_an_error_in_a_block_is_raised(http_access: DatasetAccess) -> None:
