@@ -43,6 +43,10 @@ def test_types_keep_their_values(dataset_access: DatasetAccess, dtype: Any) -> N
     assert isinstance(found, sp.csr_array if native.kind in "biuf" and native != np.float16 else sparse.COO)
     dense = found.toarray() if isinstance(found, sp.csr_array) else found.todense()
     assert np.array_equal(dense, values[1:].astype(native))
+    paired = dataset[[1, 3], [2, 0]]
+    assert paired.dtype == native
+    paired = paired if isinstance(paired, np.ndarray) else paired.todense()
+    assert np.array_equal(paired, values[[1, 3], [2, 0]].astype(native))
     assert np.array_equal(dataset.to_numpy(), values)
     assert dataset.to_numpy().dtype == dtype
     assert dataset[1, 2] == values[1, 2]
