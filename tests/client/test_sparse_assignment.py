@@ -24,6 +24,8 @@ from tests.client.indexing.key_strategies import numpy_key, take_orthogonal
 SHAPE = (3, 4)
 SHAPES: dict[int, tuple[int, ...]] = {1: (7,), 2: (3, 4), 3: (3, 2, 4), 4: (2, 3, 2, 3)}
 CHUNKS: dict[int, tuple[int, ...]] = {1: (4,), 2: (2, 2), 3: (2, 2, 2), 4: (2, 2, 2, 2)}
+DTYPES = ("i4", "f4", "?", "i1", ">f8", "u8", "u2", ">i2", "i8", "u1", "f8", "u4", ">u8", "i2", ">f4")
+"""A type for each rank and way; scipy has no float16."""
 FORMS = ("dense", "csr", "csc", "coo", "COO")
 TOGETHER = 3
 """Assignments after which the state is read."""
@@ -70,7 +72,8 @@ def each_form(shape: tuple[int, ...]) -> list[list[Assignment]]:
 @pytest.mark.parametrize("rank", SHAPES)
 def test_assignment_makes_the_region_equal(dataset_access: DatasetAccess, rank: int) -> None:
     shape = SHAPES[rank]
-    model = Model.random(shape, np.int32, 1)
+    dtype = dataset_access.some(DTYPES, rank)[0]
+    model = Model.random(shape, dtype, 1)
     dataset = dataset_access.filled(model, CHUNKS[rank])
     array, is_defined = model.values.copy(), model.is_defined.copy()
     offsets = np.arange(array.size).reshape(shape)
@@ -81,9 +84,9 @@ def test_assignment_makes_the_region_equal(dataset_access: DatasetAccess, rank: 
             places = one.places(offsets)
         except IndexError:
             with pytest.raises(OutOfRange):
-                target[one.key] = 0
+                target[one.key] = np.zeros((), array.dtype)
             return
-        values, stored = values_of(one.form, np.shape(places), one.seed)
+        values, stored = values_of(one.form, np.shape(places), one.seed, dtype)
         try:
             target[one.key] = values
         except OutOfRange:
@@ -110,11 +113,11 @@ def test_assignment_makes_the_region_equal(dataset_access: DatasetAccess, rank: 
     dataset_access.check_way(dataset)
 
 
-def values_of(form: str, shape: tuple[int, ...], seed: int) -> tuple[Any, np.ndarray]:
+def values_of(form: str, shape: tuple[int, ...], seed: int, dtype: Any = np.int32) -> tuple[Any, np.ndarray]:
     """Return values of a shape in a form, and which of them are stored; zeros may be."""
     rng = np.random.default_rng(seed)
     stored = rng.random(shape) < 0.5
-    dense = np.where(stored, rng.integers(0, 4, shape), 0).astype(np.int32)
+    dense = np.where(stored, rng.integers(0, 4, shape), 0).astype(np.dtype(dtype).newbyteorder("="))
     if form == "dense" or not shape:
         return dense, np.ones(shape, bool)
     if form == "COO" or len(shape) != 2:
