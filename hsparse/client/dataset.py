@@ -16,11 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
-from hsparse.client.errors import InvalidValue
-from hsparse.client.indexing.select import Region, Select, select_region
+from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors
+from hsparse.client.indexing.select import Region, Select, select_points, select_region
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest, Conflict
-from hsparse.format.selections.points import Points
 
 T = TypeVar("T")
 
@@ -135,7 +134,7 @@ class Dataset:
         """Return the dimension of an axis, which may be counted from the last one."""
         rank = len(extent)
         if not -rank <= axis < rank:
-            raise InvalidValue(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
+            raise NoSuchAxis(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
         return axis % rank
 
     def _grown(self, answer: Json, dim: int) -> slice:
@@ -146,8 +145,8 @@ class Dataset:
         return slice(start, stop)
 
     def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
-        """Return coordinates, (n, rank), that lie in the extent; `BadRequest` for others."""
-        return self._in_current_extent(lambda extent: Points(extent, np.asarray(coords)).coords())
+        """Return coordinates, (n, rank), that lie in the extent; `OutOfRange` for others."""
+        return self._in_current_extent(lambda extent: select_points(coords, extent).coords())
 
     def _in_region(self, select: Select, work: Callable[[Region], T]) -> T:
         def run(extent: tuple[int, ...]) -> T:
@@ -164,10 +163,11 @@ class Dataset:
         A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
         """
         extent = self.shape
-        try:
-            return work(extent)
-        except BadRequest:
-            current = self.refresh()
-            if current == extent:
-                raise
-        return work(current)
+        with as_client_errors():
+            try:
+                return work(extent)
+            except BadRequest:
+                current = self.refresh()
+                if current == extent:
+                    raise
+            return work(current)

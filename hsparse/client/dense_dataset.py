@@ -17,6 +17,7 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
+from hsparse.client.sparse.sparse_values import cast_values
 
 
 class DenseDataset(ReducedDataset):
@@ -48,7 +49,7 @@ class DenseDataset(ReducedDataset):
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
         """Set the selected elements to values, which are broadcast as numpy does."""
-        array = np.asarray(values, None if self.type.is_vlen else self.dtype)
+        array = np.asarray(values) if self.type.is_vlen else cast_values(values, self.dtype)
 
         def send(region: Region) -> None:
             if not region.selection.size:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import Json
 from hsparse.client.dataset import Dataset
-from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.errors import InvalidValue, NoSuchAxis, WrongType
 from hsparse.client.indexing.select import Select, select_region
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Orthogonal
@@ -150,5 +150,5 @@ def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
     for one in given:
         if not -rank <= one < rank:
-            raise InvalidValue(f"There is no axis {one}; the dataset has {rank} dimensions.")
+            raise NoSuchAxis(f"There is no axis {one}; the dataset has {rank} dimensions.")
     return tuple(dict.fromkeys(int(one) % rank for one in given))

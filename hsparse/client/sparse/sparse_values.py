@@ -77,9 +77,12 @@ def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
     Python's numbers have no type of their own: an integer that fits is one of any numeric type.
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidValue("The values are lists of different lengths, which no array has.") from error
     if not array.size:
-        return array.astype(dtype, copy=False)
+        return np.asarray(values, dtype)
     may_fit = not hasattr(values, "dtype") and array.dtype.kind in "biu" and dtype.kind in "iuf"
     if dtype.kind not in "SV" and not may_fit and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise WrongType(
@@ -87,7 +90,7 @@ def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         )
     try:
         return np.asarray(values, dtype)
-    except OverflowError as error:
+    except (OverflowError, ValueError, TypeError) as error:
         raise InvalidValue(f"The values do not fit a dataset of {dtype}: {error}.") from error
 
 
