@@ -6,7 +6,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_dense_dataset.py.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors
 from hsparse.client.indexing.select import Region, Select, select_points, select_region
+from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest, Conflict
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 class Dataset:
     """A dataset on a server. `shape` is the last known extent, None for a null dataspace; `refresh` asks for it.
 
+    A result of more than `max_bytes`, at first that of the connection, is refused before it is fetched.
     All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
     credentials of its `Connection`.
     """
@@ -41,6 +43,7 @@ class Dataset:
         extent = shape_of(record["shape"])
         self.is_null = extent is None
         self.shape: tuple[int, ...] = extent or ()
+        self.max_bytes = connection.max_bytes
         self.attrs = Attributes(connection, f"/datasets/{self.id}", record.get("attributes"))
 
     @property
@@ -121,6 +124,21 @@ class Dataset:
             raise Conflict(
                 f"The extent of {self.name or self.id} is {list(self.shape)} by now, not {list(extent)}: open it again."
             )
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the selected elements, as the kind of dataset has them."""
+        raise NotImplementedError
+
+    def iter_rows(self, count: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+        """Yield `x[start:stop]` in blocks of `count` rows, the last one shorter, each as `x[a:b]` returns it.
+
+        The next block is fetched while one is used: two are in memory at a time.
+        """
+        if count < 1 or not self.shape:
+            raise InvalidValue("Rows come in blocks of 1 or more, from a dataset that has dimensions.")
+        first, last, _ = slice(start, stop).indices(self.shape[0])
+        keys = [slice(row, min(row + count, last)) for row in range(first, last, count)]
+        return prefetched(self.__getitem__, keys)
 
     def storage(self) -> tuple[int, int]:
         """Return the number of stored chunks, and their bytes."""

@@ -17,6 +17,7 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
+from hsparse.client.sparse.memory_limit import check_size, element_bytes
 from hsparse.client.sparse.sparse_values import cast_values
 
 
@@ -83,6 +84,7 @@ class DenseDataset(ReducedDataset):
         return dense_to_dask(self, chunks)
 
     def _read(self, region: Region) -> NDArray[Any]:
+        check_size(region.size * element_bytes(self.dtype), self.max_bytes, region.shape)
         selection = region.selection
         if not self.type.is_vlen:
             return region.arrange(self.source.dense_values(selection))

@@ -186,6 +186,7 @@ def open(
     retries: int = 2,
     patience: float = 60.0,
     direct: Direct = None,
+    max_bytes: int | None = None,
 ) -> File | Folder:
     """Open a domain or a folder: of a server, or of a store in a directory of this machine.
 
@@ -196,6 +197,8 @@ def open(
     (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
     `Retry-After`; one that does not answer `retries` times, if the request only reads.
+
+    A result of more than `max_bytes`, by default a third of the memory, is refused before it is fetched.
 
     `direct` says how chunks are read to be decoded here: None where it pays (from a directory of this machine, or from
     the server as they are stored), True past the server as it offers it, the store's directory or bucket (`s3://name`)
@@ -212,6 +215,8 @@ def open(
     retry = Retry(retries + 1, patience)
     connection = connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
     connection.direct = direct
+    if max_bytes is not None:
+        connection.max_bytes = max_bytes
     try:
         if mode != "r+":
             return _create_file(connection, mode)

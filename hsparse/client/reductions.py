@@ -19,6 +19,7 @@ from hsparse.client.connection import Json
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue, NoSuchAxis, WrongType
 from hsparse.client.indexing.select import Select, select_region
+from hsparse.client.sparse.memory_limit import check_size
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Orthogonal
 
@@ -27,6 +28,8 @@ Undefined: TypeAlias = Literal["skip", "fill"]
 Axis: TypeAlias = int | Sequence[int] | None
 Array: TypeAlias = NDArray[Any]
 GROUP = "group"
+RESULT_BYTES = 16
+"""Bytes of one place of a result, as it comes and as an array."""
 
 
 class ReducedDataset(Dataset):
@@ -105,6 +108,7 @@ class ReducedDataset(Dataset):
 
     def _check_result(self, shape: tuple[int, ...]) -> None:
         """Raise `ResultTooLarge` for the shape of a result that the caller's limit on memory does not allow."""
+        check_size(prod(shape) * RESULT_BYTES, self.max_bytes, shape)
 
     def _reduced(self, name: Operation, axis: Axis, ddof: int = 0, undefined: Undefined = "fill") -> Any:
         """Return one reduction, in the type that numpy has for it."""

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import BINARY, Connection, Json
-from hsparse.client.errors import ResultTooLarge
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.http_elements import arrow_elements
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.client.sparse.memory_limit import default_limit
+from hsparse.client.sparse.memory_limit import check_total, element_bytes
 from hsparse.client.sparse.sparse_result import fills_with_zero
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Conflict, Corrupt
@@ -38,8 +37,6 @@ MOST_DATASETS = 5_000
 LARGE_BYTES = 32 << 20
 """Values of so many bytes, if they were dense, are read past the server where the way is open."""
 THREADS = 4
-TEXT_BYTES = 32
-"""The guess for an element of variable length."""
 INDEX_BYTES = 8
 """The coordinates of an element in memory."""
 SPARSE_DIVISOR = 8
@@ -78,8 +75,17 @@ class DatasetRead:
     @property
     def nbytes(self) -> int:
         """The bytes of the values if they were dense; a guess for those of variable length."""
-        size = TEXT_BYTES if self.dtype.hasobject else self.dtype.itemsize
-        return prod(self.shape) * size
+        return prod(self.shape) * element_bytes(self.dtype)
+
+    @property
+    def most_bytes(self) -> int:
+        """The bytes of the result, of a sparse one if all elements were defined."""
+        return prod(self.shape) * self.each if self.sparse else self.nbytes
+
+    @property
+    def each(self) -> int:
+        """The bytes of a defined element."""
+        return self.dtype.itemsize + INDEX_BYTES
 
     @property
     def select(self) -> str | None:
@@ -117,7 +123,7 @@ def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[
     Of sparse ones `Elements` or `CompressedRows` are returned.
 
     `Conflict` if the extent of a dataset is not that of its record any more. `ResultTooLarge` for what would take more
-    than a third of the memory; only a sparse dataset that could do so is asked for its number of elements.
+    than `connection.max_bytes`; sparse datasets are asked for their numbers of elements only if all together could.
     """
     wanted = [read for read in reads if prod(read.shape)]
     _check_memory(connection, wanted)
@@ -133,19 +139,19 @@ def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[
 
 
 def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
-    limit = default_limit()
-    total = sum(read.nbytes for read in reads if not read.sparse)
-    for read in reads:
-        each = read.dtype.itemsize + INDEX_BYTES
-        if read.sparse and prod(read.shape) * each > limit:
+    total = sum(read.most_bytes for read in reads)
+    for read in sorted(reads, key=lambda read: read.most_bytes, reverse=True):
+        if total <= connection.max_bytes:
+            return
+        if read.sparse:
             body = {"select": read.select or "[...]", "orthogonal": True}
             path = f"/datasets/{read.record['id']}/defined"
-            total += int(connection.json("POST", path, body, count_only=1)["count"]) * each
-    if total > limit:
-        raise ResultTooLarge(
-            f"This would take {total / 1e9:.2f} GB of memory; the limit is {limit / 1e9:.2f} GB, a third of what there "
-            "is: choose rows and columns by query, take them in parts by its iter, or all by to_anndata(lazy=True)."
-        )
+            count = int(connection.json("POST", path, body, count_only=1)["count"])
+            total += count * read.each - read.most_bytes
+    remedy = (
+        "choose rows and columns by query, take them in parts by its iter, or all by to_anndata(lazy=True)"
+    )
+    check_total(total, connection.max_bytes, "This would take", remedy)
 
 
 def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:

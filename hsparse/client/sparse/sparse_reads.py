@@ -28,7 +28,6 @@ class SparseReads(Dataset):
     """The reads of `SparseDataset`: of a selection by one request, whatever it spans."""
 
     source: ValueSource
-    max_bytes: int
 
     def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Return the defined elements of the selection: coordinates and values, each element once.
@@ -37,7 +36,7 @@ class SparseReads(Dataset):
         """
 
         def get(region: Region) -> Elements:
-            self._check_elements(region)
+            self._check_elements(region, self.dtype.itemsize + 8 * self.ndim)
             return self.source.defined_elements(region.selection)
 
         found = self._in_region(select, get)
@@ -54,16 +53,20 @@ class SparseReads(Dataset):
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
         """Return the values (n,) at `coords` in their order, the fill value where undefined."""
-        body = self._points(coords).astype("<u8").tobytes()
+        places = self._points(coords)
+        check_size(bytes_of_dense((len(places),), self.dtype.itemsize), self.max_bytes, (len(places),))
+        body = places.astype("<u8").tobytes()
         return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype).copy()
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
         """Return the coordinates of the defined elements of the selection, in the order of `read`."""
-        data = self._in_region(
-            select,
-            lambda region: read_defined(self.connection, self.id, region.selection, named=select is not None),
-        )
-        return decode_selection(data).coords()
+
+        def get(region: Region) -> NDArray[np.uint64]:
+            self._check_elements(region, 8 * self.ndim)
+            data = read_defined(self.connection, self.id, region.selection, named=select is not None)
+            return decode_selection(data).coords()
+
+        return self._in_region(select, get)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return all values, so that numpy's functions do not ask for one row after the other."""
@@ -127,7 +130,7 @@ class SparseReads(Dataset):
 
     def _elements(self, region: Region) -> SparseResult:
         """Return the defined elements of a region at their places in the result; `ResultTooLarge` for too many."""
-        self._check_elements(region)
+        self._check_elements(region, self.dtype.itemsize + 8 * len(region.shape))
         return self._placed(region)
 
     def _placed(self, region: Region) -> SparseResult:
@@ -155,10 +158,18 @@ class SparseReads(Dataset):
             matrix.sort_indices()
         return matrix
 
-    def _check_elements(self, region: Region) -> None:
-        """Raise `ResultTooLarge` for too many elements; the server is asked how many only if all would be too many."""
-        itemsize, most = self.dtype.itemsize, region.size
-        if bytes_of_result(region.shape, most, itemsize) > self.max_bytes and most:
+    def _check_elements(self, region: Region, each: int | None = None) -> None:
+        """Raise `ResultTooLarge` for too many elements, of `each` so many bytes, by default those of scipy's arrays.
+
+        The server is asked how many there are only if all would be too many.
+        """
+
+        def nbytes(count: int) -> int:
+            if each is None:
+                return bytes_of_result(region.shape, count, self.dtype.itemsize)
+            return count * each
+
+        if nbytes(region.size) > self.max_bytes and region.size:
             count = count_defined(self.connection, self.id, region.selection)
-            repeated = -(-count * most // region.selection.size)
-            check_size(bytes_of_result(region.shape, repeated, itemsize), self.max_bytes, region.shape)
+            repeated = -(-count * region.size // region.selection.size)
+            check_size(nbytes(repeated), self.max_bytes, region.shape)
