@@ -1,9 +1,9 @@
-"""Results that are too large: refused before they are fetched, by every read whose result grows with what is asked for."""
+"""Results that are too large: refused before they are fetched, by every read that grows with what is asked for."""
 
 from __future__ import annotations
 
 import http.client
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import anndata
@@ -48,7 +48,7 @@ DENSE: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The requests for values."""
     found: list[str] = []
     request = http.client.HTTPConnection.request
@@ -61,7 +61,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         request(self, method, target, *rest, **options)
 
     monkeypatch.setattr(http.client.HTTPConnection, "request", note)
-    yield found
+    return found
 
 
 def open_file(connection: Connection, max_bytes: int | None = None) -> File:
