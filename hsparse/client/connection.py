@@ -408,6 +408,7 @@ def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> Hsp
         kind = BY_STATUS.get(response.status, ErrorKind.INTERNAL)
         error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
     error.request_id = response.headers.get("X-Request-ID")
+    error.status = response.status
     wait = response.headers.get("Retry-After", "")
     if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
         error.retry_after = float(wait[:9])

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hsparse.client.connection import Connection, Json
 from hsparse.client.dask.dask_array import dense_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
 from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
-from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
 from hsparse.client.sparse.memory_limit import check_size, element_bytes
 from hsparse.client.sparse.sparse_values import cast_values
@@ -27,10 +26,10 @@ class DenseDataset(ReducedDataset):
     A write is durable when it returns.
     """
 
-    @cached_property
-    def source(self) -> ValueSource:
-        """What values of a fixed size are read from."""
-        return ChosenElements(self.connection, self.record, self.dtype)
+    def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
+        """See `Dataset`; `source` is what values of a fixed size are read from."""
+        super().__init__(connection, record, name)
+        self.source = ChosenElements(connection, record, self.dtype)
 
     def __repr__(self) -> str:
         return (

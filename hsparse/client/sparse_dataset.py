@@ -54,6 +54,8 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     credentials of its `Connection`.
     """
 
+    has_undefined = True
+
     def __init__(
         self,
         connection: Connection,
