@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
-
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, NotImplementedHere
 from hsparse.client.file import Folder, connect
@@ -22,13 +20,15 @@ from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.errors import Gone, NotFound
 from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.optional_module import OptionalModule
 
+SPEC = OptionalModule("fsspec.spec", "fsspec").load()
 BLOCK = 1 << 20
 """Bytes of a request; 32 blocks of a file are kept."""
 SCHEMES = {"hsparse": "http", "hsparse+https": "https"}
 
 
-class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
+class HsparseFileSystem(SPEC.AbstractFileSystem):  # type: ignore[misc]
     """The domains and folders of the server at `endpoint`, a URL; paths are those of the server.
 
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at, as by `hsparse.open`.
@@ -154,7 +154,7 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return found | {name: value for name, value in times.items() if value is not None}
 
 
-class VirtualFile(AbstractBufferedFile):  # type: ignore[misc]
+class VirtualFile(SPEC.AbstractBufferedFile):  # type: ignore[misc]
     """A domain as a file, in the state in which it was opened: reading fails once that has changed.
 
     `details` are those of `HsparseFileSystem.info`, asked for if they are not given.
