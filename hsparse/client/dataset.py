@@ -18,6 +18,7 @@ from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors
 from hsparse.client.indexing.select import Region, Select, select_points, select_region
+from hsparse.client.progress import Progress, show_rows
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest, Conflict
@@ -129,16 +130,22 @@ class Dataset:
         """Return the selected elements, as the kind of dataset has them."""
         raise NotImplementedError
 
-    def iter_rows(self, count: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
+    def iter_rows(
+        self, count: int, start: int = 0, stop: int | None = None, *, progress: Progress = False
+    ) -> Iterator[Any]:
         """Yield `x[start:stop]` in blocks of `count` rows, the last one shorter, each as `x[a:b]` returns it.
 
-        The next block is fetched while one is used: two are in memory at a time.
+        The next block is fetched while one is used: two are in memory at a time. `progress` shows the rows that are
+        done with: True by a bar, None by one on a terminal, or a function of them and their total.
         """
         if count < 1 or not self.shape:
             raise InvalidValue("Rows come in blocks of 1 or more, from a dataset that has dimensions.")
         first, last, _ = slice(start, stop).indices(self.shape[0])
         keys = [slice(row, min(row + count, last)) for row in range(first, last, count)]
-        return prefetched(self.__getitem__, keys)
+        title, total = self.name or self.id, max(0, last - first)
+        return show_rows(
+            prefetched(self.__getitem__, keys), progress, title, total, lambda block: block.shape[0]
+        )
 
     def storage(self) -> tuple[int, int]:
         """Return the number of stored chunks, and their bytes."""

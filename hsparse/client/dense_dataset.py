@@ -13,6 +13,7 @@ from hsparse.client.dask.dask_array import dense_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
+from hsparse.client.progress import Progress, show_read
 from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
@@ -72,15 +73,21 @@ class DenseDataset(ReducedDataset):
             raise ValueError("The values are on a server: numpy gets a copy.")
         return np.asarray(self[...], dtype)
 
-    def to_numpy(self, key: Key = ...) -> NDArray[Any]:
-        """Return the selected values as an array."""
-        return np.asarray(self[key])
+    def to_numpy(self, key: Key = ..., *, progress: Progress = None) -> NDArray[Any]:
+        """Return the selected values as an array; `progress` is as in `SparseDataset.to_numpy`."""
+        nbytes = self.size * element_bytes(self.dtype)
+        with show_read(progress, self.name or self.id, nbytes, lambda: self._nbytes(key)):
+            return np.asarray(self[key])
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
         return dense_to_dask(self, chunks)
+
+    def _nbytes(self, key: Key) -> int:
+        """Return the bytes of the selected values."""
+        return self._in_region(ArrayKey(key), lambda region: region.size) * element_bytes(self.dtype)
 
     def _read(self, region: Region) -> NDArray[Any]:
         check_size(region.size * element_bytes(self.dtype), self.max_bytes, region.shape)

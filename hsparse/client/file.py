@@ -61,15 +61,16 @@ class File(Group):
         """Forget what `query` and labels keep: the objects of the domain, and the names of rows and columns."""
         self._names.forget()
 
-    def to_anndata(self, path: str = "/", *, lazy: bool = False) -> Any:
+    def to_anndata(self, path: str = "/", *, lazy: bool = False, progress: Progress = None) -> Any:
         """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
 
         It takes two requests, or some more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw
         are dask arrays, whose blocks are read when they are computed. Needs the extra `anndata`, lazy ones dask too.
+        `progress` is as in `SparseDataset.to_numpy`; lazy ones have none.
         """
         self.refresh()
         tree = self._names.tree(path)
-        return LAZY.load().read_lazy(tree) if lazy else READER.load().read_anndata(tree)
+        return LAZY.load().read_lazy(tree) if lazy else READER.load().read_anndata(tree, progress)
 
     def write_anndata(
         self,

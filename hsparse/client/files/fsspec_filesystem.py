@@ -23,12 +23,14 @@ from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.optional_module import OptionalModule
 
 SPEC = OptionalModule("fsspec.spec", "fsspec").load()
+AbstractFileSystem: Any = SPEC.AbstractFileSystem
+AbstractBufferedFile: Any = SPEC.AbstractBufferedFile
 BLOCK = 1 << 20
 """Bytes of a request; 32 blocks of a file are kept."""
 SCHEMES = {"hsparse": "http", "hsparse+https": "https"}
 
 
-class HsparseFileSystem(SPEC.AbstractFileSystem):  # type: ignore[misc]
+class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """The domains and folders of the server at `endpoint`, a URL; paths are those of the server.
 
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at, as by `hsparse.open`.
@@ -154,7 +156,7 @@ class HsparseFileSystem(SPEC.AbstractFileSystem):  # type: ignore[misc]
         return found | {name: value for name, value in times.items() if value is not None}
 
 
-class VirtualFile(SPEC.AbstractBufferedFile):  # type: ignore[misc]
+class VirtualFile(AbstractBufferedFile):  # type: ignore[misc]
     """A domain as a file, in the state in which it was opened: reading fails once that has changed.
 
     `details` are those of `HsparseFileSystem.info`, asked for if they are not given.

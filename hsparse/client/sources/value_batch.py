@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import BINARY, Connection, Json
+from hsparse.client.progress import Progress, read_answer, show_read
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.http_elements import arrow_elements
@@ -117,10 +119,13 @@ def _text_of(axis: Axis) -> str:
 Found: TypeAlias = "NDArray[Any] | Elements | CompressedRows"
 
 
-def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[Found]:
+def read_datasets(
+    connection: Connection, reads: Sequence[DatasetRead], progress: Progress = False
+) -> list[Found]:
     """Return the values of each read, an array of its shape that may be written to.
 
-    Of sparse ones `Elements` or `CompressedRows` are returned.
+    Of sparse ones `Elements` or `CompressedRows` are returned. If progress is shown, large sparse ones are counted
+    first.
 
     `Conflict` if the extent of a dataset is not that of its record any more. `ResultTooLarge` for what would take more
     than `connection.max_bytes`; sparse datasets are asked for their numbers of elements only if all together could.
@@ -129,12 +134,21 @@ def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[
     _check_memory(connection, wanted)
     batches = list(_batches(connection, wanted))
     found: dict[int, Found] = {}
-    if len(batches) == 1:
-        found |= _read(connection, batches[0])
-    elif batches:
-        with ThreadPoolExecutor(THREADS, "hsparse-values") as pool:
-            for part in pool.map(lambda batch: _read(connection, batch), batches):
-                found |= part
+    most = sum(read.most_bytes for read in wanted)
+    with show_read(
+        progress,
+        str(connection.domain),
+        most,
+        lambda: sum(_expected_bytes(connection, one) for one in wanted),
+    ):
+        if len(batches) == 1:
+            found |= _read(connection, batches[0])
+        elif batches:
+            with ThreadPoolExecutor(THREADS, "hsparse-values") as pool:
+                # in a context each, which says where progress is shown
+                parts = [pool.submit(copy_context().run, _read, connection, batch) for batch in batches]
+                for part in parts:
+                    found |= part.result()
     return [found[id(read)] if id(read) in found else _nothing(read) for read in reads]
 
 
@@ -144,14 +158,28 @@ def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
         if total <= connection.max_bytes:
             return
         if read.sparse:
-            body = {"select": read.select or "[...]", "orthogonal": True}
-            path = f"/datasets/{read.record['id']}/defined"
-            count = int(connection.json("POST", path, body, count_only=1)["count"])
-            total += count * read.each - read.most_bytes
+            total += _count(connection, read) * read.each - read.most_bytes
     remedy = (
         "choose rows and columns by query, take them in parts by its iter, or all by to_anndata(lazy=True)"
     )
     check_total(total, connection.max_bytes, "This would take", remedy)
+
+
+def _count(connection: Connection, read: DatasetRead) -> int:
+    """Return how many of the elements are defined."""
+    body = {"select": read.select or "[...]", "orthogonal": True}
+    path = f"/datasets/{read.record['id']}/defined"
+    return int(connection.json("POST", path, body, count_only=1)["count"])
+
+
+def _expected_bytes(connection: Connection, read: DatasetRead) -> int:
+    """Return about how many bytes are received."""
+    if not read.sparse:
+        return read.nbytes
+    if read.nbytes < LARGE_BYTES:
+        return read.nbytes // SPARSE_DIVISOR
+    itemsize = read.dtype.itemsize
+    return _count(connection, read) * (itemsize if _is_direct(connection, read) else itemsize + INDEX_BYTES)
 
 
 def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:
@@ -188,7 +216,7 @@ def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
 
 def _ask(connection: Connection, groups: list[Json]) -> bytes:
     with connection.stream("POST", "/datasets/values", BINARY, {"reads": groups}) as answer:
-        return answer.read()
+        return read_answer(answer)
 
 
 def _is_direct(connection: Connection, read: DatasetRead) -> bool:

@@ -6,6 +6,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_arrays.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.indexed_region import IndexedRegion
 from hsparse.client.indexing.select import Region, Select
+from hsparse.client.progress import Progress, show_read
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
 from hsparse.client.sparse.banded_csr import row_bands
@@ -74,10 +76,10 @@ class SparseReads(Dataset):
             raise ValueError("The values are on a server: numpy gets a copy.")
         return np.asarray(self.to_numpy(), dtype)
 
-    def to_scipy(self, format: str = "csr", key: Select = ...) -> Any:
+    def to_scipy(self, format: str = "csr", key: Select = ..., *, progress: Progress = None) -> Any:
         """Return the selected elements as a sparse array of scipy, in a format of rank 2, or for rank 1 "coo".
 
-        `InvalidValue` for another rank, or if the fill value is not 0.
+        `InvalidValue` for another rank, or if the fill value is not 0. `progress` is as in `to_numpy`.
         """
 
         def get(region: Region) -> Any:
@@ -86,24 +88,31 @@ class SparseReads(Dataset):
                     f"scipy has no sparse array of the shape {list(region.shape)} of {self.dtype} with the fill value "
                     f"{self.fill_value!s}: take to_coo()."
                 )
-            return self._csr(region)
+            with self._shown(progress, region):
+                return self._csr(region)
 
         return self._in_region(key, get).asformat(format)
 
-    def to_coo(self, key: Select = ...) -> Any:
+    def to_coo(self, key: Select = ..., *, progress: Progress = None) -> Any:
         """Return the selected elements as a `sparse.COO`, of any rank, with the fill value."""
-        return self._sparse(key).to_coo()
+        return self._sparse(key, progress).to_coo()
 
-    def to_arrow(self, key: Select = ...) -> Any:
+    def to_arrow(self, key: Select = ..., *, progress: Progress = None) -> Any:
         """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`."""
-        return self._sparse(key).to_arrow()
+        return self._sparse(key, progress).to_arrow()
 
-    def to_numpy(self, key: Select = ...) -> NDArray[Any]:
-        """Return all selected values as a dense array, the fill value where undefined."""
+    def to_numpy(self, key: Select = ..., *, progress: Progress = None) -> NDArray[Any]:
+        """Return all selected values as a dense array, the fill value where undefined.
+
+        A long read is shown by a bar on a terminal, if tqdm or rich is installed. `progress` may be a function of the
+        bytes of values that are received and their total, True for a bar in any case, and False for none. If it is
+        shown, the elements are counted first, by one request more.
+        """
 
         def get(region: Region) -> NDArray[Any]:
             check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
-            return self._elements(region).to_numpy()
+            with self._shown(progress, region):
+                return self._elements(region).to_numpy()
 
         return self._in_region(key, get)
 
@@ -125,8 +134,22 @@ class SparseReads(Dataset):
         matrix = self._rows(region)
         return self._placed(region).to_csr() if matrix is None else matrix
 
-    def _sparse(self, select: Select) -> SparseResult:
-        return self._in_region(select, self._elements)
+    def _sparse(self, select: Select, progress: Progress) -> SparseResult:
+        def get(region: Region) -> SparseResult:
+            with self._shown(progress, region):
+                return self._elements(region)
+
+        return self._in_region(select, get)
+
+    def _shown(self, progress: Progress, region: Region) -> AbstractContextManager[None]:
+        """Show in the context what is received of a region."""
+        selection, itemsize = region.selection, self.dtype.itemsize
+        return show_read(
+            progress,
+            self.name or self.id,
+            selection.size * itemsize,
+            lambda: count_defined(self.connection, self.id, selection) * itemsize,
+        )
 
     def _elements(self, region: Region) -> SparseResult:
         """Return the defined elements of a region at their places in the result; `ResultTooLarge` for too many."""
