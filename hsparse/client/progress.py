@@ -42,7 +42,7 @@ def ignore(nbytes: int) -> None:
 _RECEIVED: ContextVar[Advance] = ContextVar("received", default=ignore)
 
 
-def is_shown(progress: Progress) -> bool:
+def is_visible(progress: Progress) -> bool:
     """Say whether there is anything to show progress to."""
     return callable(progress) or bool(progress) or (progress is None and sys.stderr.isatty())
 
@@ -50,7 +50,7 @@ def is_shown(progress: Progress) -> bool:
 @contextmanager
 def show_progress(progress: Progress, title: str, total: int, unit: str = "B") -> Iterator[Advance]:
     """Yield a function that any thread calls with the number of bytes, or of another unit, that it has done."""
-    if not is_shown(progress):
+    if not is_visible(progress):
         yield ignore
         return
     done = 0
@@ -72,7 +72,7 @@ def show_read(progress: Progress, title: str, most: int, total: Callable[[], int
 
     `most` is what that may be: a bar that nobody asked for is for long reads.
     """
-    if not is_shown(progress) or (progress is None and most < LONG):
+    if not is_visible(progress) or (progress is None and most < LONG):
         yield
         return
     size = total()

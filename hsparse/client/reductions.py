@@ -18,7 +18,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.block_reduction import BlockReduction
 from hsparse.client.connection import Json
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue, NoSuchAxis, NotImplementedHere, ResultTooLarge, WrongType
@@ -28,11 +27,13 @@ from hsparse.client.sparse.memory_limit import check_size
 from hsparse.errors import HsparseError, NotFound
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Orthogonal
+from hsparse.optional_module import OptionalModule
 
 Operation: TypeAlias = Literal["count", "nnz", "sum", "mean", "var", "min", "max"]
 Undefined: TypeAlias = Literal["skip", "fill"]
 Axis: TypeAlias = int | Sequence[int] | None
 Array: TypeAlias = NDArray[Any]
+BLOCKS = OptionalModule("hsparse.client.block_reduction")
 GROUP = "group"
 NOT_FOUND, NO_ROUTE = 404, (405, 501)
 """The HTTP statuses of a server that does not know a route."""
@@ -147,7 +148,7 @@ class ReducedDataset(Dataset):
 
     def _reduce_here(self, body: Json, selection: Orthogonal, axes: Sequence[int]) -> dict[str, Array]:
         """Return what this process reduces: what a server would answer to the body."""
-        reduction = BlockReduction(
+        reduction = BLOCKS.load().BlockReduction(
             self,
             selection,
             body["op"],
@@ -157,7 +158,7 @@ class ReducedDataset(Dataset):
             fills=body["undefined"] == "fill",
             ddof=body["ddof"],
         )
-        found = reduction.run()
+        found: dict[str, Array] = reduction.run()
         return found if reduction.labels is None else {GROUP: np.array(reduction.labels), **found}
 
     def _check_result(self, shape: tuple[int, ...]) -> None:

@@ -18,7 +18,7 @@ import sparse
 import hsparse
 from hsparse.client import progress as progress_module
 from hsparse.client.connection import Connection
-from hsparse.client.dask.dask_writer import ShownTarget
+from hsparse.client.dask.dask_writer import WatchedTarget
 from hsparse.client.progress import ignore, show_progress
 from hsparse.errors import Misconfigured
 from hsparse.optional_module import OptionalModule
@@ -227,5 +227,5 @@ def test_arrays_of_dask(connection: Connection) -> None:
             written = hsparse.from_dask(file, path, given, progress=seen)
             assert np.array_equal(np.asarray(written), values)
             seen.check(values.nbytes, 3)
-        again = pickle.loads(pickle.dumps(ShownTarget(written, Seen())))
+        again = pickle.loads(pickle.dumps(WatchedTarget(written, Seen())))
         assert again.advance is ignore

@@ -56,13 +56,13 @@ def from_dask(
     else:
         raise WrongType(f"Blocks of {type(array._meta)} are neither numpy's nor sparse ones.")
     with show_progress(progress, path, int(array.nbytes)) as advance:
-        shown = stored_in if advance is ignore else ShownTarget(stored_in, advance)
+        shown = stored_in if advance is ignore else WatchedTarget(stored_in, advance)
         DASK.load().store([array], [shown], lock=False)
     return target
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTarget:
+class WatchedTarget:
     """What dask stores blocks into, with progress; a pickle, which goes to another process, has none."""
 
     target: Any
@@ -73,7 +73,7 @@ class ShownTarget:
         self.advance(prod(block.shape) * block.dtype.itemsize)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ShownTarget, (self.target, ignore)
+        return WatchedTarget, (self.target, ignore)
 
 
 @dataclass(frozen=True, slots=True)
