@@ -87,6 +87,21 @@ DENSE: dict[str, tuple[type[HsparseError], Call]] = {
 }
 
 
+def test_signed_integers_go_into_unsigned_datasets_if_they_fit(file: File, sent: list[str]) -> None:
+    x = file.create_sparse("x", (4, 3), ">u2", (2, 2))
+    y = file.create_dataset("y", (4, 3), "u2", chunks=(2, 2))
+    sent.clear()
+    for values in (np.array([-1, 5]), np.array([5, 65536])):
+        for call in (lambda: x.write([[0, 0], [1, 1]], values), lambda: y.__setitem__((0, [0, 1]), values)):  # noqa: B023
+            with pytest.raises(InvalidValue, match="do not fit a dataset of"):
+                call()
+    assert sent == []
+    x.write([[0, 0], [1, 1]], np.array([0, 65535]))
+    y[0, [0, 1]] = np.array([0, 65535])
+    assert x.read_points([[1, 1], [0, 0]]).tolist() == [65535, 0]
+    assert y[0].tolist() == [0, 65535, 0]
+
+
 @pytest.fixture
 def file(connection: Connection) -> File:
     return File(connection, connection.json("GET", "/"))
