@@ -16,6 +16,7 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import anndata
 import h5py
 import numpy as np
 import pytest
@@ -122,6 +123,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
+def cells(url: str) -> None:
+    """An AnnData at /cells.h5ad."""
+    found = hsparse.open(f"{url}/cells.h5ad", "w")
+    assert isinstance(found, hsparse.File)
+    with found:
+        found.write_anndata(anndata.AnnData(np.eye(3, dtype=np.float32), obs={"n": [1, 2, 3]}))
+
+
+@pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("base") / "some.h5"
     with h5py.File(path, "w") as made:
@@ -170,9 +180,15 @@ def test_names_of_the_package() -> None:
         ("data.to_dask()", "dask"),
         ("data.to_scipy()", "scipy"),
         ("list(hsparse.Batches(data))", "scipy"),
+        ("hsparse.open(sys.argv[1] + '/cells.h5ad').to_anndata()", "anndata"),
+        ("hsparse.open(sys.argv[1] + '/cells.h5ad').query(obs='n > 1').n_obs", "anndata"),
+        ("hsparse.open(sys.argv[1] + '/cells.h5ad').to_anndata(lazy=True)", "dask"),
+        ("import hsparse.client.xarray.xarray_backend", "xarray"),
+        ("import hsparse.client.files.fsspec_filesystem", "fsspec"),
+        ("hsparse.open(sys.argv[1] + '/needing.h5', direct='s3://bucket')['x'][0, 0]", "direct"),
     ],
 )
-def test_arrays_of_others_name_their_extra(url: str, code: str, extra: str) -> None:
+def test_arrays_of_others_name_their_extra(url: str, cells: None, code: str, extra: str) -> None:
     done = run(NEEDING.replace("CODE", code), url)
     assert done.returncode == 0, done.stderr
     assert re.search(

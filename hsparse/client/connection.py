@@ -16,6 +16,7 @@ from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
 from hsparse.client.http.client_span import client_span, note_status
 from hsparse.client.http.connection_pool import ConnectionPool
 from hsparse.client.http.retry import Repeatable, Retry
+from hsparse.client.sparse.memory_limit import default_limit
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
@@ -62,6 +63,8 @@ class Connection:
 
     direct: Any = False
     """How datasets are read past the server (`hsparse.client.sources.elements.Direct`); False: not at all."""
+    max_bytes: int = default_limit()
+    """The bytes of a result that are not refused, of datasets that are opened from now on; a third of the memory."""
 
     def __init__(
         self,
@@ -405,6 +408,7 @@ def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> Hsp
         kind = BY_STATUS.get(response.status, ErrorKind.INTERNAL)
         error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
     error.request_id = response.headers.get("X-Request-ID")
+    error.status = response.status
     wait = response.headers.get("Retry-After", "")
     if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
         error.retry_after = float(wait[:9])

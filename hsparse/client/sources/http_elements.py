@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
+from hsparse.client.progress import received
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import open_values, read_values
 from hsparse.client.sparse.compressed_rows import CompressedRows
@@ -54,8 +55,11 @@ class HttpElements:
 
     def _many(self, selection: Selection) -> Elements:
         with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
-            rank = len(selection.extent)
-            parts = [arrow_elements(columns, rank, self._dtype) for _, columns in stream_batches(answer.read)]
+            rank, advance = len(selection.extent), received()
+            parts = []
+            for _, columns in stream_batches(answer.read):
+                parts.append(arrow_elements(columns, rank, self._dtype))
+                advance(parts[-1].values.nbytes)
             answer.read()  # the end, after which the connection can be kept
         return Elements.concatenate(parts)
 
