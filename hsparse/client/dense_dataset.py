@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hsparse.client.dask.dask_array import dense_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
@@ -17,6 +16,9 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
+from hsparse.optional_module import OptionalModule
+
+DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 
 
 class DenseDataset(ReducedDataset):
@@ -79,7 +81,7 @@ class DenseDataset(ReducedDataset):
         """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        return dense_to_dask(self, chunks)
+        return DASK_ARRAY.load().dense_to_dask(self, chunks)
 
     def _read(self, region: Region) -> NDArray[Any]:
         selection = region.selection
