@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dask.dask_array import dense_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
@@ -19,6 +18,9 @@ from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
 from hsparse.client.sparse.memory_limit import check_size, element_bytes
 from hsparse.client.sparse.sparse_values import cast_values
+from hsparse.optional_module import OptionalModule
+
+DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 
 
 class DenseDataset(ReducedDataset):
@@ -83,7 +85,7 @@ class DenseDataset(ReducedDataset):
         """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        return dense_to_dask(self, chunks)
+        return DASK_ARRAY.load().dense_to_dask(self, chunks)
 
     def _nbytes(self, key: Key) -> int:
         """Return the bytes of the selected values."""

@@ -14,12 +14,11 @@ reads as the fill value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dask.dask_array import Format, sparse_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
@@ -31,7 +30,12 @@ from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.sparse_reads import SparseReads
 from hsparse.client.sparse.sparse_writes import SparseWrites
 from hsparse.client.types.datatype import dtype_of, type_item
+from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from hsparse.client.dask.dask_array import Format
+
+DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
 
@@ -161,7 +165,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     def to_dask(self, chunks: Any = None, format: Format = "coo") -> Any:
         """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`."""
-        return sparse_to_dask(self, chunks, format)
+        return DASK_ARRAY.load().sparse_to_dask(self, chunks, format)
 
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
         """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis."""

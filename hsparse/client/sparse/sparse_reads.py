@@ -28,8 +28,10 @@ from hsparse.client.sparse.sparse_result import (
     fills_with_zero,
     in_native_order,
 )
-from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Orthogonal
+from hsparse.optional_module import OptionalModule
+
+ENCODED_SELECTION = OptionalModule("hsparse.format.selections.encoded_selection")
 
 
 class SparseReads(Dataset):
@@ -72,7 +74,8 @@ class SparseReads(Dataset):
         def get(region: Region) -> NDArray[np.uint64]:
             self._check_elements(region, 8 * self.ndim)
             data = read_defined(self.connection, self.id, region.selection, named=select is not None)
-            return decode_selection(data).coords()
+            coords: NDArray[np.uint64] = ENCODED_SELECTION.load().decode_selection(data).coords()
+            return coords
 
         return self._in_region(select, get)
 

@@ -20,8 +20,9 @@ from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
 from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
-from hsparse.format.structured.region import encode_region
+from hsparse.optional_module import OptionalModule
 
+REGION = OptionalModule("hsparse.format.structured.region")
 PIECE = 48 << 20
 """Bytes of elements in a request: servers take bodies of 100 MiB."""
 
@@ -166,7 +167,7 @@ class SparseWrites(Dataset):
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
             slab = (*extent[:dim], count, *extent[dim + 1 :])
-            body = encode_region(select_points(coords, slab), column)
+            body = REGION.load().encode_region(select_points(coords, slab), column)
             return self._append(body, dim, count, sparse=1, drop_fill=drop_fill or None)
 
         return self._in_current_extent(send)
@@ -208,7 +209,7 @@ class SparseWrites(Dataset):
             self._put_elements(Points(extent, piece.coords()), piece.values)
 
     def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
-        self._put(encode_region(selection, values), sparse=1, **params)
+        self._put(REGION.load().encode_region(selection, values), sparse=1, **params)
 
     def _put(self, body: bytes, **params: object) -> None:
         self.connection.json("PUT", self._path("value"), body, **params)
