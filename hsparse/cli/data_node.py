@@ -70,6 +70,8 @@ async def serve_data_node(settings: Settings) -> None:
             await _serve_until(stop, node, settings, metrics, tracer)
         finally:
             await node.close()
+    if node.refused is not None:
+        raise node.refused
     if node.defect.is_set():
         raise HsparseError("The data node has stopped because of a defect; its log has the details.")
 
@@ -91,7 +93,7 @@ async def _serve_until(
     metrics: NodeMetrics,
     tracer: Tracer | None,
 ) -> None:
-    """Be a member until `stop` is set, or the node has a defect."""
+    """Be a member until `stop` is set, or the node has a defect, or may not be a member any more."""
     token, slow = settings.cluster.node_token, settings.server.slow_request
     app = create_node_app(node, token, slow, lambda: node.in_force, metrics, tracer)
     async with (
@@ -99,7 +101,7 @@ async def _serve_until(
         _joined(node, _advertised(settings, url), stop),
     ):
         print(f"hsparse data node {node.id} on {url}", flush=True)
-        await _first(stop, node.defect)
+        await _first(stop, node.defect, node.unfit)
 
 
 async def _first(*events: asyncio.Event) -> None:

@@ -25,7 +25,7 @@ from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import MemberOwnership, Ownership
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
-from hsparse.errors import HsparseError, Misdirected, Unanswered
+from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.message import DataNode, GetInfo, Message, NodeInfo
@@ -94,6 +94,10 @@ class MemberNode:
         self._replaced = ReplacedMessages()
         self._staying: asyncio.Task[None] | None = None
         self._url = ""
+        self.refused: Misconfigured | None = None
+        """Why this node may not be a member any more, None while it may."""
+        self.unfit = asyncio.Event()
+        """Set with `refused`: this node leaves by itself, and is of no use any more."""
 
     @property
     def id(self) -> str:
@@ -143,6 +147,9 @@ class MemberNode:
 
     async def leave(self) -> None:
         """Leave the cluster: own nothing any more, and finish the accepted changes. Others are told where to go on."""
+        await self._tasks.once("leave", "", self._leave_once)
+
+    async def _leave_once(self) -> None:
         if self._staying is None:
             return
         try:
@@ -150,6 +157,14 @@ class MemberNode:
         except HsparseError as error:
             log.warning("%s could not leave, and will be evicted: %s", self.id, error.message)
         self._staying = None
+
+    def _refuse(self, error: Misconfigured) -> None:
+        """Leave, as this node may not be a member any more."""
+        if self.refused is None:
+            log.error("%s leaves: %s", self.id, error.message)
+            self.refused = error
+            self.unfit.set()
+            self._tasks.start(self.leave())
 
     async def close(self) -> None:
         """Leave, then stop."""
@@ -187,23 +202,28 @@ class MemberNode:
 
     async def _stay(self) -> None:
         """Keep the lease; take it back, or join again, when another node has overwritten it."""
-        while True:
-            await self._lease.keep(self._adopted, at_once=self.membership.shared)
-            log.warning("%s has lost its lease", self.id)
-            self._adopted.renounce()
-            recovered = False
-            while not recovered:
-                await asyncio.sleep(RECOVERY * self._lease.seconds)
-                recovered = await self._recovered()
+        try:
+            while True:
+                await self._lease.keep(self._adopted, at_once=self.membership.shared)
+                log.warning("%s has lost its lease", self.id)
+                self._adopted.renounce()
+                recovered = False
+                while not recovered:
+                    await asyncio.sleep(RECOVERY * self._lease.seconds)
+                    recovered = await self._recovered()
+        except Misconfigured as error:
+            self._refuse(error)
 
     async def _recovered(self) -> bool:
-        """Be a member again, and say whether that worked."""
+        """Be a member again, and say whether that worked; `Misconfigured` if it never will."""
         try:
             if await self._lease.take_back(self.membership.epoch):
                 await self._adopted.adopt(await self._stored.read(), renewed=True)
             else:
                 self._service.forget_news()
                 await self._join()
+        except Misconfigured:
+            raise
         except HsparseError as error:
             log.warning("%s cannot join again yet: %s", self.id, error.message)
             return False
