@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
+from hsparse.cli.store_schema import needed_schema
 from hsparse.cli.stores import are_buckets, are_writable, open_stores, serving_store
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import Clock, SystemClock
@@ -82,7 +83,14 @@ async def _open_member(settings: Settings, requests: StoreRequests, admission: A
     make = partial(_make_node, stores, clock, settings.data, requests=requests, admission=admission)
     membership = TracedStore(stores[0], requests)
     return MemberNode(
-        make, membership, clock, token, lambda url: RemoteNode(url, token), settings.cluster.lease
+        make,
+        membership,
+        clock,
+        token,
+        lambda url: RemoteNode(url, token),
+        settings.cluster.lease,
+        buckets=[store.name for store in stores[1:]],
+        schema=partial(needed_schema, stores),
     )
 
 
@@ -192,7 +200,16 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
 async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:
     """Return the data node of a server once other members of the first store know of it."""
     make = partial(_make_node, stores, clock, settings.data)
-    node = MemberNode(make, stores[0], clock, "", _connect_to_nobody, settings.cluster.lease, server=True)
+    node = MemberNode(
+        make,
+        stores[0],
+        clock,
+        "",
+        _connect_to_nobody,
+        settings.cluster.lease,
+        server=True,
+        schema=partial(needed_schema, stores),
+    )
     try:
         await node.join()
         await node.wait_in_force()

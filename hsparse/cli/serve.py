@@ -56,6 +56,7 @@ async def serve_service_node(settings: Settings) -> None:
             opened_stores(settings.store) as stores,
             cluster_owners(stores, settings.cluster.node_token) as owners,
         ):
+            await owners.unready()  # the log says so at once
             await _serve_clients(settings, owners, tuple(store.name for store in stores), stop, tracer)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,6 +13,7 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.service import DataService
 from hsparse.errors import Unanswered
+from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
@@ -59,7 +60,15 @@ class Cluster:
     started: int = 0
     dead: list[MemberNode] = field(default_factory=list)
 
-    def make(self, url: str, token: str = TOKEN, *, server: bool = False) -> MemberNode:
+    def make(
+        self,
+        url: str,
+        token: str = TOKEN,
+        *,
+        server: bool = False,
+        buckets: Sequence[str] = (),
+        schema: Callable[[], Awaitable[Schema]] | None = None,
+    ) -> MemberNode:
         """Return a data node that has not joined."""
         store = self.stores[url] = CrashingStore(self.store)
         clock = SystemClock()
@@ -71,13 +80,15 @@ class Cluster:
             lambda other: Link(self, url, other),
             LEASE / 2,
             server=server,
+            buckets=buckets,
+            schema=schema,
         )
 
-    async def start(self) -> str:
-        """Start a data node; return its URL once it owns something."""
+    async def start(self, *buckets: str) -> str:
+        """Start a data node, which serves more `buckets`; return its URL once it owns something."""
         self.started += 1
         url = f"http://node-{self.started}"
-        member = self.members[url] = self.make(url)
+        member = self.members[url] = self.make(url, buckets=buckets)
         await member.join(url)
         await self.in_force(url)
         return url
@@ -115,9 +126,9 @@ class Cluster:
         self.dead.append(member)
         return member
 
-    def owners(self, sender: str = "sn") -> Owners:
+    def owners(self, sender: str = "sn", token: str = TOKEN, buckets: Sequence[str] = ()) -> Owners:
         """Return the owners as a service node has them."""
-        stored = MembershipObject(self.store, TOKEN)
+        stored = MembershipObject(self.store, token, buckets)
         return Owners(ClusterNodes(stored, SystemClock(), lambda url: Link(self, sender, url)))
 
 

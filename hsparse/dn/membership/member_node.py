@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
-from hsparse.dn.membership.adopted_membership import AdoptedMembership, Kept
+from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import MemberOwnership, Ownership
+from hsparse.dn.membership.ownership import MemberOwnership, Ownership, OwningService
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
+from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.message import DataNode, GetInfo, Message, NodeInfo
@@ -34,31 +35,17 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+
 RECOVERY = 2
 """After so many times the seconds of a lease a node takes it back that was revoked, if it was not evicted by then."""
-
-
-class OwningService(DataNode, Protocol):
-    """The service of a data node, which is told what it does not own any more."""
-
-    def doubt(self, kept: Kept) -> None:
-        """See `DataService`."""
-        ...
-
-    def forget_news(self) -> None:
-        """See `DataService`."""
-        ...
-
-    def counters(self) -> dict[str, int]:
-        """See `DataService`."""
-        ...
 
 
 class MemberNode:
     """`DataNode` over a service that shares its store with the other members, which `connect` reaches by their URLs.
 
     `make` makes the service, given what it owns. `token` is the nodes' secret. The lease is renewed every `period`
-    seconds, and lasts twice as long. A `server` answers only its own service node, directly. One event loop uses it.
+    seconds, and lasts twice as long. A `server` answers only its own service node, directly. `buckets` are served
+    besides that of `store`; `schema` reads what the stores need. One event loop uses it.
     """
 
     def __init__(
@@ -71,10 +58,13 @@ class MemberNode:
         period: float = 1.0,
         *,
         server: bool = False,
+        buckets: Iterable[str] = (),
+        schema: Callable[[], Awaitable[Schema]] | None = None,
     ) -> None:
         self._clock = clock
         self._server = server
-        self._stored = MembershipObject(store, token)
+        self._schema = schema
+        self._stored = MembershipObject(store, token, buckets)
         self._leases = LeaseObjects(store)
         self._lease = LeaseKeeper(self._leases, clock, period)
         self._ownership = MemberOwnership(self._lease.holds, server=server)
@@ -90,6 +80,7 @@ class MemberNode:
             self._tasks,
             self._service.doubt,
             self._service.forget_news,
+            self._refuse,
         )
         self._replaced = ReplacedMessages()
         self._staying: asyncio.Task[None] | None = None
@@ -139,7 +130,8 @@ class MemberNode:
     async def join(self, url: str = "") -> None:
         """Become a member that is reached at `url`, and stay one until `close`; raises as `MembershipObject.read`.
 
-        `Misconfigured` when there are members with another token, `Unanswered` when one is alive but does not answer.
+        `Misconfigured` when there are members with another token or other buckets, or that need a newer hsparse;
+        `Unanswered` when one is alive but does not answer.
         """
         self._url = url
         await self._join()
@@ -175,6 +167,7 @@ class MemberNode:
 
     async def _join(self) -> None:
         id = f"{'serve' if self._server else 'dn'}-{self._clock.token(4).hex()}"
+        schema = FIRST_SCHEMA if self._schema is None else await self._schema()
         view = await self._stored.read()
         if not view.epoch:
             await self._eviction.expire_unlisted()
@@ -182,10 +175,16 @@ class MemberNode:
             await self._evict_dead(id, view)
         self._ownership.node = id
         await self._lease.take(id, view.epoch)
-        if self._server:
-            await self._adopted.adopt(await self._stored.join_as_server(id))
-        else:
-            await self._adopted.adopt(await self._stored.join(id, self._url))
+        try:
+            if self._server:
+                view = await self._stored.join_as_server(id, schema)
+            else:
+                view = await self._stored.join(id, self._url, schema)
+        except Misconfigured:
+            self._lease.give_up()
+            await self._leases.delete(id)
+            raise
+        await self._adopted.adopt(view)
 
     async def _evict_dead(self, id: str, view: Membership) -> None:
         """Evict the reachable members that do not answer, before this node joins as `id`."""
@@ -261,7 +260,11 @@ class MemberNode:
                 return await self._adopted.answers(node)
             case GetInfo():
                 return replace(cast(NodeInfo, await self._service.send(message)), id=self.id)
-        if not self._server or message.only_reads:
+        if not self._server:
+            return await self._service.send(message)
+        if self.refused is not None:
+            raise self.refused
+        if message.only_reads:
             return await self._service.send(message)
         await self._adopted.wait_in_force()
         with self._adopted.running_change():
