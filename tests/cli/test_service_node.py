@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hsparse.cli import serve
 from hsparse.cli.service_node import loopback
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.config import job_environment, load_settings
+from hsparse.errors import Misconfigured
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.posix import PosixStore
 from tests.cli.test_serve import ask
 from tests.support.server_process import start_command
@@ -43,6 +47,24 @@ def test_the_environment_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["AWS_PROFILE"] == "lab"
     assert found["HSPARSE_S3_ENDPOINT"] == "http://minio.example.org:9000"
     assert found["HSPARSE_S3_REGION"] == "us-east-1"
+
+
+async def test_a_server_waits_for_members_of_another_token_that_were_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "LOOK", 0.01)
+    monkeypatch.setattr(serve, "STARTING", 0.05)
+    other = Misconfigured("Another token.")
+    found: list[Misconfigured | None] = [other, other, None, other]
+    owners, stop = Owners(FixedNodes({}, lambda: found.pop(0))), asyncio.Event()
+    await serve._ready(owners, 0.0, stop)
+    assert found == [other]
+    found += [other] * 5
+    await serve._ready(owners, 0.0, stop)
+    assert found == [other], "they are alive"
+    stop.set()
+    await serve._ready(owners, 3600.0, stop)
+    assert found == []
 
 
 async def join(root: Path, token: str) -> None:

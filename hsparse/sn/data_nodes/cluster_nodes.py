@@ -108,6 +108,8 @@ class ClusterNodes:
             newest = await self._stored.read()
             if (refused := self._stored.unusable(newest)) is not None:
                 raise refused
+            if self._refused is not None:
+                log.warning("this service node is ready again")
             self.membership, self._refused = newest, None
             await self._connections.follow(newest.urls)
         except Misconfigured as error:
