@@ -74,7 +74,7 @@ async def serve_data_node(settings: Settings) -> None:
     if node.refused is not None:
         raise node.refused
     if node.defect.is_set():
-        raise HsparseError("The data node has stopped because of a defect; its log has the details.")
+        raise HsparseError("The data node has stopped, as it cannot go on; its log says why.")
 
 
 async def _open_member(settings: Settings, requests: StoreRequests, admission: Admission) -> MemberNode:
@@ -87,7 +87,7 @@ async def _open_member(settings: Settings, requests: StoreRequests, admission: A
         membership,
         clock,
         token,
-        lambda url: RemoteNode(url, token),
+        lambda url, version: RemoteNode(url, token, version),
         settings.cluster.lease,
         buckets=[store.name for store in stores[1:]],
         schema=partial(needed_schema, stores),
@@ -219,7 +219,7 @@ async def _open_member_server(settings: Settings, stores: list[ObjectStore], clo
     return node
 
 
-def _connect_to_nobody(url: str) -> DataNode:
+def _connect_to_nobody(url: str, version: int) -> DataNode:
     raise Unanswered("A server sends no messages to other members.")
 
 

@@ -36,7 +36,7 @@ LOCAL = "dn-001"
 async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator[Owners]:
     """Yield the members of the cluster over some stores, the first of which has the membership."""
     stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]])
-    nodes = ClusterNodes(stored, SystemClock(), lambda url: RemoteNode(url, token))
+    nodes = ClusterNodes(stored, SystemClock(), lambda url, version: RemoteNode(url, token, version))
     try:
         yield Owners(nodes)
     finally:

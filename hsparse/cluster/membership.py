@@ -29,6 +29,8 @@ class Membership:
     secret: str = ""
     """A digest of the nodes' token."""
     servers: tuple[str, ...] = ()
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """The newest version of the messages that each reachable member understands."""
     buckets: frozenset[str] | None = None
     """The buckets besides the first that every data node serves, None where none says."""
     schema: Schema = FIRST_SCHEMA

@@ -1,10 +1,13 @@
 """The membership in the store: one object, which a data node changes by conditional put when it joins or leaves.
 
 The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), `schema`
-(what members have to know of what is stored), and `members`, by id the `url` of each, the `buckets` that it serves
-besides the first, whether it is `leaving`, and whether it is a `server`, which has no URL. Without `schema` nothing has
-to be known, without `buckets` a node does not say what it serves. There is no coordinator: any data node may remove one
-that is gone (`hsparse.cluster.lease_object` says when).
+(what members have to know of what is stored; nothing where it is missing), and `members`, by id the `url` of each, the
+newest `version` of the messages that it understands and the `oldest` (1 for both where they are missing), the `buckets`
+that it serves besides the first (where they are missing it does not say), whether it is `leaving`, and whether it is a
+`server`, which has no URL. There is no coordinator: any data node may remove one that is gone
+(`hsparse.cluster.lease_object` says when).
+
+What a node does not know of the object it leaves as it is, so that nodes of two versions change the same one.
 """
 
 from __future__ import annotations
@@ -16,13 +19,21 @@ from hashlib import blake2b
 from typing import Any
 
 from hsparse.cluster.membership import Membership
-from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
+from hsparse.errors import (
+    Busy,
+    Corrupt,
+    Misconfigured,
+    NotFound,
+    Outdated,
+    PreconditionFailed,
+    Unsupported,
+)
 from hsparse.model.schema import FIRST_SCHEMA, Schema, parse_schema
 from hsparse.storage.object_store import ObjectStore
 
 KEY = "db/.cluster/members.json"
 VERSION = 1
-"""The version of the object's form."""
+"""The version of the object's form. Fields are added without another one: it is for what older nodes must not read."""
 ATTEMPTS = 64
 """How often a change is tried while other nodes change the object too."""
 
@@ -98,18 +109,25 @@ class MembershipObject:
             f"{_flags(unserved)}, or this service node without."
         )
 
-    async def join(self, id: str, url: str, schema: Schema = FIRST_SCHEMA) -> Membership:
-        """Add a data node to a store of this schema, and return the new membership.
+    async def join(
+        self, id: str, url: str, version: int = 1, oldest: int = 1, schema: Schema = FIRST_SCHEMA
+    ) -> Membership:
+        """Add a data node that understands these versions of the messages to a store of this schema.
 
-        Raises as `read`; `Misconfigured` also where the members have another token or other buckets, or this hsparse
-        does not know what they need.
+        Returns the new membership. `Outdated` while there is a member that speaks none of the versions, `Misconfigured`
+        where the members have another token or other buckets, or this hsparse does not know what they need; else
+        raises as `read`.
         """
 
         def check(view: Membership) -> Misconfigured | None:
             return self.other_token(view) or self.newer_schema(view) or self.lacking_bucket(view)
 
-        entry = {"url": url, "buckets": sorted(self._buckets)}
-        return await self._change(lambda members: {**members, id: entry}, schema, check)
+        def join(members: Members) -> Members:
+            _check_versions(members, version, oldest)
+            entry = {"url": url, "version": version, "oldest": oldest, "buckets": sorted(self._buckets)}
+            return {**members, id: entry}
+
+        return await self._change(join, schema, check)
 
     async def join_as_server(self, id: str, schema: Schema = FIRST_SCHEMA) -> Membership:
         """Add a whole server, which needs no token: nobody sends to it. It may have any buckets. Raises as `join`."""
@@ -186,8 +204,8 @@ class MembershipObject:
         form = _decode(stored.data)
         if form["version"] > VERSION:
             raise Misconfigured(
-                f"The data nodes of this store speak version {form['version']} of the messages, and this hsparse "
-                f"{VERSION}: install the newer hsparse."
+                f"The list of members has the form of version {form['version']}, and this hsparse reads {VERSION}: "
+                "install the newer hsparse."
             )
         return form, stored.etag
 
@@ -221,6 +239,18 @@ def _flags(buckets: Iterable[str]) -> str:
     return " ".join(f"--bucket {bucket}" for bucket in buckets)
 
 
+def _check_versions(members: Members, version: int, oldest: int) -> None:
+    """Raise `Outdated` if a member understands no version of the messages from `oldest` to `version`."""
+    for id, one in members.items():
+        its_version, its_oldest = one.get("version", 1), one.get("oldest", 1)
+        if one.get("server") or (its_oldest <= version and its_version >= oldest):
+            continue
+        raise Outdated(
+            f"The data node {id} speaks versions {its_oldest} to {its_version} of the messages, this hsparse "
+            f"{oldest} to {version}: upgrade the older one of both, if need be to a version between them first."
+        )
+
+
 def _membership(form: dict[str, Any]) -> Membership:
     members: Members = form["members"]
     reachable = {id: one for id, one in members.items() if not one.get("server")}
@@ -231,6 +261,7 @@ def _membership(form: dict[str, Any]) -> Membership:
         {id: one["url"] for id, one in reachable.items()},
         form["secret"],
         tuple(id for id in members if id not in reachable),
+        {id: one.get("version", 1) for id, one in reachable.items()},
         _common(members),
         _schema(form),
     )
@@ -247,8 +278,13 @@ def _decode(data: bytes) -> dict[str, Any]:
             isinstance(form["epoch"], int)
             and isinstance(form["version"], int)
             and isinstance(form["secret"], str)
-            and all(isinstance(one["url"], str) for one in form["members"].values())
-            and all(_are_names(one.get("buckets", [])) for one in form["members"].values())
+            and all(
+                isinstance(one["url"], str)
+                and isinstance(one.get("version", 1), int)
+                and isinstance(one.get("oldest", 1), int)
+                and _are_names(one.get("buckets", []))
+                for one in form["members"].values()
+            )
         )
         _schema(form)
     except (ValueError, KeyError, TypeError, AttributeError, Corrupt):

@@ -44,7 +44,7 @@ async def newer() -> Schema:
 )
 async def test_who_is_refused_leaves_no_trace(options: dict[str, object], named: str) -> None:
     made = Cluster()
-    url = await made.start("x")
+    url = await made.start(buckets=("x",))
     before = await MembershipObject(made.store, TOKEN).read()
     stranger = made.make("http://stranger", **options)  # type: ignore[arg-type]
     with pytest.raises(Misconfigured, match=named):
@@ -66,7 +66,7 @@ async def test_a_bucket_is_added_node_by_node(monkeypatch: pytest.MonkeyPatch) -
             assert "--bucket x" in str(refused)
             with pytest.raises(Misconfigured, match="--bucket x"):
                 await read(new)
-            await made.start("x")
+            await made.start(buckets=("x",))
             await made.leave(url)
             await write(old, number)
             assert await read(old) == {number}
