@@ -13,7 +13,6 @@ import yaml
 
 from hsparse import __version__
 from hsparse.cli.data_node import serve_data_node
-from hsparse.cli.node_process import DRAIN_SECONDS
 from hsparse.cli.serve import serve_service_node
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.sn.jobs.job_process import GRACE
@@ -137,11 +136,15 @@ def test_probes_ask_what_the_node_answers(workload: Object) -> None:
     assert {request["port"] for request in asked.values()} <= ports
 
 
-def test_a_node_has_the_time_to_end() -> None:
-    spec, before = pod(SERVICE_NODES), container(SERVICE_NODES)["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert spec["terminationGracePeriodSeconds"] >= before + DRAIN_SECONDS + GRACE
-    assert pod(DATA_NODES)["terminationGracePeriodSeconds"] >= 2 * DRAIN_SECONDS
-    assert "lifecycle" not in container(DATA_NODES)  # it leaves by itself, at once
+def test_a_node_has_the_time_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = settings(SERVICE_NODES, monkeypatch).server
+    assert server.drain_time >= 5  # Services and proxies learn of it meanwhile
+    needed = server.drain_time + GRACE + server.stop_timeout
+    assert pod(SERVICE_NODES)["terminationGracePeriodSeconds"] > needed
+    needed = 2 * settings(DATA_NODES, monkeypatch).server.stop_timeout
+    assert pod(DATA_NODES)["terminationGracePeriodSeconds"] >= needed
+    # Each is told at once: it says so by /readyz, and goes on answering by itself.
+    assert not any("lifecycle" in container(workload) for workload in WORKLOADS)
 
 
 @workloads

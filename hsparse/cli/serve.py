@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import server_data_node
@@ -89,4 +89,14 @@ async def _serve_clients(
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()
+            stop.clear()
+            service.end_soon()
             print("hsparse is stopping", flush=True)
+            await _drain(settings.server.drain_time, stop)
+
+
+async def _drain(seconds: float, stop: asyncio.Event) -> None:
+    """Let the node answer for so long that load balancers learn from `/readyz` to send it nothing; or until `stop`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

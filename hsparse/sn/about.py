@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from hsparse import __version__
+from hsparse.errors import Busy
 from hsparse.format.filters.table import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
 from hsparse.sn.context import Context
@@ -65,7 +66,9 @@ async def get_livez(context: Context) -> web.StreamResponse:
 
 
 async def get_readyz(context: Context) -> web.StreamResponse:
-    """Answer that requests are taken; with no data node they wait for one."""
+    """Answer that requests are taken; with no data node they wait for one. `Busy` once this node is about to stop."""
+    if not context.service.ready:
+        raise Busy("This node is stopping: send requests to another one.")
     return respond({"state": READY})
 
 
