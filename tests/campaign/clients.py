@@ -8,10 +8,12 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.campaign.load_balancer import LoadBalancer
 from tests.support.driver import NotDone
-from tests.support.rest_client import RemoteRest, Reply
+from tests.support.rest_client import Reply
 
 SIDE, CHUNK = 64, 8
+DOMAIN = "/home/admin/campaign.h5"
 TRIES = 3
 """The first request and two retries."""
 DATASET = {
@@ -45,13 +47,11 @@ class Tally:
 class Client:
     """Client number `number` of so many, through any of the service nodes; it owns every `count`-th row."""
 
-    def __init__(self, number: int, count: int, urls: list[str], dataset: str, tally: Tally) -> None:
+    def __init__(self, number: int, count: int, balancer: LoadBalancer, dataset: str, tally: Tally) -> None:
         self._generator = random.Random(number)
         self._rows = range(number, SIDE, count)
         self._number = number
-        self._rests = [RemoteRest(url) for url in urls]
-        for rest in self._rests:
-            rest.domain = "/home/admin/campaign.h5"
+        self._balancer = balancer
         self._dataset = dataset
         self._tally = tally
         self._value = 0
@@ -67,10 +67,6 @@ class Client:
         """Read all that was acknowledged."""
         for row, column in list(self.elements):
             await self._compare(row, column)
-
-    async def close(self) -> None:
-        for rest in self._rests:
-            await rest.close()
 
     async def _write(self) -> None:
         self._value += 1
@@ -110,7 +106,7 @@ class Client:
         for number in range(TRIES):
             self._tally.retried += number > 0
             try:
-                reply = await self._generator.choice(self._rests)(method, path, body, **options)
+                reply = await self._balancer(method, path, body, **options)
             except (NotDone, TimeoutError) as error:
                 last = str(error)
                 continue
