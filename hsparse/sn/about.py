@@ -34,6 +34,7 @@ async def get_about(context: Context) -> web.StreamResponse:
             "name": "hsparse",
             "greeting": "Welcome to hsparse!",
             "about": "hsparse is a service for HDF data, dense and sparse, with the API of HSDS",
+            "idempotency_keys": True,
             "node_count": len(nodes),
             "dn_urls": [],
             "dn_ids": nodes,
