@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.clients import DATASET, DOMAIN, Client, Tally
+from tests.campaign.clients import DOMAIN, Client, Tally
 from tests.campaign.load_balancer import load_balancer
 from tests.campaign.node_network import NODES, STORE, node_network
 from tests.campaign.node_processes import NodeProcesses
+from tests.campaign.shared_objects import create_shared
 from tests.campaign.stores import LOOPBACK, CampaignStore, campaign_store
 from tests.support.radosgw import PROGRAMS
-from tests.support.rest_client import RemoteRest
 from tests.support.server_process import STARTS
 
 pytestmark = pytest.mark.campaign
@@ -166,16 +166,6 @@ async def cluster(fault: Fault, kind: str, path: Path) -> AsyncIterator[tuple[No
         yield nodes, store
 
 
-async def create(url: str) -> str:
-    rest = RemoteRest(url)
-    rest.domain = DOMAIN
-    assert (await rest("PUT", "/", {})).status == 201
-    reply = await rest("POST", "/datasets", DATASET)
-    assert reply.status == 201
-    await rest.close()
-    return str(reply["id"])
-
-
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 async def test_campaign(
     name: str, kind: str, rows: list[Row], tmp_path: Path, request: pytest.FixtureRequest
@@ -185,9 +175,9 @@ async def test_campaign(
     generator, loop, tally = random.Random(0), asyncio.get_running_loop(), Tally()
     async with AsyncExitStack() as stack:
         nodes, store = await stack.enter_async_context(cluster(fault, kind, tmp_path))
-        dataset = await create(nodes.urls[0])
         balancer = await stack.enter_async_context(load_balancer(lambda: nodes.urls, DOMAIN))
-        clients = [Client(number, CLIENTS, balancer, dataset, tally) for number in range(CLIENTS)]
+        shared = await create_shared(balancer, CLIENTS)
+        clients = [Client(number, CLIENTS, balancer, shared, tally) for number in range(CLIENTS)]
         stop = asyncio.Event()
         running = [asyncio.create_task(client.run(stop)) for client in clients]
         fair = fault.act is losses
@@ -210,6 +200,7 @@ async def test_campaign(
         await asyncio.gather(*running)
         for client in clients:
             await client.check()
+        await clients[0].check_shared()
     without = (tally.rate(begun, faulty) + tally.rate(mended, ended)) / 2
     under = tally.rate(faulty, mended)
     row = Row(name, kind, len(tally.done), without, under, tally.longest_gap(faulty, mended), tally)
