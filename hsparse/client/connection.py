@@ -44,6 +44,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GROWING = ("append", "extend")
 """Parameters, or members of a body, of requests that have another effect each time, unless they carry the same key."""
 KEY_HEADER = "Idempotency-Key"
+TIMEOUT_HEADER = "Request-Timeout"
+TIMED_BODY = 1 << 20
+"""Bytes of the largest body with which the server is told of the timeout: it counts from before the body is sent."""
 
 
 class Connection:
@@ -51,7 +54,8 @@ class Connection:
 
     `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`), `user` and `password`
     go with every request as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the
-    server's issuer, as a bearer token (RFC 6750). `timeout` is in seconds without a byte.
+    server's issuer, as a bearer token (RFC 6750). `timeout` is in seconds without a byte. The server is told of it, and
+    does not work for longer on what is to be read.
 
     Each request has an HTTP connection for itself until its answer is read; up to `MAX_IDLE` are kept open for the next
     ones. When a kept one turns out to be closed, a GET is sent again over a new one, once; any other request may have
@@ -88,7 +92,9 @@ class Connection:
         self.url = url.rstrip("/")
         self.domain = domain
         self._prefix = parts.path.rstrip("/")
-        self._headers = {"Accept": JSON} | _credentials(user, password, token)
+        self._headers = {"Accept": JSON, TIMEOUT_HEADER: f"{timeout:.3f}"} | _credentials(
+            user, password, token
+        )
         self._timeout = timeout
         self._retry = retry or Retry()
         self._heeds_keys: list[bool] = []
@@ -311,6 +317,8 @@ class Connection:
         if body is not None:
             data = json.dumps(body).encode() if isinstance(body, dict | list) else body
             headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
+            if memoryview(data).nbytes > TIMED_BODY:
+                del headers[TIMEOUT_HEADER]
         return self._target(path, params), data, headers
 
     def _ask_again(
