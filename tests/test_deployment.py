@@ -14,7 +14,9 @@ import yaml
 from hsparse import __version__
 from hsparse.cli.data_node import serve_data_node
 from hsparse.cli.serve import serve_service_node
+from hsparse.cli.sweep import HOUR
 from hsparse.config import SETTINGS, Settings, load_settings
+from hsparse.dn.sweep import MIN_AGE
 from hsparse.sn.jobs.job_process import GRACE
 from hsparse.sn.routes import ROUTES
 from tests.deployment.manifests import (
@@ -25,6 +27,7 @@ from tests.deployment.manifests import (
     by_name,
     container,
     documents,
+    jobs_of,
     pod,
     pods_of,
     rendered,
@@ -52,7 +55,7 @@ def environment(workload: Object) -> dict[str, str]:
             found |= CONFIG
         else:
             found |= SECRETS[source["secretRef"]["name"]]
-    return found | {item["name"]: _value(item) for item in container(workload)["env"]}
+    return found | {item["name"]: _value(item) for item in container(workload).get("env", ())}
 
 
 def _value(item: Object) -> str:
@@ -145,6 +148,19 @@ def test_a_node_has_the_time_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pod(DATA_NODES)["terminationGracePeriodSeconds"] >= needed
     # Each is told at once: it says so by /readyz, and goes on answering by itself.
     assert not any("lifecycle" in container(workload) for workload in WORKLOADS)
+
+
+def test_sweeps_are_of_the_store_that_nodes_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    cron = OBJECTS["CronJob", "hsparse-sweep"]["spec"]
+    assert (cron["suspend"], cron["concurrencyPolicy"]) == (False, "Forbid")
+    (job,) = jobs_of(list(OBJECTS.values()))
+    swept = settings(job, monkeypatch)
+    given = arguments(job)
+    assert container(job)["args"][0] == "sweep"
+    assert given.min_age * HOUR == MIN_AGE
+    assert swept.store == settings(DATA_NODES, monkeypatch).store
+    assert pod(job)["serviceAccountName"] == pod(DATA_NODES)["serviceAccountName"]
+    assert pod(job)["restartPolicy"] == "Never"
 
 
 @workloads
