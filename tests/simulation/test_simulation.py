@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.nemesis import ALL, BESIDE, PROCESSES, SERVERS
+from tests.simulation.nemesis import ALL, BESIDE, PROCESSES, SERVERS, UPGRADES, upgrade
 from tests.simulation.seeds import SEEDS, KeptSeed
 from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
@@ -57,6 +57,18 @@ def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) 
     """Kills, pauses, joins and leaves of data nodes are seen by no client."""
     seeds = range(pytestconfig.getoption("seeds") // 2)
     assert failed(lambda seed: run_seed(seed, PROCESSES, errors_allowed=False), seeds) == []
+
+
+def test_no_request_fails_in_an_upgrade_or_a_rollback(pytestconfig: pytest.Config) -> None:
+    """Nodes of two versions serve the same objects, while some are killed and paused."""
+    seeds = range(pytestconfig.getoption("seeds") // 40)
+    assert failed(lambda seed: run_seed(seed, UPGRADES, errors_allowed=False), seeds) == []
+
+
+def test_an_upgrade_is_followed_by_a_rollback() -> None:
+    run = run_seed(0, (upgrade,), errors_allowed=False)
+    assert run.wrong == []
+    assert {line.rpartition(" ")[2] for line in run.faults} == {"1", "2"}
 
 
 @pytest.mark.parametrize("servers", [0, 2])

@@ -21,12 +21,12 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.concurrency.staggered import staggered
-from hsparse.errors import Corrupt, Misdirected, StoreFailed, Unanswered
+from hsparse.errors import Corrupt, Misdirected, Outdated, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.node_set import Resend
 from hsparse.sn.data_nodes.patience import Patience
-from hsparse.wire.member_connections import MemberConnections
+from hsparse.wire.member_connections import Connect, MemberConnections
 from hsparse.wire.membership_message import CheckMember, Routed
-from hsparse.wire.message import DataNode, Message
+from hsparse.wire.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +39,14 @@ PAUSE = 0.02
 MAX_PAUSE = 0.5
 AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
-UNREAD = (Unanswered, StoreFailed)
+UNREAD = (Unanswered, StoreFailed, Outdated)
 """The failures of a read that another node may not have."""
 
 
 class ClusterNodes:
-    """`NodeSet` of the members in the store, which `connect` reaches by their URLs."""
+    """`NodeSet` of the members in the store, which `connect` reaches."""
 
-    def __init__(self, stored: MembershipObject, clock: Clock, connect: Callable[[str], DataNode]) -> None:
+    def __init__(self, stored: MembershipObject, clock: Clock, connect: Connect) -> None:
         self._stored = stored
         self._clock = clock
         self._connections = MemberConnections(connect)
@@ -85,7 +85,7 @@ class ClusterNodes:
             if (refused := self._stored.other_token(newest)) is not None:
                 raise refused
             self.membership = newest
-            await self._connections.follow(newest.urls)
+            await self._connections.follow(newest.urls, newest.versions)
         except Corrupt as error:
             log.error("the members of epoch %d are kept: %s", self.membership.epoch, error.message)
         finally:
@@ -111,6 +111,9 @@ class ClusterNodes:
             return await self._change_at(membership, node, message, sent)
         except Misdirected:
             pass
+        except Outdated:
+            if not await self._has_changed(membership):
+                raise
         except Unanswered:
             doubtful = True
             try:
@@ -118,6 +121,11 @@ class ClusterNodes:
             except (Misdirected, Unanswered):
                 pass
         return self._resend(again, membership, doubtful=doubtful, sent=sent)
+
+    async def _has_changed(self, membership: Membership) -> bool:
+        """Look into the store whether there is a newer membership: where nothing is sent, nobody tells."""
+        await self._read()
+        return self.membership.epoch > membership.epoch
 
     def _never_sent(self) -> Resend:
         left = seconds_left()
@@ -191,7 +199,7 @@ class ClusterNodes:
                 envelope = self._change(membership, other, message, sent, instead_of=node)
             try:
                 return await self._connections.send(other, envelope)
-            except Unanswered:
+            except (Unanswered, Outdated):  # what is too new for another one, `node` may have carried out
                 continue
         raise Unanswered(f"No other data node answers for {node}.")
 
@@ -211,7 +219,12 @@ class ClusterNodes:
             attempts = (partial(self._connections.send, node, message) for node in nodes)
             delay = self._patience.with_reads if message.only_reads else DEADLINE
             try:
-                return await staggered(attempts, delay, UNREAD if message.only_reads else (Unanswered,))
+                failures = UNREAD if message.only_reads else (Unanswered, Outdated)
+                return await staggered(attempts, delay, failures)
+            except Outdated:
+                if not await self._has_changed(membership):
+                    raise
+                again = self._resend(again, membership, doubtful=False)
             except (Misdirected, Unanswered) as error:
                 again = self._resend(again, membership, doubtful=isinstance(error, Unanswered))
 
