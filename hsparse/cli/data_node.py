@@ -2,7 +2,7 @@
 
 It imports nothing of the service node: a data node starts in two thirds of a server's time.
 
-Tests: tests/cli/test_serve.py, tests/test_deployment.py.
+Tests: tests/cli/test_data_node.py, tests/cli/test_serve.py, tests/test_deployment.py.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def serve_data_node(settings: Settings) -> None:
         metrics = NodeMetrics(partial(_state, node, requests))
         metrics.show(admission)
         try:
-            await _serve_until(stop, node, settings, metrics, tracer)
+            await serve_member(stop, node, settings, metrics, tracer)
         finally:
             await node.close()
     if node.refused is not None:
@@ -94,7 +94,7 @@ async def _open_member(settings: Settings, requests: StoreRequests, admission: A
     )
 
 
-async def _serve_until(
+async def serve_member(
     stop: asyncio.Event,
     node: MemberNode,
     settings: Settings,
@@ -103,7 +103,7 @@ async def _serve_until(
 ) -> None:
     """Be a member until `stop` is set, or the node has a defect, or may not be a member any more."""
     token, slow = settings.cluster.node_token, settings.server.slow_request
-    app = create_node_app(node, token, slow, lambda: node.in_force, metrics, tracer)
+    app = create_node_app(node, token, slow, lambda: node.in_force and not stop.is_set(), metrics, tracer)
     async with (
         listening(app, settings) as url,
         _joined(node, _advertised(settings, url), stop),

@@ -112,4 +112,14 @@ async def _serve_clients(
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()
+            stop.clear()
+            service.end_soon()
             print("hsparse is stopping", flush=True)
+            await _drain(settings.server.drain_time, stop)
+
+
+async def _drain(seconds: float, stop: asyncio.Event) -> None:
+    """Let the node answer for so long that load balancers learn from `/readyz` to send it nothing; or until `stop`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

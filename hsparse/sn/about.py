@@ -37,6 +37,7 @@ async def get_about(context: Context) -> web.StreamResponse:
             "name": "hsparse",
             "greeting": "Welcome to hsparse!",
             "about": "hsparse is a service for HDF data, dense and sparse, with the API of HSDS",
+            "idempotency_keys": True,
             "node_count": len(nodes),
             "dn_urls": [],
             "dn_ids": nodes,
@@ -69,7 +70,12 @@ async def get_livez(context: Context) -> web.StreamResponse:
 
 
 async def get_readyz(context: Context) -> web.StreamResponse:
-    """Answer that requests are taken; with no data node they wait for one. `Busy` if it may not use the data nodes."""
+    """Answer that requests are taken; with no data node they wait for one.
+
+    `Busy` if this node may not use the data nodes, or once it is about to stop.
+    """
+    if not context.service.ready:
+        raise Busy("This node is stopping: send requests to another one.")
     unready = await context.service.owners.unready()
     if unready is not None:
         raise Busy(unready.message)
