@@ -1,9 +1,5 @@
 """`hsparse.aio.open`: domains for programs of asyncio.
 
-    async with hsparse.aio.open("http://localhost:5101/home/ann/cells.h5") as file:
-        x = await file.getitem("X")
-        parts = await asyncio.gather(*(x.read(slice(row, row + 100)) for row in range(0, 1000, 100)))
-
 These are the objects of `hsparse.open`, whose requests are sent by a pool of threads: there is one implementation, and
 the event loop is never blocked. At most `requests` calls are under way at a time, others wait in the order they came.
 Each has an HTTP connection for itself, so a task that is cancelled disturbs no other one: a call that still waits is
@@ -43,7 +39,14 @@ AsyncMember: TypeAlias = "AsyncGroup | AsyncSparse | AsyncDense | AsyncObject[Na
 
 
 class AsyncObject(Generic[Wrapped]):
-    """An object of `hsparse.open`, `sync`, and the threads that call it."""
+    """An object of `hsparse.open`, `sync`, and the threads that call it.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         return file.sync.filename
+    >>> asyncio.run(main())
+    '/home/admin/run.h5'
+    """
 
     def __init__(self, sync: Wrapped, pool: ThreadPoolExecutor) -> None:
         self.sync = sync
@@ -59,7 +62,15 @@ class AsyncObject(Generic[Wrapped]):
 
 
 class AsyncGroup(AsyncObject[Group]):
-    """A group."""
+    """A group.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         await file.create_group("runs")
+    ...         return await file.keys()
+    >>> asyncio.run(main())
+    ['X', 'runs']
+    """
 
     @property
     def name(self) -> str:
@@ -91,7 +102,15 @@ class AsyncGroup(AsyncObject[Group]):
 
 
 class AsyncDataset(AsyncObject[AnyDataset]):
-    """What dense and sparse datasets have in common; `shape` is the last known extent."""
+    """What dense and sparse datasets have in common; `shape` is the last known extent.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         x = await file.getitem("X")
+    ...         return x.dtype, await asyncio.gather(x.sum(axis=0), x.max())
+    >>> asyncio.run(main())
+    (dtype('float32'), [array([5., 3., 2.], dtype=float32), np.float32(4.0)])
+    """
 
     @property
     def _dataset(self) -> ReducedDataset:
@@ -151,7 +170,16 @@ class AsyncDataset(AsyncObject[AnyDataset]):
 
 
 class AsyncDense(AsyncDataset[DenseDataset]):
-    """A dense dataset."""
+    """A dense dataset.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         d = await file.create_dataset("d", data=[1, 2, 3])
+    ...         await d.setitem(0, 7)
+    ...         return await d.getitem(slice(2))
+    >>> asyncio.run(main())
+    array([7, 2])
+    """
 
     async def getitem(self, key: Key) -> Any:
         """Return the values that a key of numpy selects."""
@@ -163,7 +191,16 @@ class AsyncDense(AsyncDataset[DenseDataset]):
 
 
 class AsyncSparse(AsyncDataset[SparseDataset]):
-    """A sparse dataset; its methods are those of `SparseDataset`."""
+    """A sparse dataset; its methods are those of `SparseDataset`.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         x = await file.getitem("X")
+    ...         await x.write([[1, 1]], [5])
+    ...         return await x.count(), await x.to_numpy(1)
+    >>> asyncio.run(main())
+    (5, array([0., 5., 0.], dtype=float32))
+    """
 
     async def getitem(self, key: Key) -> Any:
         """Return `x[key]`: an array of scipy or `sparse`."""
@@ -231,7 +268,14 @@ class AsyncSparse(AsyncDataset[SparseDataset]):
 
 
 class AsyncFolder(AsyncObject[Folder]):
-    """A folder of domains."""
+    """A folder of domains.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin") as folder:
+    ...         return "run.h5" in await folder.keys()
+    >>> asyncio.run(main())
+    True
+    """
 
     async def getitem(self, name: str) -> AsyncFolder | AsyncGroup:
         """Return a domain or folder in it."""
@@ -250,6 +294,13 @@ async def open(
     """Open a domain or a folder with the options of `hsparse.open`, until the context ends.
 
     The end waits for calls that are under way; those that have not begun are cancelled.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         x = await file.getitem("X")
+    ...         return await asyncio.gather(*(x.count(slice(row, row + 2)) for row in (0, 2)))
+    >>> asyncio.run(main())
+    [2, 2]
     """
     loop = asyncio.get_running_loop()
     with ExitStack() as opened:

@@ -23,11 +23,24 @@ class DenseDataset(ReducedDataset):
     """A dense dataset on a server, with numpy's keys: `x[0:10, -1]`, `x[[3, 1]] = 7`.
 
     A write is durable when it returns.
+
+    >>> D
+    <DenseDataset /D: shape (4, 3), int64, chunks (4, 3)>
+    >>> D[1:3, [0, 2]]
+    array([[3, 5],
+           [6, 8]])
+    >>> D[0] = 7
+    >>> D[:2].tolist(), len(D)
+    ([[7, 7, 7], [3, 4, 5]], 4)
     """
 
     @cached_property
     def source(self) -> ValueSource:
-        """What values of a fixed size are read from."""
+        """What values of a fixed size are read from.
+
+        >>> type(D.source).__name__
+        'ChosenElements'
+        """
         return ChosenElements(self.connection, self.record, self.dtype)
 
     def __repr__(self) -> str:
@@ -36,18 +49,33 @@ class DenseDataset(ReducedDataset):
         )
 
     def __getitem__(self, key: Key) -> Any:
-        """Return the selected values: an array, or a scalar where numpy returns one."""
+        """Return the selected values: an array, or a scalar where numpy returns one.
+
+        >>> D[-1], D[0, 1], D[[3, 0], 0]
+        (array([ 9, 10, 11]), np.int64(1), array([9, 0]))
+        """
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
         values = self.take(ArrayKey(key))
         return values[()] if values.shape == () else values
 
     def take(self, select: Select) -> NDArray[Any]:
-        """Return the selected values as an array, for any form of selection."""
+        """Return the selected values as an array, for any form of selection.
+
+        >>> D.take("[0:2,1]")
+        array([[1],
+               [4]])
+        """
         return self._in_region(select, self._read)
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
-        """Set the selected elements to values, which are broadcast as numpy does."""
+        """Set the selected elements to values, which are broadcast as numpy does.
+
+        >>> D[:, 1] = [10, 20, 30, 40]
+        >>> D[:2]
+        array([[ 0, 10,  2],
+               [ 3, 20,  5]])
+        """
         array = np.asarray(values, None if self.type.is_vlen else self.dtype)
 
         def send(region: Region) -> None:
@@ -72,11 +100,20 @@ class DenseDataset(ReducedDataset):
         return np.asarray(self[...], dtype)
 
     def to_numpy(self, key: Key = ...) -> NDArray[Any]:
-        """Return the selected values as an array."""
+        """Return the selected values as an array.
+
+        >>> D.to_numpy(np.s_[2:, 0])
+        array([6, 9])
+        """
         return np.asarray(self[key])
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
+        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which.
+
+        >>> array = D.to_dask(chunks=(2, 3))
+        >>> array.numblocks, array[1:3].sum().compute()
+        ((2, 1), np.int64(33))
+        """
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
         return dense_to_dask(self, chunks)

@@ -43,6 +43,14 @@ class Query:
 
     The conditions take one request for the columns that they name; `to_anndata`, `to_scipy`, `obs` and `var` one more
     for all that they return, unless that is large.
+
+    >>> found = cells.query(obs="n_genes >= 1", var=["MS4A1", "CD3E"])
+    >>> found
+    <Query of /home/admin/cells.h5ad: obs='n_genes >= 1', var=['MS4A1', 'CD3E']>
+    >>> found.n_obs, found.n_vars, found.to_scipy().toarray()
+    (3, 2, array([[2., 1.],
+           [0., 0.],
+           [0., 4.]], dtype=float32))
     """
 
     def __init__(self, tree: DomainTree, obs: Choice, var: Choice, wanted: Wanted) -> None:
@@ -75,38 +83,77 @@ class Query:
 
     @property
     def n_obs(self) -> int:
+        """The number of rows that are chosen.
+
+        >>> cells.query("n_genes >= 1").n_obs
+        3
+        """
         return len(self.rows)
 
     @property
     def n_vars(self) -> int:
+        """The number of columns that are chosen.
+
+        >>> cells.query(var=["NKG7"]).n_vars
+        1
+        """
         return len(self.variables)
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The indices of the rows, (n_obs,)."""
+        """The indices of the rows, (n_obs,).
+
+        >>> cells.query("cell_type == 'T'").rows
+        array([0, 3])
+        """
         return self._places[0]
 
     @property
     def variables(self) -> NDArray[np.intp]:
-        """The indices of the columns, (n_vars,)."""
+        """The indices of the columns, (n_vars,).
+
+        >>> cells.query(var=["MS4A1", "CD3E"]).variables
+        array([2, 0])
+        """
         return self._places[1]
 
     @cached_property
     def obs(self) -> Any:
-        """The data frame of the rows."""
+        """The data frame of the rows, n_obs long.
+
+        >>> cells.query("n_genes >= 1").obs
+           cell_type  n_genes
+        c0         T        2
+        c2        NK        1
+        c3         T        1
+        """
         return self._frame(0)
 
     @cached_property
     def var(self) -> Any:
-        """The data frame of the columns."""
+        """The data frame of the columns, n_vars long.
+
+        >>> cells.query(var=["MS4A1", "CD3E"]).var.index.tolist()
+        ['MS4A1', 'CD3E']
+        """
         return self._frame(1)
 
     def to_anndata(self) -> Any:
-        """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names."""
+        """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names.
+
+        >>> found = cells.query("n_genes >= 1", columns=["cell_type"]).to_anndata()
+        >>> found.shape, found.obs["cell_type"].tolist()
+        ((3, 3), ['T', 'NK', 'T'])
+        """
         return self._anndata(self.rows)
 
     def to_scipy(self) -> Any:
-        """Return X of the rows and columns: csr or csc, as it is stored, or an array if it is dense."""
+        """Return X of the rows and columns, (n_obs, n_vars): csr or csc, as it is stored, or an array if it is dense.
+
+        >>> cells.query("cell_type == 'T'", ["MS4A1", "CD3E"]).to_scipy().toarray()
+        array([[2., 1.],
+               [0., 4.]], dtype=float32)
+        """
         if self._matrix is None:
             raise InvalidValue(f"{self._tree.name} has no X; name a layer.")
         reader = ElementReader(self._tree)
@@ -115,7 +162,11 @@ class Query:
         return _arranged(reader.element(self._matrix), self._places)
 
     def iter(self, size: int) -> Iterator[Any]:
-        """Yield AnnDatas of at most `size` rows each; the next is read while one is used."""
+        """Yield AnnDatas of at most `size` rows each; the next is read while one is used.
+
+        >>> [part.shape for part in cells.query("n_genes >= 1").iter(2)]
+        [(2, 3), (1, 3)]
+        """
         if size < 1:
             raise InvalidValue(f"A part has at least one row, not {size}.")
         parts = (self.rows[start : start + size] for start in range(0, self.n_obs, size))

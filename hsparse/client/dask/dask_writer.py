@@ -31,6 +31,11 @@ def from_dask(
     There are as many blocks in memory as dask's scheduler runs tasks at a time. Blocks of `sparse` or `scipy.sparse`
     make a sparse dataset, whose elements are those that the blocks have, numpy's a dense one. `chunks` is the shape of
     the stored chunks. What has been written stays if a block fails.
+
+    >>> import dask.array
+    >>> made = hsparse.from_dask(f, "ones", dask.array.ones((4, 6), chunks=(2, 6)))
+    >>> type(made).__name__, made.shape, made.sum()
+    ('DenseDataset', (4, 6), np.float64(24.0))
     """
     if any(np.isnan(length) for lengths in array.chunks for length in lengths):
         raise InvalidValue("The array has blocks of unknown lengths: call its compute_chunk_sizes first.")

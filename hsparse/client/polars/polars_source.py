@@ -36,7 +36,11 @@ def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **
     no values if it does not ask for them, the rows and the range of columns in which its conditions on `dim_...` can
     hold, and no more after enough rows. Rows come in the order of the stored chunks.
 
-        hsparse.scan(url, "X").filter(polars.col("dim_0") < 100).group_by("dim_1").len().collect()
+    >>> import polars as pl
+    >>> hsparse.scan(f, "X").filter(pl.col("dim_0") > 1).collect().rows()
+    [(2, 1, 3.0), (3, 0, 4.0)]
+    >>> hsparse.scan(X).group_by("dim_1").agg(pl.col("value").sum()).sort("dim_1").collect().rows()
+    [(0, 5.0), (1, 3.0), (2, 2.0)]
     """
     dataset = _find(source, path, options)
     elements = ElementScan(dataset)

@@ -32,7 +32,10 @@ def from_scipy(
     form is noted in an attribute, so that the domain's file has it as AnnData reads it. `AlreadyExists` if the path
     has an object.
 
-        counts = hsparse.from_scipy(f, "counts", scipy.sparse.random_array((1000, 2000), format="csr"))
+    >>> import scipy.sparse
+    >>> counts = hsparse.from_scipy(f, "counts", scipy.sparse.eye_array(1000, format="csr", dtype="u2"))
+    >>> counts.shape, counts.nnz, counts.dtype
+    ((1000, 1000), 1000, dtype('uint16'))
     """
     if not hasattr(matrix, "tocsr") or len(matrix.shape) != 2:
         raise WrongType(f"from_scipy takes a sparse matrix of scipy with two dimensions, not {matrix!r:.40}.")

@@ -25,15 +25,25 @@ from hsparse.format.selections.selection import Orthogonal
 
 
 class SparseReads(Dataset):
-    """The reads of `SparseDataset`: of a selection by one request, whatever it spans."""
+    """The reads of `SparseDataset`: of a selection by one request, whatever it spans.
+
+    >>> places, values = X.read(np.s_[:3])
+    >>> places.shape, values.shape
+    ((3, 2), (3,))
+    """
 
     source: ValueSource
     max_bytes: int
 
     def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Return the defined elements of the selection: coordinates and values, each element once.
+        """Return the defined elements of the selection, each once: coordinates (n, rank) uint64 and values (n,).
 
         From a server the order is chunk after chunk, row-major inside each.
+
+        >>> places, values = X.read(np.s_[0:2])
+        >>> places, values
+        (array([[0, 0],
+               [0, 2]], dtype=uint64), array([1., 2.], dtype=float32))
         """
 
         def get(region: Region) -> Elements:
@@ -44,7 +54,11 @@ class SparseReads(Dataset):
         return found.coords(), found.values
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
-        """Return every selected value, the fill value where undefined, in the selection's shape."""
+        """Return every selected value, the fill value where undefined, in the selection's shape.
+
+        >>> X.read_dense(np.s_[2:, 0]), X.read_dense("[2:4,0]").shape
+        (array([0., 4.], dtype=float32), (2, 1))
+        """
 
         def get(region: Region) -> NDArray[Any]:
             check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
@@ -53,12 +67,21 @@ class SparseReads(Dataset):
         return self._in_region(select, get)
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
-        """Return the values (n,) at `coords` in their order, the fill value where undefined."""
+        """Return the values (n,) at `coords: (n, rank)` in their order, the fill value where undefined.
+
+        >>> X.read_points([[3, 0], [3, 1]])
+        array([4., 0.], dtype=float32)
+        """
         body = self._points(coords).astype("<u8").tobytes()
         return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype).copy()
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
-        """Return the coordinates of the defined elements of the selection, in the order of `read`."""
+        """Return the coordinates of the defined elements of the selection, (n, rank) uint64, as `read` orders them.
+
+        >>> X.defined(np.s_[2:])
+        array([[2, 1],
+               [3, 0]], dtype=uint64)
+        """
         data = self._in_region(
             select,
             lambda region: read_defined(self.connection, self.id, region.selection, named=select is not None),
@@ -75,6 +98,10 @@ class SparseReads(Dataset):
         """Return the selected elements as a sparse array of scipy, in a format of rank 2, or for rank 1 "coo".
 
         `InvalidValue` for another rank, or if the fill value is not 0.
+
+        >>> columns = X.to_scipy("csc", np.s_[:, [0, 2]])
+        >>> columns.format, columns.indptr, columns.data
+        ('csc', array([0, 2, 3], dtype=int32), array([1., 4., 2.], dtype=float32))
         """
 
         def get(region: Region) -> Any:
@@ -88,15 +115,30 @@ class SparseReads(Dataset):
         return self._in_region(key, get).asformat(format)
 
     def to_coo(self, key: Select = ...) -> Any:
-        """Return the selected elements as a `sparse.COO`, of any rank, with the fill value."""
+        """Return the selected elements as a `sparse.COO`, of any rank, with the fill value.
+
+        >>> X.to_coo(np.s_[2:])
+        <COO: shape=(2, 3), dtype=float32, nnz=2, fill_value=0.0>
+        """
         return self._sparse(key).to_coo()
 
     def to_arrow(self, key: Select = ...) -> Any:
-        """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`."""
+        """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`.
+
+        >>> X.to_arrow().to_pydict()
+        {'dim_0': [0, 0, 2, 3], 'dim_1': [0, 2, 1, 0], 'value': [1.0, 2.0, 3.0, 4.0]}
+        """
         return self._sparse(key).to_arrow()
 
     def to_numpy(self, key: Select = ...) -> NDArray[Any]:
-        """Return all selected values as a dense array, the fill value where undefined."""
+        """Return all selected values as a dense array, the fill value where undefined.
+
+        >>> X.to_numpy(), X.to_numpy(np.s_[3, :2])
+        (array([[1., 0., 2.],
+               [0., 0., 0.],
+               [0., 3., 0.],
+               [4., 0., 0.]], dtype=float32), array([4., 0.], dtype=float32))
+        """
 
         def get(region: Region) -> NDArray[Any]:
             check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)

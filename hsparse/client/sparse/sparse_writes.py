@@ -27,7 +27,15 @@ PIECE = 48 << 20
 
 
 class SparseWrites(Dataset):
-    """The writes of `SparseDataset`. Each is durable when the method returns."""
+    """The writes of `SparseDataset`. Each is durable when the method returns.
+
+    >>> X.write([[1, 1]], [5])
+    >>> X.erase(np.s_[0])
+    >>> X.defined()
+    array([[1, 1],
+           [2, 1],
+           [3, 0]], dtype=uint64)
+    """
 
     def __setitem__(self, key: Key, values: Any) -> None:
         """Make the region equal to values, which are broadcast to its shape as numpy does.
@@ -38,11 +46,25 @@ class SparseWrites(Dataset):
         one request; `write_region(..., drop_fill=True)` leaves the fill value out. Of an element that the key selects
         twice the last value counts. `InvalidValue` for a shape that does not fit, or a sparse array with another fill
         value; `WrongType` for a type that numpy does not cast by its rule "same_kind".
+
+        >>> X[0] = [0, 8, 0]
+        >>> X.count(np.s_[0])
+        3
+        >>> import scipy.sparse
+        >>> X[0:2] = scipy.sparse.csr_array(([5.0], ([1], [2])), shape=(2, 3))
+        >>> X.to_numpy(np.s_[0:2]), X.count(np.s_[0:2])
+        (array([[0., 0., 0.],
+               [0., 0., 5.]], dtype=float32), 1)
         """
         self.assign(ArrayKey(key), values)
 
     def assign(self, select: Select, values: Any) -> None:
-        """Do as `x[key] = values` for any form of selection."""
+        """Do as `x[key] = values` for any form of selection.
+
+        >>> X.assign("[1,:]", [5, 6, 7])
+        >>> X[1].toarray()
+        array([5., 6., 7.], dtype=float32)
+        """
         found = sparse_values(values)
         if found is None:
             self.write_region(select, cast_values(values, self.dtype))
@@ -60,9 +82,13 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
-        """Define the elements at `coords`; of an element named twice the last value counts.
+        """Define the elements at `coords: (n, rank)` by `values: (n,)`; of one named twice the last value counts.
 
         `drop_fill` leaves out elements that equal the fill value.
+
+        >>> X.write([[1, 0], [1, 2]], [5, 6])
+        >>> X[1].toarray(), X.nnz
+        (array([5., 0., 6.], dtype=float32), 6)
         """
         places = np.asarray(coords)
         column = np.ascontiguousarray(values, self.dtype)
@@ -76,6 +102,10 @@ class SparseWrites(Dataset):
         """Define every selected element: `values` have the selection's shape, or are broadcast to it.
 
         For a string, a `Selection` or None they may also be a list in the selection's order.
+
+        >>> X.write_region(np.s_[1], [5, 0, 6], drop_fill=True)
+        >>> X[1].toarray(), X.count(np.s_[1])
+        (array([5., 0., 6.], dtype=float32), 2)
         """
         array = np.asarray(values, self.dtype)
         is_listed = select is None or isinstance(select, str | Orthogonal | Boxes | Points)
@@ -97,7 +127,12 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def erase(self, select: Select = None) -> None:
-        """Make the selected elements undefined; without a selection all, also those that others have appended."""
+        """Make the selected elements undefined; without a selection all, also those that others have appended.
+
+        >>> X.erase(np.s_[0, 1:])
+        >>> X[0].toarray(), X.nnz
+        (array([1., 0., 0.], dtype=float32), 3)
+        """
 
         def send(region: Region) -> None:
             if region.selection.size or select is None:
@@ -107,7 +142,13 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def erase_points(self, coords: ArrayLike) -> None:
-        """Make the elements at `coords` undefined."""
+        """Make the elements at `coords: (n, rank)` undefined.
+
+        >>> X.erase_points([[0, 0], [3, 0]])
+        >>> X.defined()
+        array([[0, 2],
+               [2, 1]], dtype=uint64)
+        """
         self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
 
     def append(
@@ -127,6 +168,14 @@ class SparseWrites(Dataset):
 
         Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
         `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
+
+        >>> import scipy.sparse
+        >>> X.append(scipy.sparse.csr_array([[0, 0, 8], [9, 0, 0]]))
+        slice(4, 6, None)
+        >>> X.append([[0, 1], [9, 1]], [5, 6], count=10)
+        slice(6, 16, None)
+        >>> X.shape, X.nnz
+        ((16, 3), 8)
         """
         if values is not None:
             if count is None:
@@ -149,7 +198,13 @@ class SparseWrites(Dataset):
         return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill)
 
     def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
-        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`."""
+        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`.
+
+        >>> X.append_region([[7, 0, 8]], drop_fill=True)
+        slice(4, 5, None)
+        >>> X.shape, X.count(np.s_[4])
+        ((5, 3), 2)
+        """
         array = np.ascontiguousarray(values, self.dtype)
 
         def send(extent: tuple[int, ...]) -> slice:
