@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import MissingKey
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body, shape_of
@@ -46,7 +48,7 @@ class Attributes(MutableMapping[str, Any]):
         except KeyError:
             raise self._missing(name) from None
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: ArrayLike | None) -> None:
         """Set an attribute to text, a number, an array, or a list of these; it replaces one of that name.
 
         >>> f.attrs["axes"] = ["cell", "gene"]

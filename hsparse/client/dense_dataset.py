@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from hsparse.client.dask.dask_array import dense_to_dask
+from hsparse.client.dask.dask_array import Blocks, dense_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
@@ -17,6 +17,9 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
+
+if TYPE_CHECKING:
+    from dask.array import Array
 
 
 class DenseDataset(ReducedDataset):
@@ -94,7 +97,7 @@ class DenseDataset(ReducedDataset):
 
         self._in_region(ArrayKey(key), send)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("The values are on a server: numpy gets a copy.")
         return np.asarray(self[...], dtype)
@@ -107,7 +110,7 @@ class DenseDataset(ReducedDataset):
         """
         return np.asarray(self[key])
 
-    def to_dask(self, chunks: Any = None) -> Any:
+    def to_dask(self, chunks: Blocks = None) -> Array:
         """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which.
 
         >>> array = D.to_dask(chunks=(2, 3))

@@ -17,10 +17,13 @@ from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.client.sources.elements import Direct
+from hsparse.client.sparse_dataset import Filter
 from hsparse.errors import Conflict, NotFound
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
+    from anndata import AnnData
+
     from hsparse.client.anndata.query import Choice, Query
     from hsparse.client.progress import Progress
 
@@ -78,7 +81,7 @@ class File(Group):
         """
         self._names.forget()
 
-    def to_anndata(self, path: str = "/", *, lazy: bool = False) -> Any:
+    def to_anndata(self, path: str = "/", *, lazy: bool = False) -> AnnData:
         """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
 
         It takes two requests, or some more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw
@@ -96,11 +99,11 @@ class File(Group):
 
     def write_anndata(
         self,
-        data: Any,
+        data: AnnData,
         path: str = "/",
         *,
         chunks: Sequence[int] | None = None,
-        filters: Sequence[Any] | None = None,
+        filters: Sequence[Filter] | None = None,
         progress: Progress = None,
     ) -> None:
         """Store an AnnData, so that `to_anndata` returns it, and `anndata.read_h5ad` reads the domain's file.

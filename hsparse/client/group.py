@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.indexing.labels import Labels
-from hsparse.client.sparse_dataset import UNLIMITED, SparseDataset, is_sparse
+from hsparse.client.sparse_dataset import UNLIMITED, Filter, SparseDataset, is_sparse
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.errors import Conflict, NotFound
 
@@ -159,14 +159,14 @@ class Group(Mapping[str, Member]):
         self,
         path: str,
         shape: Sequence[int] | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         *,
         chunks: Sequence[int] | None = None,
         stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
-        fill_value: Any = None,
-        filters: Sequence[Any] = (),
+        fill_value: ArrayLike | None = None,
+        filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> DenseDataset:
         """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
@@ -213,13 +213,13 @@ class Group(Mapping[str, Member]):
         self,
         path: str,
         shape: Sequence[int],
-        dtype: Any,
+        dtype: DTypeLike,
         chunks: Sequence[int],
         *,
         stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
-        fill_value: Any = None,
-        filters: Sequence[Any] = (),
+        fill_value: ArrayLike | None = None,
+        filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> SparseDataset:
         """Create a sparse dataset, see `SparseDataset.create`; `AlreadyExists` if the path has an object.
@@ -245,7 +245,7 @@ class Group(Mapping[str, Member]):
         except Conflict as error:
             raise AlreadyExists(error.message) from error
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: Member | SoftLink | ExternalLink | ArrayLike) -> None:
         """Link an object, a `SoftLink` or an `ExternalLink` by a name, or create a dense dataset of an array there.
 
         >>> f["times"] = [0.5, 1.5]

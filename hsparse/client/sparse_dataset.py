@@ -6,13 +6,14 @@ reads as the fill value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dask.dask_array import Format, sparse_to_dask
+from hsparse.client.dask.dask_array import Blocks, Format, sparse_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
@@ -25,9 +26,14 @@ from hsparse.client.sparse.memory_limit import check_size, default_limit
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse.sparse_reads import SparseReads
 from hsparse.client.sparse.sparse_result import bytes_of_dense
-from hsparse.client.sparse.sparse_writes import SparseWrites
+from hsparse.client.sparse.sparse_writes import SparseWrites, Values
 from hsparse.client.types.datatype import dtype_of, type_item
 
+if TYPE_CHECKING:
+    from dask.array import Array
+
+Filter: TypeAlias = str | int | Mapping[str, Any]
+"""A filter, as `creationProperties.filters` has it: its name, its number, or an object with its parameters."""
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
 RESULT_BYTES = 16
@@ -91,13 +97,13 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         connection: Connection,
         path: str,
         shape: Sequence[int],
-        dtype: np.dtype[Any] | type | str,
+        dtype: DTypeLike,
         chunks: Sequence[int],
         *,
         stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
-        fill_value: Any = None,
-        filters: Sequence[Any] = (),
+        fill_value: ArrayLike | None = None,
+        filters: Sequence[Filter] = (),
         attributes: Json | None = None,
     ) -> SparseDataset:
         """Create a dataset at `path`, with the missing groups above it, and return it.
@@ -218,7 +224,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         keys = [slice(row, min(row + count, last)) for row in range(first, last, count)]
         return prefetched(self.__getitem__, keys)
 
-    def to_dask(self, chunks: Any = None, format: Format = "coo") -> Any:
+    def to_dask(self, chunks: Blocks = None, format: Format = "coo") -> Array:
         """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`.
 
         >>> array = X.to_dask(chunks=(2, 3))
@@ -259,7 +265,7 @@ class OrthogonalIndex:
     def __init__(self, dataset: SparseDataset) -> None:
         self._dataset = dataset
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         """Return the product of the items, in the forms that `SparseDataset.__getitem__` names.
 
         >>> X.oindex[[3, 0], 1:].shape
@@ -267,7 +273,7 @@ class OrthogonalIndex:
         """
         return self._dataset.take(self.key(key))
 
-    def __setitem__(self, key: Any, values: Any) -> None:
+    def __setitem__(self, key: Key, values: Values) -> None:
         """Assign to the product of the items; see `SparseDataset.__setitem__`.
 
         >>> X.oindex[[1, 2], [0, 2]] = 9
@@ -279,7 +285,7 @@ class OrthogonalIndex:
         """
         self._dataset.assign(self.key(key), values)
 
-    def key(self, key: Any) -> ArrayKey:
+    def key(self, key: Key) -> ArrayKey:
         """Return the key for the methods of a dataset: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`.
 
         >>> X.to_numpy(X.oindex.key(([3, 0], [0, 2])))

@@ -33,10 +33,11 @@ MATRIX = np.array([[1, 0, 2], [0, 0, 0], [0, 3, 0], [4, 0, 0]], "f4")
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """A public class, function, method or property, and the module in which its docstring stands."""
+    """A public class, function, method or property, with its annotations, and the module in which it stands."""
 
     name: str
     docstring: str
+    annotations: dict[str, Any]
     module: str
 
     @property
@@ -49,7 +50,8 @@ def documented(owner: Any) -> Iterator[Documented]:
 
     What a class inherits from one of another package is not its own.
     """
-    yield Documented(owner.__name__, owner.__doc__ or "", owner.__module__)
+    first = owner.__init__ if inspect.isclass(owner) else owner
+    yield Documented(owner.__name__, owner.__doc__ or "", annotations(first), owner.__module__)
     if not inspect.isclass(owner):
         return
     own = [one for one in reversed(owner.__mro__) if one.__module__.startswith("hsparse.")]
@@ -57,7 +59,15 @@ def documented(owner: Any) -> Iterator[Documented]:
     for name, (one, member) in members.items():
         is_public = name in OPERATORS or not name.startswith("_")
         if is_public and (inspect.isfunction(member) or isinstance(member, DESCRIPTORS)):
-            yield Documented(f"{one.__name__}.{name}", member.__doc__ or "", one.__module__)
+            full = f"{one.__name__}.{name}"
+            yield Documented(full, member.__doc__ or "", annotations(member), one.__module__)
+
+
+def annotations(member: Any) -> dict[str, Any]:
+    """Return the annotations of a function, a method or a property; none of what another package has defined."""
+    for inner in ("fget", "func", "__func__"):
+        member = getattr(member, inner, None) or member
+    return getattr(member, "__annotations__", {})
 
 
 class Sample:

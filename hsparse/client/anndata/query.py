@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ from hsparse.client.anndata.frame_labels import places_of
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
 from hsparse.client.sources.value_batch import Axis
 from hsparse.client.sparse.prefetch import prefetched
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from pandas import DataFrame
 
 Choice: TypeAlias = "str | Sequence[str] | Sequence[int] | NDArray[Any] | slice | None"
 """What is chosen of obs or var: a condition, names, indices, a mask, or None for all."""
@@ -118,7 +122,7 @@ class Query:
         return self._places[1]
 
     @cached_property
-    def obs(self) -> Any:
+    def obs(self) -> DataFrame:
         """The data frame of the rows, n_obs long.
 
         >>> cells.query("n_genes >= 1").obs
@@ -130,7 +134,7 @@ class Query:
         return self._frame(0)
 
     @cached_property
-    def var(self) -> Any:
+    def var(self) -> DataFrame:
         """The data frame of the columns, n_vars long.
 
         >>> cells.query(var=["MS4A1", "CD3E"]).var.index.tolist()
@@ -138,7 +142,7 @@ class Query:
         """
         return self._frame(1)
 
-    def to_anndata(self) -> Any:
+    def to_anndata(self) -> AnnData:
         """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names.
 
         >>> found = cells.query("n_genes >= 1", columns=["cell_type"]).to_anndata()
@@ -161,7 +165,7 @@ class Query:
         reader.fetch()
         return _arranged(reader.element(self._matrix), self._places)
 
-    def iter(self, size: int) -> Iterator[Any]:
+    def iter(self, size: int) -> Iterator[AnnData]:
         """Yield AnnDatas of at most `size` rows each; the next is read while one is used.
 
         >>> [part.shape for part in cells.query("n_genes >= 1").iter(2)]
@@ -174,7 +178,7 @@ class Query:
 
     # --- reading --------------------------------------------------------------------------------------
 
-    def _anndata(self, rows: NDArray[np.intp]) -> Any:
+    def _anndata(self, rows: NDArray[np.intp]) -> AnnData:
         wanted, places = self._wanted, (rows, self.variables)
         axes = tuple(map(_ascending, places, self._lengths))
         reader = ElementReader(self._tree)
@@ -199,7 +203,7 @@ class Query:
         matrix = None if self._matrix is None else _arranged(reader.element(self._matrix), places)
         return ANNDATA.load().AnnData(X=matrix, obs=frames[0], var=frames[1], **found)
 
-    def _frame(self, axis: int) -> Any:
+    def _frame(self, axis: int) -> DataFrame:
         reader = ElementReader(self._tree)
         columns, places = self._columns(reader, axis), self._places[axis]
         reader.want_frame(self._frames[axis], columns, _ascending(places, self._lengths[axis]))

@@ -5,8 +5,9 @@ Needs the extra `dask`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,9 +15,12 @@ from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
 from hsparse.client.sparse.sparse_values import sparse_values
-from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.sparse_dataset import Filter, SparseDataset
 from hsparse.model.auto_chunk import auto_chunk
 from hsparse.optional_module import OptionalModule
+
+if TYPE_CHECKING:
+    from dask.array import Array
 
 DASK = OptionalModule("dask.array", "dask")
 CHUNK_BYTES = 4 << 20, 32 << 20
@@ -24,7 +28,12 @@ CHUNK_BYTES = 4 << 20, 32 << 20
 
 
 def from_dask(
-    group: Group, path: str, array: Any, *, chunks: tuple[int, ...] | None = None, filters: Any = ()
+    group: Group,
+    path: str,
+    array: Array,
+    *,
+    chunks: tuple[int, ...] | None = None,
+    filters: Sequence[Filter] = (),
 ) -> SparseDataset | DenseDataset:
     """Create a dataset of an array of dask, and write each block as soon as it is computed.
 

@@ -38,7 +38,7 @@ class AxisLabels:
         """Return the labels along an axis, None if it has none."""
         return None if self._labels is None else self._labels(axis)
 
-    def resolve(self, key: Any, rank: int) -> Key:
+    def resolve(self, key: Key, rank: int) -> Key:
         """Return an orthogonal key with indices for text; `MissingKey` for a label that an axis does not have.
 
         `InvalidValue` for a label that it has twice.
@@ -48,7 +48,7 @@ class AxisLabels:
         """
         items = key if isinstance(key, tuple) else (key,)
         if not any(map(_is_text, items)):
-            return key  # type: ignore[no-any-return]
+            return key
         found: list[Any] = []
         dim = 0
         for item in items:

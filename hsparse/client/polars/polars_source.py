@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from polars import LazyFrame
+
 PLUGINS = OptionalModule("polars.io.plugins", "polars")
 VALUE = "value"
 GOAL = 1 << 20
@@ -29,7 +32,7 @@ SCATTERED = 4
 """Rows are asked for as a list, not as a slice, if fewer than one in so many are wanted."""
 
 
-def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **options: Any) -> Any:
+def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **options: Any) -> LazyFrame:
     """Return a `polars.LazyFrame` with the columns `dim_0`, ..., `value` of the sparse dataset at `path`.
 
     `source` is a dataset, a group, or what `hsparse.open` opens, with its `options`. Only what a query needs is read:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,18 +12,21 @@ from hsparse.client.errors import Unreachable, WrongType
 from hsparse.client.group import Group
 from hsparse.client.progress import Progress, show_progress
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
-from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.sparse_dataset import Filter, SparseDataset
 from hsparse.client.types.hdf5_type import attribute_body
 from hsparse.errors import HsparseError
+
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
 
 
 def from_scipy(
     group: Group,
     path: str,
-    matrix: Any,
+    matrix: sparray | spmatrix,
     *,
     chunks: Sequence[int] | None = None,
-    filters: Sequence[Any] | None = None,
+    filters: Sequence[Filter] | None = None,
     progress: Progress = None,
 ) -> SparseDataset:
     """Store a matrix at a path of a group, and return its dataset; the path has it when all is stored.

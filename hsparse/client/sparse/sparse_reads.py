@@ -6,10 +6,10 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_arrays.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
@@ -22,6 +22,10 @@ from hsparse.client.sparse.memory_limit import check_size
 from hsparse.client.sparse.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
 from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Orthogonal
+
+if TYPE_CHECKING:
+    from pyarrow import Table
+    from sparse import COO
 
 
 class SparseReads(Dataset):
@@ -88,7 +92,7 @@ class SparseReads(Dataset):
         )
         return decode_selection(data).coords()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return all values, so that numpy's functions do not ask for one row after the other."""
         if copy is False:
             raise ValueError("The values are on a server: numpy gets a copy.")
@@ -114,7 +118,7 @@ class SparseReads(Dataset):
 
         return self._in_region(key, get).asformat(format)
 
-    def to_coo(self, key: Select = ...) -> Any:
+    def to_coo(self, key: Select = ...) -> COO:
         """Return the selected elements as a `sparse.COO`, of any rank, with the fill value.
 
         >>> X.to_coo(np.s_[2:])
@@ -122,7 +126,7 @@ class SparseReads(Dataset):
         """
         return self._sparse(key).to_coo()
 
-    def to_arrow(self, key: Select = ...) -> Any:
+    def to_arrow(self, key: Select = ...) -> Table:
         """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`.
 
         >>> X.to_arrow().to_pydict()

@@ -6,7 +6,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_assignment.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,12 @@ from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
 from hsparse.format.structured.region import encode_region
 
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
+    from sparse import SparseArray
+
+Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
+"""What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
 PIECE = 48 << 20
 """Bytes of elements in a request: servers take bodies of 100 MiB."""
 
@@ -37,7 +43,7 @@ class SparseWrites(Dataset):
            [3, 0]], dtype=uint64)
     """
 
-    def __setitem__(self, key: Key, values: Any) -> None:
+    def __setitem__(self, key: Key, values: Values) -> None:
         """Make the region equal to values, which are broadcast to its shape as numpy does.
 
         Of a sparse array (scipy's in any format, `sparse.COO`) the stored elements are defined and all others of the
@@ -58,7 +64,7 @@ class SparseWrites(Dataset):
         """
         self.assign(ArrayKey(key), values)
 
-    def assign(self, select: Select, values: Any) -> None:
+    def assign(self, select: Select, values: Values) -> None:
         """Do as `x[key] = values` for any form of selection.
 
         >>> X.assign("[1,:]", [5, 6, 7])
@@ -153,7 +159,7 @@ class SparseWrites(Dataset):
 
     def append(
         self,
-        block: Any,
+        block: Values,
         values: ArrayLike | None = None,
         *,
         count: int | None = None,

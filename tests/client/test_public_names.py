@@ -1,4 +1,4 @@
-"""The docstrings of the client: each public name has an example that prints what it says.
+"""The public names of the client: each has an example that prints what it says, and annotations that say enough.
 
 Those of `hsparse.torch` are in `tests/test_torch.py`, with the tests that import torch.
 """
@@ -48,6 +48,29 @@ WITHOUT = {
 """Errors are caught, not called; `HsparseError` shows how."""
 PUBLIC = {one.name: one for owner in [*NAMED, *RETURNED] for one in documented(owner)}
 PUBLIC |= {f"aio.{one.name}": one for one in (next(documented(owner)) for owner in ASYNC)}
+WITH_ANY = {
+    # An array, or a number for all axes: numpy returns Any, too.
+    *(f"ReducedDataset.{name}" for name in ("sum", "mean", "var", "min", "max")),
+    "SparseDataset.count",
+    # The class follows from the key, the format, or the type of the elements.
+    "DenseDataset.__getitem__",
+    "SparseDataset.__getitem__",
+    "SparseDataset.take",
+    "OrthogonalIndex.__getitem__",
+    "SparseReads.to_scipy",
+    "Query.to_scipy",
+    "Dataset.fill_value",
+    "Attributes.__getitem__",
+    "Attributes.update",
+    # Options of `hsparse.open`.
+    "scan",
+    "aio.open",
+    # What fsspec and xarray declare.
+    *(f"HsparseBackendEntrypoint.{name}" for name in ("guess_can_open", "open_dataset")),
+    *(f"HsparseBackendEntrypoint.{name}" for name in ("open_groups_as_dict", "open_datatree")),
+    *("HsparseFileSystem", "HsparseFileSystem.ls", "HsparseFileSystem.info", "VirtualFile"),
+}
+"""Names that take or return Any, because no type is known."""
 
 
 def test_each_public_name_has_an_example() -> None:
@@ -62,3 +85,7 @@ def test_examples_print_what_they_say(
     one: Documented, sample: Sample, request: pytest.FixtureRequest
 ) -> None:
     run_example(one, sample, request.getfixturevalue("url") if "server" in one.docstring else "")
+
+
+def test_annotations_say_any_only_where_no_type_is_known() -> None:
+    assert {name for name, one in PUBLIC.items() if "Any" in one.annotations.values()} == WITH_ANY
