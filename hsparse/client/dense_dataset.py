@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from hsparse.client.dask.dask_array import Blocks, dense_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
@@ -17,9 +16,14 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
+from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
     from dask.array import Array
+
+    from hsparse.client.dask.dask_array import Blocks
+
+DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 
 
 class DenseDataset(ReducedDataset):
@@ -119,7 +123,8 @@ class DenseDataset(ReducedDataset):
         """
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        return dense_to_dask(self, chunks)
+        found: Array = DASK_ARRAY.load().dense_to_dask(self, chunks)
+        return found
 
     def _read(self, region: Region) -> NDArray[Any]:
         selection = region.selection

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dask.dask_array import Blocks, Format, sparse_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
@@ -28,10 +27,14 @@ from hsparse.client.sparse.sparse_reads import SparseReads
 from hsparse.client.sparse.sparse_result import bytes_of_dense
 from hsparse.client.sparse.sparse_writes import SparseWrites, Values
 from hsparse.client.types.datatype import dtype_of, type_item
+from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
     from dask.array import Array
 
+    from hsparse.client.dask.dask_array import Blocks, Format
+
+DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 Filter: TypeAlias = str | int | Mapping[str, Any]
 """A filter, as `creationProperties.filters` has it: its name, its number, or an object with its parameters."""
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
@@ -231,7 +234,8 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         >>> array.numblocks, array.sum(axis=0).compute().todense()
         ((2, 1), array([5., 3., 2.], dtype=float32))
         """
-        return sparse_to_dask(self, chunks, format)
+        found: Array = DASK_ARRAY.load().sparse_to_dask(self, chunks, format)
+        return found
 
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
         """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis.

@@ -63,7 +63,9 @@ async def test_with_asyncio(file: File) -> None:
     x = file.create_sparse("x", (4, 3), "i4", (2, 2))
     x.write([[0, 0], [1, 0], [3, 2]], [1, 2, 3])
     async with aio.open(f"{file.connection.url}{file.connection.domain}") as opened:
+        assert isinstance(opened, aio.AsyncFile)
         y = await opened.getitem("x")
+        assert isinstance(y, aio.AsyncSparse)
         assert (await y.sum(0)).tolist() == [3, 0, 3]
         assert (await y.mean(), await y.min(), await y.max()) == (0.5, 0, 3)
         assert (await y.reduce("nnz", axis=1))["nnz"].tolist() == [1, 1, 0, 1]

@@ -20,8 +20,10 @@ from hsparse.client.sources.selection_request import count_defined, read_defined
 from hsparse.client.sparse.banded_csr import row_bands
 from hsparse.client.sparse.memory_limit import check_size
 from hsparse.client.sparse.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
-from hsparse.format.selections.encoded_selection import decode_selection
 from hsparse.format.selections.selection import Orthogonal
+from hsparse.optional_module import OptionalModule
+
+ENCODED_SELECTION = OptionalModule("hsparse.format.selections.encoded_selection")
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -90,7 +92,8 @@ class SparseReads(Dataset):
             select,
             lambda region: read_defined(self.connection, self.id, region.selection, named=select is not None),
         )
-        return decode_selection(data).coords()
+        coords: NDArray[np.uint64] = ENCODED_SELECTION.load().decode_selection(data).coords()
+        return coords
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return all values, so that numpy's functions do not ask for one row after the other."""

@@ -20,7 +20,7 @@ from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
 from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
-from hsparse.format.structured.region import encode_region
+from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
 """What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
+REGION = OptionalModule("hsparse.format.structured.region")
 PIECE = 48 << 20
 """Bytes of elements in a request: servers take bodies of 100 MiB."""
 
@@ -226,7 +227,7 @@ class SparseWrites(Dataset):
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
             slab = (*extent[:dim], count, *extent[dim + 1 :])
-            body = encode_region(Points(slab, coords), column)
+            body = REGION.load().encode_region(Points(slab, coords), column)
             return self._append(body, dim, count, sparse=1, drop_fill=drop_fill or None)
 
         return self._in_current_extent(send)
@@ -268,7 +269,7 @@ class SparseWrites(Dataset):
             self._put_elements(Points(extent, piece.coords()), piece.values)
 
     def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
-        self._put(encode_region(selection, values), sparse=1, **params)
+        self._put(REGION.load().encode_region(selection, values), sparse=1, **params)
 
     def _put(self, body: bytes, **params: object) -> None:
         self.connection.json("PUT", self._path("value"), body, **params)
