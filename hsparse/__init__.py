@@ -1,6 +1,13 @@
 """Sparse HDF5 over HTTP: the client's names. What no first value needs is imported when it is used.
 
 `__init__.pyi` says the same to type checkers.
+
+The examples in docstrings have numpy as `np`, `asyncio`, and
+
+- `f`, the file `data/home/admin/run.h5` in a store's directory. It has `X`, a sparse dataset of shape (4, 3);
+- `D`, a dense dataset of the same shape, of 0 to 11;
+- `cells`, a file with an AnnData: `X` of 4 cells and 3 genes, `cell_type` and `n_genes`; `adata` is that AnnData;
+- `server`, the URL of a server, and the names of the module in which they stand.
 """
 
 from importlib import import_module

@@ -41,7 +41,14 @@ MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 
 
 class HsparseError(Exception):
-    """Base of every error hsparse raises on purpose; `message` is one sentence for a person."""
+    """Base of every error hsparse raises on purpose; `message` is one sentence for a person.
+
+    >>> try:
+    ...     f["Y"]
+    ... except hsparse.HsparseError as error:
+    ...     print(error.kind, "-", error)
+    not_found - There is no object /Y in /home/admin/run.h5.
+    """
 
     kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
 

@@ -1,9 +1,5 @@
 """`hsparse.torch.Batches`: the rows of a sparse matrix as an `IterableDataset` of torch.
 
-    batches = hsparse.torch.Batches(f["X"], obs=["cell_type"], size=4096, seed=1)
-    for x, obs, rows in DataLoader(batches, batch_size=None, num_workers=4):
-        ...
-
 Needs the extra `torch`; `hsparse.Batches` yields the same batches without torch.
 """
 
@@ -30,6 +26,12 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
     Each row is in one batch an epoch, over all workers and ranks; the order follows from the seed, the epoch and the
     number of workers. Give the `DataLoader` `batch_size=None`: batches are made here. Each worker has `memory` bytes. A
     `rank` and a `world` that are not given are those of `torch.distributed`, if that is in use.
+
+    >>> batches = hsparse.torch.Batches(X, {"label": [0, 1, 1, 0]}, size=3, seed=1)
+    >>> for x, obs, rows in torch.utils.data.DataLoader(batches, batch_size=None):
+    ...     print(type(x).__name__, tuple(x.shape), obs["label"].dtype)
+    Tensor (3, 3) torch.int64
+    Tensor (1, 3) torch.int64
     """
 
     def __init__(
@@ -56,11 +58,21 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
 
     @property
     def categories(self) -> dict[str, Any]:
-        """The categories of the columns that are categorical."""
+        """The categories of the columns that are categorical, by column.
+
+        >>> hsparse.torch.Batches(cells["X"], ["cell_type"]).categories
+        {'cell_type': array(['B', 'NK', 'T'], dtype=object)}
+        """
         return self._batches.categories
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order, also for workers that go on: call it before each epoch."""
+        """Choose the order, also for workers that go on: call it before each epoch.
+
+        >>> batches = hsparse.torch.Batches(X, size=4, seed=1)
+        >>> batches.set_epoch(2)
+        >>> sorted(next(iter(batches)).rows.tolist())
+        [0, 1, 2, 3]
+        """
         self._epoch.fill_(epoch)
 
     def __iter__(self) -> Iterator[Batch]:

@@ -13,6 +13,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -171,6 +172,8 @@ def test_names_of_the_package() -> None:
     stub = (PROJECT / "hsparse" / "__init__.pyi").read_text()
     submodules = {"aio", "torch"}
     assert {*re.findall(r"import (\w+) as \1", stub), "__version__"} == {*hsparse.__all__, *submodules}
+    for module, name in re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE):
+        assert name in submodules or getattr(import_module(module), name) is getattr(hsparse, name)
     assert hsparse.aio.open
     assert all(getattr(hsparse, name) is not None for name in hsparse.__all__)
     assert "SparseDataset" in dir(hsparse)

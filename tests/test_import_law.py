@@ -99,6 +99,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "torch": {"torch", "numpy"},
     "config": {"pydantic", "pydantic_settings"},
 }
+FOR_TYPES = {"client": {"anndata", "dask", "pandas", "polars", "pyarrow", "scipy", "sparse"}}
+"""What a room may name in annotations besides: imported by type checkers, never when the module runs."""
 FREE = {"cli", "testing", ""}
 """Rooms that may import everything: composition, what tests are made of, and the package itself."""
 STORAGE_FOR_DN = {"storage.object_store"}
@@ -135,6 +137,25 @@ def imports(path: Path) -> list[tuple[str, bool]]:
     if BY_NAME & {name for name, _ in found}:
         found += [(name, False) for name in named_modules(tree)]
     return found
+
+
+@cache
+def type_imports(path: Path) -> set[str]:
+    """Return what a file imports under `if TYPE_CHECKING:`, and nowhere else."""
+    blocks = [
+        block
+        for block in ast.parse(path.read_text()).body
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+    ]
+    found = [
+        f"{node.module}.{alias.name}"
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    every = [name for name, _ in imports(path)]
+    return {name for name in found if every.count(name) == found.count(name)}
 
 
 def named_modules(tree: ast.AST) -> list[str]:
@@ -177,6 +198,8 @@ def test_a_module_imports_only_what_its_room_may(module: str, path: Path) -> Non
                 )
         elif top not in sys.stdlib_module_names:
             allowed_here = THIRD_PARTY[room] | THIRD_PARTY.get(module.rstrip("."), set())
+            if name in type_imports(path):
+                allowed_here |= FOR_TYPES.get(room, set())
             assert top in allowed_here, f"{module} may not import {top}"
 
 

@@ -12,6 +12,9 @@ import scipy.sparse
 import hsparse
 from hsparse.client.sparse_dataset import SparseDataset
 from tests.client.batches.test_batches import entropy
+from tests.support.docstring_examples import Sample, documented, run_example, sample
+
+__all__ = ["sample"]
 
 torch: Any = None
 """Imported when a test here runs: that takes seconds, and each process of pytest-xdist collects all files."""
@@ -112,3 +115,9 @@ def test_ranks_are_given_or_those_of_torch(dataset: SparseDataset) -> None:
     rows = [row for rank in range(3) for row in rows_of(list(batches(dataset, rank=rank, world=3)))]
     assert sorted(rows) == list(range(ROWS))
     assert batches(dataset)._batches.plan.world == 1
+
+
+def test_docstrings_have_examples_that_print_what_they_say(sample: Sample) -> None:
+    for one in documented(hsparse.torch.Batches):
+        assert one.has_example, f"The docstring of {one.name} has no example."
+        run_example(one, sample)

@@ -17,7 +17,16 @@ AnyDataset = TypeVar("AnyDataset", bound=ReducedDataset)
 
 
 class AsyncDataset(AsyncObject[AnyDataset]):
-    """What dense and sparse datasets have in common; `shape` is the last known extent."""
+    """What dense and sparse datasets have in common; `shape` is the last known extent.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         x = await file.getitem("X")
+    ...         await x.extend(2)
+    ...         return x.name, x.shape, await x.max(axis=0)
+    >>> asyncio.run(main())
+    ('/X', (6, 3), array([4., 3., 2.], dtype=float32))
+    """
 
     @property
     def name(self) -> str | None:
@@ -60,6 +69,14 @@ class AsyncDataset(AsyncObject[AnyDataset]):
         return self.sync.fill_value
 
     @property
+    def max_bytes(self) -> int:
+        return self.sync.max_bytes
+
+    @max_bytes.setter
+    def max_bytes(self, limit: int) -> None:
+        self.sync.max_bytes = limit
+
+    @property
     def attrs(self) -> AsyncAttributes:
         return AsyncAttributes(self.sync.attrs, self.pool)
 
@@ -73,6 +90,7 @@ class AsyncDataset(AsyncObject[AnyDataset]):
     resize = Awaited(Dataset.resize)
     extend = Awaited(Dataset.extend)
     storage = Awaited(Dataset.storage)
+    iter_rows = Iterated(Dataset.iter_rows)
     sum = Awaited(ReducedDataset.sum)
     mean = Awaited(ReducedDataset.mean)
     var = Awaited(ReducedDataset.var)
@@ -82,7 +100,18 @@ class AsyncDataset(AsyncObject[AnyDataset]):
 
 
 class AsyncDense(AsyncDataset[DenseDataset]):
-    """A dense dataset."""
+    """A dense dataset.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         d = await file.create_dataset("d", data=[1, 2, 3])
+    ...         await d.setitem(0, 7)
+    ...         print(await asyncio.gather(d.getitem(slice(2)), d.sum()))
+    ...         return [block.tolist() async for block in d.iter_rows(2)]
+    >>> asyncio.run(main())
+    [array([7, 2]), np.int64(12)]
+    [[7, 2], [3]]
+    """
 
     getitem = Awaited(DenseDataset.__getitem__)
     setitem = Awaited(DenseDataset.__setitem__)
@@ -92,15 +121,16 @@ class AsyncDense(AsyncDataset[DenseDataset]):
 
 
 class AsyncSparse(AsyncDataset[SparseDataset]):
-    """A sparse dataset."""
+    """A sparse dataset.
 
-    @property
-    def max_bytes(self) -> int:
-        return self.sync.max_bytes
-
-    @max_bytes.setter
-    def max_bytes(self, limit: int) -> None:
-        self.sync.max_bytes = limit
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         x = await file.getitem("X")
+    ...         await x.write([[1, 1]], [5])
+    ...         return await x.nnz(), [block.nnz async for block in x.iter_rows(2)]
+    >>> asyncio.run(main())
+    (5, [3, 2])
+    """
 
     @property
     def oindex(self) -> AsyncIndex:
@@ -119,7 +149,6 @@ class AsyncSparse(AsyncDataset[SparseDataset]):
     setitem = Awaited(SparseDataset.__setitem__)
     take = Awaited(SparseDataset.take)
     assign = Awaited(SparseDataset.assign)
-    iter_rows = Iterated(SparseDataset.iter_rows)
     count = Awaited(SparseDataset.count)
     read = Awaited(SparseDataset.read)
     read_dense = Awaited(SparseDataset.read_dense)
@@ -139,7 +168,16 @@ class AsyncSparse(AsyncDataset[SparseDataset]):
 
 
 class AsyncIndex(AsyncObject[OrthogonalIndex]):
-    """`x.oindex` of a sparse dataset; `key` asks for labels, if the key has text."""
+    """`x.oindex` of a sparse dataset; `key` asks for labels, if the key has text.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         x = await file.getitem("X")
+    ...         return (await x.oindex.getitem(([0, 3], [0, 2]))).toarray()
+    >>> asyncio.run(main())
+    array([[1., 2.],
+           [4., 0.]], dtype=float32)
+    """
 
     getitem = Awaited(OrthogonalIndex.__getitem__)
     setitem = Awaited(OrthogonalIndex.__setitem__)

@@ -23,7 +23,14 @@ AsyncOpened: TypeAlias = "AsyncFile | AsyncFolder"
 
 
 class AsyncFile(AsyncGroup):
-    """A domain: its root group."""
+    """A domain: its root group.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         return file.filename, file.owner, await file.keys()
+    >>> asyncio.run(main())
+    ('/home/admin/run.h5', 'admin', ['X'])
+    """
 
     sync: File
 
@@ -45,7 +52,14 @@ class AsyncFile(AsyncGroup):
 
 
 class AsyncFolder(AsyncMapping[Folder, AsyncOpened]):
-    """A folder of domains and folders."""
+    """A folder of domains and folders.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin") as folder:
+    ...         return await folder.contains("run.h5")
+    >>> asyncio.run(main())
+    True
+    """
 
     @property
     def name(self) -> str:
@@ -65,6 +79,13 @@ async def open(
     """Open a domain or a folder with the options of `hsparse.open`, until the context ends.
 
     The end waits for calls that are under way; those that have not begun are cancelled.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         x = await file.getitem("X")
+    ...         return await asyncio.gather(*(x.count(slice(row, row + 2)) for row in (0, 2)))
+    >>> asyncio.run(main())
+    [2, 2]
     """
     loop = asyncio.get_running_loop()
     with ExitStack() as opened:

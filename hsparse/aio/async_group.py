@@ -15,7 +15,16 @@ AsyncMember: TypeAlias = "AsyncGroup | AsyncSparse | AsyncDense | AsyncNamedType
 
 
 class AsyncNamedType(AsyncObject[NamedType]):
-    """A committed type."""
+    """A committed type.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         body = {"type": "H5T_STD_I32LE", "h5path": "/count"}
+    ...         await file.run(file.sync.connection.json, "POST", "/datatypes", body)
+    ...         return (await file.getitem("count")).item["base"]
+    >>> asyncio.run(main())
+    'H5T_STD_I32LE'
+    """
 
     @property
     def name(self) -> str:
@@ -35,7 +44,16 @@ class AsyncNamedType(AsyncObject[NamedType]):
 
 
 class AsyncGroup(AsyncMapping[Group, AsyncMember]):
-    """A group: a mapping from paths to groups and datasets."""
+    """A group: a mapping from paths to groups and datasets.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         group = await file.create_group("runs")
+    ...         await group.attrs.setitem("beam", "on")
+    ...         return await file.keys(), await group.attrs()
+    >>> asyncio.run(main())
+    (['X', 'runs'], {'beam': 'on'})
+    """
 
     @property
     def name(self) -> str:

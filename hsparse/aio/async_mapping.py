@@ -16,7 +16,14 @@ Wrapped = TypeVar("Wrapped", bound=Mapping[str, Any])
 
 
 class AsyncMapping(AsyncObject[Wrapped], Generic[Wrapped, Value]):
-    """The methods of a mapping; those that return all of it return lists."""
+    """The methods of a mapping; those that return all of it return lists.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         return await file.keys(), await file.contains("Y"), await file.get("Y", "none")
+    >>> asyncio.run(main())
+    (['X'], False, 'none')
+    """
 
     async def getitem(self, name: str) -> Value:
         """Return `mapping[name]`; `MissingKey` if there is none."""
@@ -56,7 +63,15 @@ class AsyncMapping(AsyncObject[Wrapped], Generic[Wrapped, Value]):
 
 
 class AsyncAttributes(AsyncMapping[Attributes, Any]):
-    """`x.attrs`: the attributes of an object; `await x.attrs()` returns all of them."""
+    """`x.attrs`: the attributes of an object; `await x.attrs()` returns all of them.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         await file.attrs.update({"beam": "on", "run": 7})
+    ...         return await file.attrs.getitem("run"), await file.attrs()
+    >>> asyncio.run(main())
+    (np.int64(7), {'beam': 'on', 'run': np.int64(7)})
+    """
 
     async def __call__(self) -> dict[str, Any]:
         return await self.run(dict, self.sync)

@@ -19,7 +19,14 @@ END = object()
 
 
 class AsyncObject(Generic[Wrapped]):
-    """An object of `hsparse.open`, `sync`, and the threads that call it."""
+    """An object of `hsparse.open`, `sync`, and the threads that call it.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/run.h5") as file:
+    ...         return file.sync.filename, await file.run(len, file.sync)
+    >>> asyncio.run(main())
+    ('/home/admin/run.h5', 1)
+    """
 
     def __init__(self, sync: Wrapped, pool: ThreadPoolExecutor) -> None:
         self.sync = sync

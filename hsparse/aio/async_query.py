@@ -15,7 +15,16 @@ from hsparse.client.anndata.query import Query
 
 
 class AsyncQuery(AsyncObject[Query]):
-    """Rows and columns of an AnnData, see `File.query`; nothing is read before it is needed."""
+    """Rows and columns of an AnnData, see `File.query`; nothing is read before it is needed.
+
+    >>> async def main():
+    ...     async with hsparse.aio.open("data/home/admin/cells.h5ad") as file:
+    ...         found = await file.query("cell_type == 'T'", ["CD3E"])
+    ...         return await found.rows(), (await found.to_scipy()).toarray()
+    >>> asyncio.run(main())
+    (array([0, 3]), array([[1.],
+           [4.]], dtype=float32))
+    """
 
     async def n_obs(self) -> int:
         return await self.run(lambda: self.sync.n_obs)

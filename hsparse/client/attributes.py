@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import MissingKey
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body, shape_of
@@ -21,6 +23,11 @@ class Attributes(MutableMapping[str, Any]):
 
     A value is a `str`, a numpy scalar or an array, None for a null dataspace. A change is durable when the method
     returns.
+
+    >>> X.attrs["unit"] = "counts"
+    >>> X.attrs.update(run=7, center=[1.5, 2.5])
+    >>> X.attrs["run"], X.attrs["center"], sorted(X.attrs)
+    (np.int64(7), array([1.5, 2.5]), ['center', 'run', 'unit'])
     """
 
     def __init__(self, connection: Connection, path: str, known: Json | None = None) -> None:
@@ -30,15 +37,34 @@ class Attributes(MutableMapping[str, Any]):
         self._known = known
 
     def __getitem__(self, name: str) -> Any:
+        """Return the value of an attribute; `MissingKey` names those that there are.
+
+        >>> f.attrs["title"]
+        Traceback (most recent call last):
+        hsparse.client.errors.MissingKey: There is no attribute 'title' at /groups/...; there are [].
+        """
         try:
             return attribute_value(self._all()[name])
         except KeyError:
             raise self._missing(name) from None
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: ArrayLike | None) -> None:
+        """Set an attribute to text, a number, an array, or a list of these; it replaces one of that name.
+
+        >>> f.attrs["axes"] = ["cell", "gene"]
+        >>> f.attrs["axes"]
+        array(['cell', 'gene'], dtype=object)
+        """
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
+        """Remove an attribute; `MissingKey` if there is none of that name.
+
+        >>> f.attrs["title"] = "draft"
+        >>> del f.attrs["title"]
+        >>> "title" in f.attrs
+        False
+        """
         if name not in self:
             raise self._missing(name)
         # In a list of names: a name in the URL's path could not have a slash.
@@ -46,7 +72,12 @@ class Attributes(MutableMapping[str, Any]):
         self._known = None
 
     def update(self, other: Any = (), /, **more: Any) -> None:
-        """Set several attributes by one request."""
+        """Set several attributes by one request.
+
+        >>> f.attrs.update({"title": "cells"}, run=7)
+        >>> dict(f.attrs)
+        {'run': np.int64(7), 'title': 'cells'}
+        """
         bodies = {name: attribute_body(value) for name, value in dict(other, **more).items()}
         if bodies:
             self._connection.json("PUT", f"{self._path}/attributes", {"attributes": bodies}, replace=1)
@@ -62,7 +93,15 @@ class Attributes(MutableMapping[str, Any]):
         return f"<Attributes {dict(self)!r}>"
 
     def refresh(self) -> None:
-        """Forget what is known: others may have changed it."""
+        """Forget what is known: others may have changed it.
+
+        >>> "run" in f.attrs
+        False
+        >>> f["/"].attrs["run"] = 7
+        >>> f.attrs.refresh()
+        >>> "run" in f.attrs
+        True
+        """
         self._known = None
 
     def _missing(self, name: str) -> MissingKey:

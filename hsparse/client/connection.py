@@ -66,6 +66,10 @@ class Connection:
 
     A forked process opens connections of its own. A pickle has the URL, the domain **and the credentials**, no
     connections: keep it as safe as the password.
+
+    >>> with hsparse.Connection("http://127.0.0.1:5101", "/home/ann/run.h5", token="...") as connection:
+    ...     print(connection.url, connection.domain)
+    http://127.0.0.1:5101 /home/ann/run.h5
     """
 
     direct: Any = False
@@ -124,17 +128,28 @@ class Connection:
 
     @property
     def is_here(self) -> bool:
-        """Whether the server is known to be on this machine."""
+        """Whether the server is known to be on this machine.
+
+        >>> hsparse.Connection("http://127.0.0.1:5101").is_here
+        True
+        """
         return urlsplit(self.url).hostname in LOOPBACK
 
     def for_domain(self, domain: str | None) -> Connection:
-        """Return a connection about another domain of the server, or none, that shares this one's HTTP connections."""
+        """Return a connection about another domain of the server, or none, that shares this one's HTTP connections.
+
+        >>> f.connection.for_domain("/home/admin").json("GET", "/")["class"]
+        'folder'
+        """
         other = object.__new__(Connection)
         other.__dict__.update(self.__dict__, domain=domain)
         return other
 
     def close(self) -> None:
-        """Close what is kept open, and what is under way when it ends; the next request opens a new connection."""
+        """Close what is kept open, and what is under way when it ends; the next request opens a new connection.
+
+        >>> f.connection.close()
+        """
         self._pool.close()
 
     def json(self, method: str, path: str, body: Body | None = None, **params: object) -> Json:
@@ -142,11 +157,21 @@ class Connection:
 
         `body` is sent as JSON if it is a dict or a list and as `application/octet-stream` if it is bytes; `params` that
         are None are left out, truth values are 1 and 0. Raises the `HsparseError` the server names.
+
+        >>> f.connection.json("GET", "/")["lastModified"] > 0
+        True
+        >>> f.connection.json("GET", f"/datasets/{X.id}/shape")["shape"]["dims"]
+        [4, 3]
         """
         return self._json_object(f"{method} {path}", self._request(method, path, body, JSON, params))
 
     def binary(self, method: str, path: str, body: Body | None = None, **params: object) -> bytes:
-        """Send a request, see `json`, and return the bytes it is answered with."""
+        """Send a request, see `json`, and return the bytes it is answered with.
+
+        >>> data = f.connection.binary("GET", f"/datasets/{X.id}/value", select="[0,:]")
+        >>> np.frombuffer(data, "<f4")
+        array([1., 0., 2.], dtype=float32)
+        """
         return self._request(method, path, body, BINARY, params)
 
     def json_if_changed(
@@ -155,6 +180,11 @@ class Connection:
         """Get a JSON object and its etag, as the header has it; None for the object if it still has the given `etag`.
 
         None for the etag if the server has none.
+
+        >>> path = f"/datasets/{X.id}/map"
+        >>> answer, etag = f.connection.json_if_changed(path, None)
+        >>> f.connection.json_if_changed(path, etag)[0] is None
+        True
         """
         headers = self._headers | ({} if etag is None else {"If-None-Match": etag})
         target = self._target(path, params)
@@ -171,7 +201,11 @@ class Connection:
         return self._json_object(f"GET {path}", data), response.headers.get("ETag")
 
     def repeated(self, read: Callable[[], T]) -> T:
-        """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`."""
+        """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`.
+
+        >>> f.connection.repeated(lambda: f.connection.json("GET", "/")["owner"])
+        'admin'
+        """
         return self._retry.run(read, Repeatable())
 
     @contextmanager
@@ -183,6 +217,10 @@ class Connection:
         The HTTP connection is kept if the answer is read to its end. If a kept one turns out to be closed, the request
         is sent again over a new one, also a POST. Raises the `HsparseError` the server names, and `Unreachable` for a
         connection that breaks, also in the context.
+
+        >>> with f.connection.stream("GET", f"/datasets/{X.id}/value", "application/octet-stream") as answer:
+        ...     print(len(answer.read()))
+        48
         """
         target, data, headers = self._parts(path, body, accept, params)
         with (
@@ -223,6 +261,10 @@ class Connection:
 
         Raises the `HsparseError` the server names, and `Unreachable` for a connection that breaks, also in the
         context. The answer to a HEAD has no body to name an error, so a GET of a byte is sent for it.
+
+        >>> with f.connection.response("GET", "/about") as answer:
+        ...     print(answer.status, answer.headers["Content-Type"])
+        200 application/json; charset=utf-8
         """
         target, sent = self._target(path, params), self._headers | {"Accept": "*/*"} | (headers or {})
         process = os.getpid()

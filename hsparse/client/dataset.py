@@ -32,6 +32,10 @@ class Dataset:
     A result of more than `max_bytes`, at first that of the connection, is refused before it is fetched.
     All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
     credentials of its `Connection`.
+
+    >>> dataset = f["X"]
+    >>> dataset.name, dataset.shape, dataset.id == X.id
+    ('/X', (4, 3), True)
     """
 
     def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
@@ -49,21 +53,38 @@ class Dataset:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the elements; object for text and sequences of variable length."""
+        """The type of the elements; object for text and sequences of variable length.
+
+        >>> X.dtype
+        dtype('float32')
+        """
         return self.type.dtype
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions.
+
+        >>> X.ndim
+        2
+        """
         return len(self.shape)
 
     @property
     def size(self) -> int:
-        """The number of elements in the extent, defined or not."""
+        """The number of elements in the extent, defined or not.
+
+        >>> X.size, X.nnz
+        (12, 4)
+        """
         return 0 if self.is_null else prod(self.shape)
 
     @property
     def max_shape(self) -> tuple[int | None, ...]:
-        """How far the extent may grow; None for an unlimited dimension."""
+        """How far the extent may grow; None for an unlimited dimension.
+
+        >>> X.max_shape
+        (None, 3)
+        """
         limits = self.record["shape"].get("maxdims") if isinstance(self.record["shape"], dict) else None
         if limits is None:
             return self.shape
@@ -71,13 +92,21 @@ class Dataset:
 
     @cached_property
     def chunks(self) -> tuple[int, ...] | None:
-        """The shape of the stored chunks; None if the dataset has none."""
+        """The shape of the stored chunks; None if the dataset has none.
+
+        >>> X.chunks
+        (2, 3)
+        """
         layout = self.record.get("layout") or self.record.get("creationProperties", {}).get("layout") or {}
         return tuple(layout["dims"]) if "dims" in layout else None
 
     @cached_property
     def fill_value(self) -> Any:
-        """What an element reads as that was never written: a scalar of the dtype."""
+        """What an element reads as that was never written: a scalar of the dtype.
+
+        >>> X.fill_value
+        np.float32(0.0)
+        """
         given = self.record.get("creationProperties", {}).get("fillValue")
         if given is not None:
             return self.type.from_json(given, ())[()]
@@ -89,7 +118,13 @@ class Dataset:
         return self.shape[0]
 
     def refresh(self) -> tuple[int, ...]:
-        """Ask the server for the extent, which others may have changed, and return it."""
+        """Ask the server for the extent, which others may have changed, and return it.
+
+        >>> f["X"].extend(6)
+        slice(4, 10, None)
+        >>> X.shape, X.refresh()
+        ((4, 3), (10, 3))
+        """
         extent = shape_of(self.connection.json("GET", self._path("shape"))["shape"]) or ()
         self.shape = extent
         return extent
@@ -99,6 +134,14 @@ class Dataset:
 
         Without it such a resize raises `BadRequest`. `Conflict` if the extent is not `shape` when the server sets it:
         others have written what the caller does not know of.
+
+        >>> X.resize((8, 3))
+        >>> X.resize((1, 3))
+        Traceback (most recent call last):
+        hsparse.client.errors.InvalidValue: A resize of ... from [8, 3] to [1, 3] erases what lies beyond ...
+        >>> X.resize((1, 3), erase=True)
+        >>> X.shape, X.nnz
+        ((1, 3), 2)
         """
         seen, wanted = self.shape if erase else self.refresh(), tuple(shape)
         smaller = [dim for dim, (old, new) in enumerate(zip(seen, wanted, strict=False)) if new < old]
@@ -114,13 +157,21 @@ class Dataset:
         """Append `count` rows, columns, ... to a dimension and return the slice of the new ones in it.
 
         Any number of clients may do so at the same time: each gets a slice of its own.
+
+        >>> X.extend(10), X.shape
+        (slice(4, 14, None), (14, 3))
         """
         dim = self._axis(axis, self.shape)
         body = {"extend": count, "extend_dim": dim}
         return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
 
     def check_extent(self, extent: Sequence[int]) -> None:
-        """Raise `Conflict` if the last known extent is smaller than `extent`: what was read by it may be short."""
+        """Raise `Conflict` if the last known extent is smaller than `extent`: what was read by it may be short.
+
+        >>> X.check_extent((9, 3))
+        Traceback (most recent call last):
+        hsparse.errors.Conflict: The extent of /X is [4, 3] by now, not [9, 3]: open it again.
+        """
         if len(extent) != len(self.shape) or any(map(operator.lt, self.shape, extent)):
             raise Conflict(
                 f"The extent of {self.name or self.id} is {list(self.shape)} by now, not {list(extent)}: open it again."
@@ -137,6 +188,14 @@ class Dataset:
 
         The next block is fetched while one is used: two are in memory at a time. `progress` shows the rows that are
         done with: True by a bar, None by one on a terminal, or a function of them and their total.
+
+        >>> [(block.shape, block.nnz) for block in X.iter_rows(3)]
+        [((3, 3), 3), ((1, 3), 1)]
+        >>> seen = []
+        >>> [block.tolist() for block in D.iter_rows(2, 1, progress=lambda done, total: seen.append((done, total)))]
+        [[[3, 4, 5], [6, 7, 8]], [[9, 10, 11]]]
+        >>> seen[-1]
+        (3, 3)
         """
         if count < 1 or not self.shape:
             raise InvalidValue("Rows come in blocks of 1 or more, from a dataset that has dimensions.")
@@ -148,7 +207,12 @@ class Dataset:
         )
 
     def storage(self) -> tuple[int, int]:
-        """Return the number of stored chunks, and their bytes."""
+        """Return the number of stored chunks, and their bytes.
+
+        >>> chunks, nbytes = X.storage()
+        >>> chunks, nbytes > 0
+        (2, True)
+        """
         record = self.connection.json("GET", f"/datasets/{self.id}", verbose=1)
         return int(record["num_chunks"]), int(record["allocated_size"])
 

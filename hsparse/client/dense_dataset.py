@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
@@ -20,6 +20,11 @@ from hsparse.client.sparse.memory_limit import check_size, element_bytes
 from hsparse.client.sparse.sparse_values import cast_values
 from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from dask.array import Array
+
+    from hsparse.client.dask.dask_array import Blocks
+
 DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 
 
@@ -27,6 +32,15 @@ class DenseDataset(ReducedDataset):
     """A dense dataset on a server, with numpy's keys: `x[0:10, -1]`, `x[[3, 1]] = 7`.
 
     A write is durable when it returns.
+
+    >>> D
+    <DenseDataset /D: shape (4, 3), int64, chunks (4, 3)>
+    >>> D[1:3, [0, 2]]
+    array([[3, 5],
+           [6, 8]])
+    >>> D[0] = 7
+    >>> D[:2].tolist(), len(D)
+    ([[7, 7, 7], [3, 4, 5]], 4)
     """
 
     def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
@@ -40,18 +54,33 @@ class DenseDataset(ReducedDataset):
         )
 
     def __getitem__(self, key: Key) -> Any:
-        """Return the selected values: an array, or a scalar where numpy returns one."""
+        """Return the selected values: an array, or a scalar where numpy returns one.
+
+        >>> D[-1], D[0, 1], D[[3, 0], 0]
+        (array([ 9, 10, 11]), np.int64(1), array([9, 0]))
+        """
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
         values = self.take(ArrayKey(key))
         return values[()] if values.shape == () else values
 
     def take(self, select: Select) -> NDArray[Any]:
-        """Return the selected values as an array, for any form of selection."""
+        """Return the selected values as an array, for any form of selection.
+
+        >>> D.take("[0:2,1]")
+        array([[1],
+               [4]])
+        """
         return self._in_region(select, self._read)
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
-        """Set the selected elements to values, which are broadcast as numpy does."""
+        """Set the selected elements to values, which are broadcast as numpy does.
+
+        >>> D[:, 1] = [10, 20, 30, 40]
+        >>> D[:2]
+        array([[ 0, 10,  2],
+               [ 3, 20,  5]])
+        """
         array = np.asarray(values) if self.type.is_vlen else cast_values(values, self.dtype)
 
         def send(region: Region) -> None:
@@ -70,22 +99,32 @@ class DenseDataset(ReducedDataset):
 
         self._in_region(ArrayKey(key), send)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
             raise ValueError("The values are on a server: numpy gets a copy.")
         return np.asarray(self[...], dtype)
 
     def to_numpy(self, key: Key = ..., *, progress: Progress = None) -> NDArray[Any]:
-        """Return the selected values as an array; `progress` is as in `SparseDataset.to_numpy`."""
+        """Return the selected values as an array; `progress` is as in `SparseDataset.to_numpy`.
+
+        >>> D.to_numpy(np.s_[2:, 0])
+        array([6, 9])
+        """
         nbytes = self.size * element_bytes(self.dtype)
         with show_read(progress, self.name or self.id, nbytes, lambda: self._nbytes(key)):
             return np.asarray(self[key])
 
-    def to_dask(self, chunks: Any = None) -> Any:
-        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
+    def to_dask(self, chunks: Blocks = None) -> Array:
+        """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which.
+
+        >>> array = D.to_dask(chunks=(2, 3))
+        >>> array.numblocks, array[1:3].sum().compute()
+        ((2, 1), np.int64(33))
+        """
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        return DASK_ARRAY.load().dense_to_dask(self, chunks)
+        found: Array = DASK_ARRAY.load().dense_to_dask(self, chunks)
+        return found
 
     def _nbytes(self, key: Key) -> int:
         """Return the bytes of the selected values."""

@@ -17,10 +17,13 @@ from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.client.sources.elements import Direct
+from hsparse.client.sparse_dataset import Filter
 from hsparse.errors import Conflict, NotFound
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
+    from anndata import AnnData
+
     from hsparse.client.anndata.query import Choice, Query
     from hsparse.client.progress import Progress
 
@@ -35,7 +38,12 @@ QUERY = OptionalModule("hsparse.client.anndata.query")
 
 
 class File(Group):
-    """A domain: its root group. Closing it closes its connections; every write was durable before."""
+    """A domain: its root group. Closing it closes its connections; every write was durable before.
+
+    >>> with hsparse.open("data/home/admin/run.h5") as file:
+    ...     print(list(file), file["X"].shape, file.filename, file.owner)
+    ['X'] (4, 3) /home/admin/run.h5 admin
+    """
 
     def __init__(self, connection: Connection, record: Json) -> None:
         self._names = FrameLabels(connection, record["root"])
@@ -55,18 +63,36 @@ class File(Group):
         self.close()
 
     def close(self) -> None:
+        """Close the connections; what is used again opens new ones.
+
+        >>> f.close()
+        >>> f["X"].shape
+        (4, 3)
+        """
         self.connection.close()
 
     def refresh(self) -> None:
-        """Forget what `query` and labels keep: the objects of the domain, and the names of rows and columns."""
+        """Forget what `query` and labels keep: the objects of the domain, and the names of rows and columns.
+
+        >>> before = cells.query("n_genes > 0").n_obs
+        >>> cells.refresh()
+        >>> cells.query("n_genes > 0").n_obs == before
+        True
+        """
         self._names.forget()
 
-    def to_anndata(self, path: str = "/", *, lazy: bool = False, progress: Progress = None) -> Any:
+    def to_anndata(self, path: str = "/", *, lazy: bool = False, progress: Progress = None) -> AnnData:
         """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
 
         It takes two requests, or some more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw
         are dask arrays, whose blocks are read when they are computed. Needs the extra `anndata`, lazy ones dask too.
         `progress` is as in `SparseDataset.to_numpy`; lazy ones have none.
+
+        >>> data = cells.to_anndata()
+        >>> data.shape, data.obs["cell_type"].tolist(), data.var_names.tolist()
+        ((4, 3), ['T', 'B', 'NK', 'T'], ['CD3E', 'NKG7', 'MS4A1'])
+        >>> type(cells.to_anndata(lazy=True).X).__name__
+        'Array'
         """
         self.refresh()
         tree = self._names.tree(path)
@@ -74,11 +100,11 @@ class File(Group):
 
     def write_anndata(
         self,
-        data: Any,
+        data: AnnData,
         path: str = "/",
         *,
         chunks: Sequence[int] | None = None,
-        filters: Sequence[Any] | None = None,
+        filters: Sequence[Filter] | None = None,
         progress: Progress = None,
     ) -> None:
         """Store an AnnData, so that `to_anndata` returns it, and `anndata.read_h5ad` reads the domain's file.
@@ -86,6 +112,12 @@ class File(Group):
         Others see nothing of it before all is stored. Sparse matrices become sparse datasets, written in bands; X and
         layers may be dask arrays or backed. `chunks` are those of X and layers, `filters` those of matrices and large
         arrays. `AlreadyExists` if the group has such elements; `WrongType` for what AnnData's files have no form for.
+
+        >>> f.write_anndata(adata, "rna", chunks=(2, 3))
+        >>> f["rna/X"].shape, list(f["rna"])
+        ((4, 3), ['X', 'layers', 'obs', 'obsm', 'obsp', 'uns', 'var', 'varm', 'varp'])
+        >>> f.to_anndata("rna").n_obs
+        4
         """
         elements = ENCODER.load().EncodedElements()
         elements.add_anndata(data)
@@ -116,7 +148,10 @@ class File(Group):
         `layers`, `obsm` and so on only if they are. The objects of the domain are asked for at the first query, and
         kept until `refresh`.
 
-            f.query(obs="cell_type == 'B cell'", var=["CD3E", "NKG7"]).to_anndata()
+        >>> found = cells.query(obs="cell_type == 'T' and n_genes > 1", var=["MS4A1", "CD3E"])
+        >>> found.to_anndata().to_df()
+            MS4A1  CD3E
+        c0    2.0   1.0
         """
         wanted = QUERY.load().Wanted(
             layer,
@@ -129,7 +164,12 @@ class File(Group):
 
 
 class Folder(Mapping[str, "File | Folder"]):
-    """A folder of domains and folders: a mapping from their names, asked for when they are needed."""
+    """A folder of domains and folders: a mapping from their names, asked for when they are needed.
+
+    >>> folder = hsparse.open("data/home/admin")
+    >>> "run.h5" in folder, folder["run.h5"].filename
+    (True, '/home/admin/run.h5')
+    """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -139,6 +179,11 @@ class Folder(Mapping[str, "File | Folder"]):
         return f"<Folder {self.name} of {self.connection.url}>"
 
     def __getitem__(self, name: str) -> File | Folder:
+        """Return the domain or folder of a name; `MissingKey` if there is none.
+
+        >>> hsparse.open("data")["home"]["admin/run.h5"].filename
+        '/home/admin/run.h5'
+        """
         path = f"{self.name.rstrip('/')}/{name.strip('/')}"
         return open_connection(self.connection.for_domain(path))
 
@@ -153,7 +198,11 @@ class Folder(Mapping[str, "File | Folder"]):
         return True
 
     def records(self) -> Iterator[Json]:
-        """Yield what the server says of each domain and folder in it: `name`, `class`, `owner`, times."""
+        """Yield what the server says of each domain and folder in it: `name`, `class`, `owner`, times.
+
+        >>> [record["name"] for record in hsparse.open("data/home").records()]
+        ['/home/admin']
+        """
         marker: str | None = None
         path = f"{self.name.rstrip('/')}/"
         while True:
@@ -165,12 +214,21 @@ class Folder(Mapping[str, "File | Folder"]):
             marker = page[-1]["name"]
 
     def create_folder(self, name: str) -> Folder:
-        """Create a folder; `AlreadyExists` if there is one or a domain."""
+        """Create a folder; `AlreadyExists` if there is one or a domain.
+
+        >>> hsparse.open("data/home/admin").create_folder("2026").name
+        '/home/admin/2026'
+        """
         connection = self.connection.for_domain(f"{self.name.rstrip('/')}/{name}")
         _create(connection, {"folder": 1})
         return Folder(connection)
 
     def close(self) -> None:
+        """Close the connections.
+
+        >>> folder = hsparse.open("data/home")
+        >>> folder.close()
+        """
         self.connection.close()
 
 
@@ -205,6 +263,18 @@ def open(
     the server as they are stored), True past the server as it offers it, the store's directory or bucket (`s3://name`)
     with the user's own credentials, "server" always from it, False not at all. Raises `MissingKey` for a domain that is
     not there.
+
+    >>> with hsparse.open("data/home/admin/new.h5", "w") as file:
+    ...     x = file.create_sparse("x", (4, 1000), "u2", (2, 1000))
+    ...     x[0, [3, 5]] = [7, 9]
+    >>> hsparse.open("data/home/admin/new.h5")["x"].nnz
+    2
+    >>> hsparse.open("data/home/admin/none.h5")
+    Traceback (most recent call last):
+    hsparse.client.errors.MissingKey: There is no domain /home/admin/none.h5 at ...; mode='a' would create it.
+    >>> hsparse.open("data/home/admin/new.h5", max_bytes=1000)["x"].to_numpy()
+    Traceback (most recent call last):
+    hsparse.client.errors.ResultTooLarge: The result, of the shape [4, 1000], would have ...
     """
     if mode not in ("r+", "a", "w", "x"):
         raise InvalidValue(f"There is no mode {mode!r}: give 'r+', 'a', 'w' or 'x'.")

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.indexing.labels import Labels
-from hsparse.client.sparse_dataset import UNLIMITED, SparseDataset, is_sparse
+from hsparse.client.sparse_dataset import UNLIMITED, Filter, SparseDataset, is_sparse
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.errors import Conflict, NotFound
 
@@ -24,21 +24,36 @@ LabelsOf: TypeAlias = Callable[[str], Labels]
 
 @dataclass(frozen=True, slots=True)
 class SoftLink:
-    """A link to a path, which need not exist."""
+    """A link to a path, which need not exist.
+
+    >>> f["newest"] = hsparse.SoftLink("/X")
+    >>> f["newest"].shape
+    (4, 3)
+    """
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalLink:
-    """A link to a path in another domain."""
+    """A link to a path in another domain.
+
+    >>> f["other"] = hsparse.ExternalLink("/home/admin/other.h5", "/X")
+    >>> f.links()["other"]["class"]
+    'H5L_TYPE_EXTERNAL'
+    """
 
     domain: str
     path: str
 
 
 class NamedType:
-    """A committed type: its `item` is HDF5/JSON."""
+    """A committed type: its `item` is HDF5/JSON.
+
+    >>> record = f.connection.json("POST", "/datatypes", {"type": "H5T_STD_I32LE", "h5path": "/count"})
+    >>> f["count"].item["base"], f["count"].name
+    ('H5T_STD_I32LE', '/count')
+    """
 
     def __init__(self, connection: Connection, record: Json, name: str) -> None:
         self.id: str = record["id"]
@@ -51,7 +66,14 @@ class NamedType:
 
 
 class Group(Mapping[str, Member]):
-    """A group on a server: a mapping from paths to groups and datasets, asked for when they are needed."""
+    """A group on a server: a mapping from paths to groups and datasets, asked for when they are needed.
+
+    >>> group = f.create_group("raw")
+    >>> group.attrs["title"] = "as measured"
+    >>> group["times"] = [0.5, 1.5]
+    >>> list(group), "times" in group, len(f)
+    (['times'], True, 2)
+    """
 
     def __init__(
         self, connection: Connection, record: Json, name: str, labels_of: LabelsOf | None = None
@@ -70,7 +92,14 @@ class Group(Mapping[str, Member]):
         return f"<Group {self.name}>"
 
     def __getitem__(self, path: str) -> Member:
-        """Return the object at a path, from here, or from the root if it begins with a slash; one request."""
+        """Return the object at a path, from here, or from the root if it begins with a slash; one request.
+
+        >>> f["X"].shape
+        (4, 3)
+        >>> f["Y"]
+        Traceback (most recent call last):
+        hsparse.client.errors.MissingKey: There is no object /Y in /home/admin/run.h5.
+        """
         if not isinstance(path, str):
             raise MissingKey(f"{path!r:.80} is no path: name a group or a dataset.")
         whole = self._whole(path)
@@ -99,7 +128,13 @@ class Group(Mapping[str, Member]):
         return True
 
     def create_group(self, path: str, attributes: Mapping[str, Any] | None = None) -> Group:
-        """Create a group, with the missing ones above it; `AlreadyExists` if the path has an object."""
+        """Create a group, with the missing ones above it; `AlreadyExists` if the path has an object.
+
+        >>> f.create_group("runs/2026", {"beam": "on"})
+        <Group /runs/2026>
+        >>> f["runs/2026"].attrs["beam"]
+        'on'
+        """
         whole = self._whole(path)
         record = self._create("/groups", {"h5path": whole}, whole)
         group = Group(self.connection, record, whole)
@@ -107,7 +142,11 @@ class Group(Mapping[str, Member]):
         return group
 
     def require_group(self, path: str) -> Group:
-        """Return the group at a path, created if there is none; `InvalidValue` if a dataset is there."""
+        """Return the group at a path, created if there is none; `InvalidValue` if a dataset is there.
+
+        >>> f.require_group("runs").name, f.require_group("runs").name
+        ('/runs', '/runs')
+        """
         try:
             return self.create_group(path)
         except AlreadyExists:
@@ -120,14 +159,14 @@ class Group(Mapping[str, Member]):
         self,
         path: str,
         shape: Sequence[int] | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         data: ArrayLike | None = None,
         *,
         chunks: Sequence[int] | None = None,
         stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
-        fill_value: Any = None,
-        filters: Sequence[Any] = (),
+        fill_value: ArrayLike | None = None,
+        filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> DenseDataset:
         """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
@@ -135,6 +174,13 @@ class Group(Mapping[str, Member]):
         `max_shape` has None for an unlimited dimension. `filters` are those of `creationProperties.filters`, such as
         `"gzip"`. With `stripes` the chunks are spread over so many prefixes of the store. `AlreadyExists` if the path
         has an object.
+
+        >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
+        >>> t.shape, t.dtype, t.attrs["unit"]
+        ((2, 2), dtype('float64'), 's')
+        >>> log = f.create_dataset("log", (0, 3), "i4", chunks=(100, 3), max_shape=(None, 3), filters=["gzip"])
+        >>> log.extend(2)
+        slice(0, 2, None)
         """
         if data is None and shape is None:
             raise InvalidValue("Give data, or a shape and a dtype.")
@@ -167,16 +213,21 @@ class Group(Mapping[str, Member]):
         self,
         path: str,
         shape: Sequence[int],
-        dtype: Any,
+        dtype: DTypeLike,
         chunks: Sequence[int],
         *,
         stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
-        fill_value: Any = None,
-        filters: Sequence[Any] = (),
+        fill_value: ArrayLike | None = None,
+        filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> SparseDataset:
-        """Create a sparse dataset, see `SparseDataset.create`; `AlreadyExists` if the path has an object."""
+        """Create a sparse dataset, see `SparseDataset.create`; `AlreadyExists` if the path has an object.
+
+        >>> y = f.create_sparse("y", (0, 512, 512), "u2", (1, 512, 512), max_shape=(None, 512, 512))
+        >>> y.shape, y.chunks, y.nnz
+        ((0, 512, 512), (1, 512, 512), 0)
+        """
         bodies = {name: attribute_body(value) for name, value in (attributes or {}).items()}
         try:
             return SparseDataset.create(
@@ -194,8 +245,14 @@ class Group(Mapping[str, Member]):
         except Conflict as error:
             raise AlreadyExists(error.message) from error
 
-    def __setitem__(self, name: str, value: Any) -> None:
-        """Link an object, a `SoftLink` or an `ExternalLink` by a name, or create a dense dataset of an array there."""
+    def __setitem__(self, name: str, value: Member | SoftLink | ExternalLink | ArrayLike) -> None:
+        """Link an object, a `SoftLink` or an `ExternalLink` by a name, or create a dense dataset of an array there.
+
+        >>> f["times"] = [0.5, 1.5]
+        >>> f["same"] = f["times"]
+        >>> f["same"][:]
+        array([0.5, 1.5])
+        """
         if isinstance(value, SoftLink):
             link: Json = {"h5path": value.path}
         elif isinstance(value, ExternalLink):
@@ -211,19 +268,33 @@ class Group(Mapping[str, Member]):
             raise AlreadyExists(error.message) from error
 
     def __delitem__(self, name: str) -> None:
-        """Remove a link of this group; the object stays while others lead to it."""
+        """Remove a link of this group; the object stays while others lead to it.
+
+        >>> del f["X"]
+        >>> list(f)
+        []
+        """
         if name not in self._links():
             raise MissingKey(f"{self.name} has no link {name!r}.")
         self.connection.json("DELETE", f"/groups/{self.id}/links", titles=name, separator="\0")
 
     def links(self) -> dict[str, Json]:
-        """Return the links of the group as HDF5/JSON, by name."""
+        """Return the links of the group as HDF5/JSON, by name.
+
+        >>> f["newest"] = hsparse.SoftLink("/X")
+        >>> {name: link["class"] for name, link in f.links().items()}
+        {'X': 'H5L_TYPE_HARD', 'newest': 'H5L_TYPE_SOFT'}
+        """
         return self._links()
 
     def records(self) -> dict[str, Json]:
         """Return the records of all objects below, by path: the whole tree with its attributes, by one request.
 
         An object with several hard links is there once for each path; soft and external links are not followed.
+
+        >>> f["runs/1"] = [1, 2]
+        >>> {path: record["id"][0] for path, record in f.records().items()}
+        {'X': 'd', 'runs': 'g', 'runs/1': 'd'}
         """
         answer = self.connection.json("GET", "/", getobjs=1, include_attrs=1, include_links=1)
         objects: dict[str, Json] = answer["domain_objs"]

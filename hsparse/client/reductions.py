@@ -3,9 +3,6 @@
 What a server does not compute, because it is older, of another make, or has lower limits, is computed here, block by
 block.
 
-    per_gene = counts.reduce("mean", "var", axis=0, ddof=1)
-    per_type = counts.reduce("mean", axis=0, by="/obs/cell_type")
-
 Tests: tests/client/test_sparse_arrays.py, tests/client/test_reductions.py.
 """
 
@@ -42,7 +39,11 @@ RESULT_BYTES = 16
 
 
 class ReducedDataset(Dataset):
-    """The methods of dense and sparse datasets that reduce them. What is not defined counts as the fill value."""
+    """The methods of dense and sparse datasets that reduce them. What is not defined counts as the fill value.
+
+    >>> D.mean(), D.max(axis=1), X.sum(axis=(0, 1))
+    (np.float64(5.5), array([ 2,  5,  8, 11]), np.float32(10.0))
+    """
 
     source: ValueSource
     has_undefined = False
@@ -50,26 +51,45 @@ class ReducedDataset(Dataset):
     """Whether the server is known to answer no reductions."""
 
     def sum(self, axis: Axis = None) -> Any:
-        """Return the sum over an axis, several, or all, as numpy and scipy do; an array, or a number.
+        """Return the sum over an axis, several, or all, as numpy does: an array of the other axes, or a number.
 
         Sums of integers are exact; `InvalidValue` where one has more than 64 bits.
+
+        >>> X.sum(), X.sum(axis=0)
+        (np.float32(10.0), array([5., 3., 2.], dtype=float32))
         """
         return self._reduced("sum", axis)
 
     def mean(self, axis: Axis = None) -> Any:
-        """Return the mean over an axis, several, or all; see `sum`."""
+        """Return the mean over an axis, several, or all; see `sum`.
+
+        >>> X.mean(axis=0)
+        array([1.25, 0.75, 0.5 ], dtype=float32)
+        """
         return self._reduced("mean", axis)
 
     def var(self, axis: Axis = None, *, ddof: int = 0) -> Any:
-        """Return the variance over an axis, several, or all; the divisor is the number of elements less `ddof`."""
+        """Return the variance over an axis, several, or all; the divisor is the number of elements less `ddof`.
+
+        >>> X.var(), D.var(axis=0, ddof=1)
+        (np.float32(1.8055556), array([15., 15., 15.]))
+        """
         return self._reduced("var", axis, ddof)
 
     def min(self, axis: Axis = None) -> Any:
-        """Return the smallest value over an axis, several, or all; see `sum`."""
+        """Return the smallest value over an axis, several, or all; see `sum`.
+
+        >>> X.min(), D.min(axis=0)
+        (np.float32(0.0), array([0, 1, 2]))
+        """
         return self._reduced("min", axis)
 
     def max(self, axis: Axis = None) -> Any:
-        """Return the largest value over an axis, several, or all; see `sum`."""
+        """Return the largest value over an axis, several, or all; see `sum`.
+
+        >>> X.max(axis=1)
+        array([2., 0., 3., 4.], dtype=float32)
+        """
         return self._reduced("max", axis)
 
     def reduce(
@@ -88,6 +108,12 @@ class ReducedDataset(Dataset):
         taken as the fill value. `by` has labels of the first of the axes: the path of a dataset in the domain, or one
         label (None: none) for each index. The result has a place for each group then, and their labels as `group`. Of
         compounds `field` is reduced. A `min` or `max` of no elements is the fill value; `count` is 0 there.
+
+        >>> X.reduce("mean", "count", axis=0, undefined="skip")
+        {'mean': array([2.5, 3. , 2. ]), 'count': array([2, 1, 1])}
+        >>> X.reduce("sum", axis=0, by=["T", "B", "B", "T"])
+        {'group': array(['B', 'T'], dtype='<U1'), 'sum': array([[0., 3., 0.],
+               [5., 0., 2.]])}
         """
 
         def run(extent: tuple[int, ...]) -> dict[str, Array]:

@@ -2,21 +2,15 @@
 
 Undefined is not zero: an element is defined once it is written, with any value, until it is erased. What is not defined
 reads as the fill value.
-
-    with hsparse.open("http://localhost:5101/home/ada/run.h5") as file:
-        frames = file.create_sparse("frames", (0, 1024, 1024), "u2", (1, 512, 512), max_shape=(None, 1024, 1024))
-        frames.extend(1)
-        frames.write([[0, 10, 20], [0, 10, 21]], [700, 650])
-        csr = frames[0, :512]
-        coords, values = frames.read((0, slice(0, 512)))
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
@@ -28,14 +22,18 @@ from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.sparse_reads import SparseReads
-from hsparse.client.sparse.sparse_writes import SparseWrites
+from hsparse.client.sparse.sparse_writes import SparseWrites, Values
 from hsparse.client.types.datatype import dtype_of, type_item
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
-    from hsparse.client.dask.dask_array import Format
+    from dask.array import Array
+
+    from hsparse.client.dask.dask_array import Blocks, Format
 
 DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
+Filter: TypeAlias = str | int | Mapping[str, Any]
+"""A filter, as `creationProperties.filters` has it: its name, its number, or an object with its parameters."""
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
 
@@ -56,6 +54,17 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     A result of more than `max_bytes`, a third of the machine's memory at first, is refused before it is fetched. All
     methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
     credentials of its `Connection`.
+
+    >>> X
+    <SparseDataset /X: shape (4, 3), float32, chunks (2, 3), fill value 0.0>
+    >>> X.nnz, X[0, 2], X[:, 0].toarray()
+    (4, np.float32(2.0), array([1., 0., 0., 4.], dtype=float32))
+    >>> X[1, :2] = [5, 6]
+    >>> X.to_numpy()
+    array([[1., 0., 2.],
+           [5., 6., 0.],
+           [0., 3., 0.],
+           [4., 0., 0.]], dtype=float32)
     """
 
     has_undefined = True
@@ -87,13 +96,13 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         connection: Connection,
         path: str,
         shape: Sequence[int],
-        dtype: np.dtype[Any] | type | str,
+        dtype: DTypeLike,
         chunks: Sequence[int],
         *,
         stripes: int = 1,
         max_shape: Sequence[int | None] | None = None,
-        fill_value: Any = None,
-        filters: Sequence[Any] = (),
+        fill_value: ArrayLike | None = None,
+        filters: Sequence[Filter] = (),
         attributes: Json | None = None,
     ) -> SparseDataset:
         """Create a dataset at `path`, with the missing groups above it, and return it.
@@ -102,6 +111,10 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         spread over so many prefixes of the store. `filters` are those of `creationProperties.filters`: one with a
         `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is for that part of a chunk, one with none for all.
         `attributes` are HDF5/JSON, by name.
+
+        >>> y = hsparse.SparseDataset.create(f.connection, "/y", (0, 512), "f4", (64, 512), max_shape=(None, 512))
+        >>> y.shape, y.max_shape
+        ((0, 512), (None, 512))
         """
         layout: Json = LAYOUT | {"dims": list(chunks)} | ({} if stripes == 1 else {"stripes": stripes})
         properties: Json = {"layout": layout, "filters": list(filters)}
@@ -121,7 +134,11 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @classmethod
     def open(cls, connection: Connection, path: str) -> SparseDataset:
-        """Return the dataset at `path`, or of that id."""
+        """Return the dataset at `path`, or of that id.
+
+        >>> hsparse.SparseDataset.open(f.connection, "/X").shape
+        (4, 3)
+        """
         if path.startswith("d-"):
             return cls(connection, connection.json("GET", f"/datasets/{path}"))
         return cls(connection, connection.json("GET", "/datasets/", h5path=path), path)
@@ -134,12 +151,20 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
     @property
     def nnz(self) -> int:
-        """The number of defined elements, zeros among them; one request."""
+        """The number of defined elements, zeros among them; one request.
+
+        >>> X.nnz
+        4
+        """
         return int(self.count())
 
     @property
     def density(self) -> float:
-        """The part of the elements that is defined, 0 to 1; one request."""
+        """The part of the elements that is defined, 0 to 1; one request.
+
+        >>> X.density == X.nnz / X.size
+        True
+        """
         return self.nnz / self.size if self.size else 0.0
 
     def __getitem__(self, key: Key) -> Any:
@@ -148,11 +173,25 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         Of rank 2 a `csr_array`; of rank 1 of a 2-D dataset a `coo_array`, or a numpy array for two paired lists; a
         number for a single element. Of any other rank, and if the fill value is not 0, a `sparse.COO`. Defined zeros
         are stored elements. One request, whatever the key spans.
+
+        >>> X[0:2].toarray(), type(X[0:2]).__name__
+        (array([[1., 0., 2.],
+               [0., 0., 0.]], dtype=float32), 'csr_array')
+        >>> X[[3, 0], :1].toarray(), X[[0, 2], [2, 1]], X[0, 1]
+        (array([[4.],
+               [1.]], dtype=float32), array([2., 3.], dtype=float32), np.float32(0.0))
+        >>> X[9]
+        Traceback (most recent call last):
+        hsparse.client.errors.OutOfRange: Index 9 of dimension 0 is not within its extent 4.
         """
         return self.take(ArrayKey(key))
 
     def take(self, select: Select) -> Any:
-        """Do as `x[key]` for any form of selection."""
+        """Do as `x[key]` for any form of selection.
+
+        >>> X.take("[0,:]").shape, X.take(np.s_[0]).shape
+        ((1, 3), (3,))
+        """
         return self._in_region(select, self._result)
 
     @property
@@ -160,15 +199,32 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         """Keys whose lists and masks are each for its own dimension: `x.oindex[[1, 3], [0, 5]]` has 2 rows.
 
         Text stands for a label of the axis: `x.oindex[:, ["CD3E", "NKG7"]]`; `MissingKey` names one that is not there.
+
+        >>> X.oindex[[3, 0], [True, False, True]].toarray()
+        array([[4., 0.],
+               [1., 2.]], dtype=float32)
+        >>> cells["X"].oindex[["c0", "c2"], ["MS4A1", "NKG7"]].toarray()
+        array([[2., 0.],
+               [0., 3.]], dtype=float32)
         """
         return OrthogonalIndex(self)
 
-    def to_dask(self, chunks: Any = None, format: Format = "coo") -> Any:
-        """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`."""
-        return DASK_ARRAY.load().sparse_to_dask(self, chunks, format)
+    def to_dask(self, chunks: Blocks = None, format: Format = "coo") -> Array:
+        """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`.
+
+        >>> array = X.to_dask(chunks=(2, 3))
+        >>> array.numblocks, array.sum(axis=0).compute().todense()
+        ((2, 1), array([5., 3., 2.], dtype=float32))
+        """
+        found: Array = DASK_ARRAY.load().sparse_to_dask(self, chunks, format)
+        return found
 
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
-        """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis."""
+        """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis.
+
+        >>> X.count(), X.count(np.s_[:2]), X.count(axis=0)
+        (4, 2, array([2, 1, 1]))
+        """
         if axis is None:
             return self._in_region(
                 select,
@@ -182,19 +238,41 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
 
 
 class OrthogonalIndex:
-    """`x.oindex`: reads and writes by keys whose lists and masks are each for its own dimension."""
+    """`x.oindex`: reads and writes by keys whose lists and masks are each for its own dimension.
+
+    >>> X.oindex[[0, 3], [0, 2]].toarray()
+    array([[1., 2.],
+           [4., 0.]], dtype=float32)
+    """
 
     def __init__(self, dataset: SparseDataset) -> None:
         self._dataset = dataset
 
-    def __getitem__(self, key: Any) -> Any:
-        """Return the product of the items, in the forms that `SparseDataset.__getitem__` names."""
+    def __getitem__(self, key: Key) -> Any:
+        """Return the product of the items, in the forms that `SparseDataset.__getitem__` names.
+
+        >>> X.oindex[[3, 0], 1:].shape
+        (2, 2)
+        """
         return self._dataset.take(self.key(key))
 
-    def __setitem__(self, key: Any, values: Any) -> None:
-        """Assign to the product of the items; see `SparseDataset.__setitem__`."""
+    def __setitem__(self, key: Key, values: Values) -> None:
+        """Assign to the product of the items; see `SparseDataset.__setitem__`.
+
+        >>> X.oindex[[1, 2], [0, 2]] = 9
+        >>> X.to_numpy()
+        array([[1., 0., 2.],
+               [9., 0., 9.],
+               [9., 3., 9.],
+               [4., 0., 0.]], dtype=float32)
+        """
         self._dataset.assign(self.key(key), values)
 
-    def key(self, key: Any) -> ArrayKey:
-        """Return the key for the methods of a dataset: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`."""
+    def key(self, key: Key) -> ArrayKey:
+        """Return the key for the methods of a dataset: `x.to_numpy(x.oindex.key((slice(None), ["CD3E"])))`.
+
+        >>> X.to_numpy(X.oindex.key(([3, 0], [0, 2])))
+        array([[4., 0.],
+               [1., 2.]], dtype=float32)
+        """
         return ArrayKey(self._dataset.labels.resolve(key, self._dataset.ndim), orthogonal=True)

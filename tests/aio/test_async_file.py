@@ -45,6 +45,7 @@ LEFT_OUT = {
     "record",
     "type",
     "source",
+    "has_undefined",
     "labels",
     "check_extent",
 }

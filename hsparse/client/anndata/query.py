@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,10 @@ from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongTyp
 from hsparse.client.progress import Progress, show_rows
 from hsparse.client.sources.value_batch import Axis
 from hsparse.client.sparse.prefetch import prefetched
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from pandas import DataFrame
 
 Choice: TypeAlias = "str | Sequence[str] | Sequence[int] | NDArray[Any] | slice | None"
 """What is chosen of obs or var: a condition, names, indices, a mask, or None for all."""
@@ -44,6 +48,14 @@ class Query:
 
     The conditions take one request for the columns that they name; `to_anndata`, `to_scipy`, `obs` and `var` one more
     for all that they return, unless that is large.
+
+    >>> found = cells.query(obs="n_genes >= 1", var=["MS4A1", "CD3E"])
+    >>> found
+    <Query of /home/admin/cells.h5ad: obs='n_genes >= 1', var=['MS4A1', 'CD3E']>
+    >>> found.n_obs, found.n_vars, found.to_scipy().toarray()
+    (3, 2, array([[2., 1.],
+           [0., 0.],
+           [0., 4.]], dtype=float32))
     """
 
     def __init__(self, tree: DomainTree, obs: Choice, var: Choice, wanted: Wanted) -> None:
@@ -76,41 +88,79 @@ class Query:
 
     @property
     def n_obs(self) -> int:
+        """The number of rows that are chosen.
+
+        >>> cells.query("n_genes >= 1").n_obs
+        3
+        """
         return len(self.rows)
 
     @property
     def n_vars(self) -> int:
+        """The number of columns that are chosen.
+
+        >>> cells.query(var=["NKG7"]).n_vars
+        1
+        """
         return len(self.variables)
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The indices of the rows, (n_obs,)."""
+        """The indices of the rows, (n_obs,).
+
+        >>> cells.query("cell_type == 'T'").rows
+        array([0, 3])
+        """
         return self._places[0]
 
     @property
     def variables(self) -> NDArray[np.intp]:
-        """The indices of the columns, (n_vars,)."""
+        """The indices of the columns, (n_vars,).
+
+        >>> cells.query(var=["MS4A1", "CD3E"]).variables
+        array([2, 0])
+        """
         return self._places[1]
 
     @cached_property
-    def obs(self) -> Any:
-        """The data frame of the rows."""
+    def obs(self) -> DataFrame:
+        """The data frame of the rows, n_obs long.
+
+        >>> cells.query("n_genes >= 1").obs
+           cell_type  n_genes
+        c0         T        2
+        c2        NK        1
+        c3         T        1
+        """
         return self._frame(0)
 
     @cached_property
-    def var(self) -> Any:
-        """The data frame of the columns."""
+    def var(self) -> DataFrame:
+        """The data frame of the columns, n_vars long.
+
+        >>> cells.query(var=["MS4A1", "CD3E"]).var.index.tolist()
+        ['MS4A1', 'CD3E']
+        """
         return self._frame(1)
 
-    def to_anndata(self, *, progress: Progress = None) -> Any:
+    def to_anndata(self, *, progress: Progress = None) -> AnnData:
         """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names.
 
         `progress` is as in `SparseDataset.to_numpy`.
+
+        >>> found = cells.query("n_genes >= 1", columns=["cell_type"]).to_anndata()
+        >>> found.shape, found.obs["cell_type"].tolist()
+        ((3, 3), ['T', 'NK', 'T'])
         """
         return self._anndata(self.rows, progress)
 
     def to_scipy(self, *, progress: Progress = None) -> Any:
-        """Return X of the rows and columns: csr or csc, as it is stored, or an array if it is dense."""
+        """Return X of the rows and columns, (n_obs, n_vars): csr or csc, as it is stored, or an array if it is dense.
+
+        >>> cells.query("cell_type == 'T'", ["MS4A1", "CD3E"]).to_scipy().toarray()
+        array([[2., 1.],
+               [0., 4.]], dtype=float32)
+        """
         if self._matrix is None:
             raise InvalidValue(f"{self._tree.name} has no X; name a layer.")
         reader = ElementReader(self._tree)
@@ -118,10 +168,17 @@ class Query:
         reader.fetch(progress)
         return _arranged(reader.element(self._matrix), self._places)
 
-    def iter(self, size: int, *, progress: Progress = False) -> Iterator[Any]:
+    def iter(self, size: int, *, progress: Progress = False) -> Iterator[AnnData]:
         """Yield AnnDatas of at most `size` rows each; the next is read while one is used.
 
         `progress` is as in `SparseDataset.iter_rows`.
+
+        >>> [part.shape for part in cells.query("n_genes >= 1").iter(2)]
+        [(2, 3), (1, 3)]
+        >>> seen = []
+        >>> parts = list(cells.query().iter(3, progress=lambda done, total: seen.append((done, total))))
+        >>> len(parts), seen[-1]
+        (2, (4, 4))
         """
         if size < 1:
             raise InvalidValue(f"A part has at least one row, not {size}.")
@@ -131,7 +188,7 @@ class Query:
 
     # --- reading --------------------------------------------------------------------------------------
 
-    def _anndata(self, rows: NDArray[np.intp], progress: Progress = False) -> Any:
+    def _anndata(self, rows: NDArray[np.intp], progress: Progress = False) -> AnnData:
         wanted, places = self._wanted, (rows, self.variables)
         axes = tuple(map(_ascending, places, self._lengths))
         reader = ElementReader(self._tree)
@@ -156,7 +213,7 @@ class Query:
         matrix = None if self._matrix is None else _arranged(reader.element(self._matrix), places)
         return ANNDATA.load().AnnData(X=matrix, obs=frames[0], var=frames[1], **found)
 
-    def _frame(self, axis: int) -> Any:
+    def _frame(self, axis: int) -> DataFrame:
         reader = ElementReader(self._tree)
         columns, places = self._columns(reader, axis), self._places[axis]
         reader.want_frame(self._frames[axis], columns, _ascending(places, self._lengths[axis]))

@@ -25,7 +25,15 @@ as elements with their coordinates, and as a `csr_array`."""
 
 
 class Batch(NamedTuple):
-    """Rows of a matrix: `x` as a `csr_array` or dense, `obs` by column, and their numbers in the matrix."""
+    """Rows of a matrix: `x: (n, columns)`, a `csr_array` or dense, `obs` by column, (n,) each, and `rows: (n,)`.
+
+    `rows` are their numbers in the matrix.
+
+    >>> batch = next(iter(hsparse.Batches(X, {"label": [0, 1, 1, 0]}, size=2, shuffle=False)))
+    >>> batch.x.toarray(), batch.obs["label"], batch.rows
+    (array([[1., 0., 2.],
+           [0., 0., 0.]], dtype=float32), array([0, 1]), array([0, 1]))
+    """
 
     x: Any
     obs: dict[str, NDArray[Any]]
@@ -39,7 +47,13 @@ class Batches:
     buffer is read while one is used. Buffers have as many rows as about `memory` bytes allow, at least a batch. Equal
     arguments give equal batches; `set_epoch` chooses another order.
 
-        for x, obs, rows in hsparse.Batches(f["X"], obs=["cell_type"], size=4096, seed=1): ...
+    >>> batches = hsparse.Batches(X, {"label": [0, 1, 1, 0]}, size=3, seed=1, format="numpy")
+    >>> len(batches), sorted(row for batch in batches for row in batch.rows.tolist())
+    (2, [0, 1, 2, 3])
+    >>> for x, obs, rows in batches:
+    ...     print(x.shape, sorted(obs))
+    (3, 3) ['label']
+    (1, 3) ['label']
     """
 
     def __init__(
@@ -91,11 +105,22 @@ class Batches:
         return self.part(0, 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order: that of an epoch follows from its number and the seed."""
+        """Choose the order: that of an epoch follows from its number and the seed.
+
+        >>> batches = hsparse.Batches(X, size=4, seed=1)
+        >>> batches.set_epoch(2)
+        >>> sorted(next(iter(batches)).rows.tolist())
+        [0, 1, 2, 3]
+        """
         self.plan = replace(self.plan, epoch=epoch)
 
     def part(self, part: int, of: int) -> Iterator[Batch]:
-        """Yield the batches of one of several workers, which have every `of`-th buffer; each ends with its own rest."""
+        """Yield the batches of one of several workers, which have every `of`-th buffer; each ends with its own rest.
+
+        >>> batches = hsparse.Batches(X, size=2, shuffle=False, memory=1)
+        >>> [[batch.rows.tolist() for batch in batches.part(worker, 2)] for worker in (0, 1)]
+        [[[0, 1]], [[2, 3]]]
+        """
         plan = self.plan
         rest: list[tuple[Any, NDArray[np.int64]]] = []
 

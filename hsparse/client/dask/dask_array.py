@@ -6,7 +6,7 @@ reach the server; its pickle has the credentials of the connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -21,6 +21,8 @@ from hsparse.clock import SystemClock
 from hsparse.optional_module import OptionalModule
 
 Format: TypeAlias = Literal["coo", "csr"]
+Blocks: TypeAlias = int | str | tuple[Any, ...] | Mapping[int, Any] | None
+"""The lengths of blocks, as `dask.array.from_array` takes them; None for blocks of about 100 MB."""
 DASK = OptionalModule("dask.array", "dask")
 CLOCK = SystemClock()
 DASK_BASE = OptionalModule("dask.base", "dask")
@@ -82,7 +84,7 @@ class DatasetBlocks:
         return found
 
 
-def dense_to_dask(dataset: ArraySource, chunks: Any = None) -> Any:
+def dense_to_dask(dataset: ArraySource, chunks: Blocks = None) -> Any:
     """Return a `dask.array.Array` of a dense dataset, see `sparse_to_dask`."""
     blocks = _blocks(dataset, chunks, BLOCK_BYTES // dataset.dtype.itemsize)
     meta = np.empty((0,) * dataset.ndim, dataset.dtype)
@@ -92,7 +94,7 @@ def dense_to_dask(dataset: ArraySource, chunks: Any = None) -> Any:
     )
 
 
-def sparse_to_dask(dataset: SparseSource, chunks: Any = None, format: Format = "coo") -> Any:
+def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format = "coo") -> Any:
     """Return a `dask.array.Array` of a sparse dataset in its extent as it is now.
 
     `chunks` are as in `dask.array.from_array`; None for blocks of about 100 MB that are made of stored chunks. Blocks
@@ -129,7 +131,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Any = None, format: Format = "
     return dask.Array(graph, name, blocks, meta=SCIPY.load().csr_array((0, 0), dtype=dataset.dtype))
 
 
-def _blocks(dataset: ArraySource, chunks: Any, limit: int) -> tuple[tuple[int, ...], ...]:
+def _blocks(dataset: ArraySource, chunks: Blocks, limit: int) -> tuple[tuple[int, ...], ...]:
     """Return the lengths of blocks: as given, or made of stored chunks, with about `limit` elements."""
     normalize = OptionalModule("dask.array.core", "dask").load().normalize_chunks
     stored = dataset.chunks or dataset.shape

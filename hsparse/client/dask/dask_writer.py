@@ -5,9 +5,10 @@ Needs the extra `dask`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +17,12 @@ from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
 from hsparse.client.progress import Advance, Progress, ignore, show_progress
 from hsparse.client.sparse.sparse_values import sparse_values
-from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.sparse_dataset import Filter, SparseDataset
 from hsparse.model.auto_chunk import auto_chunk
 from hsparse.optional_module import OptionalModule
+
+if TYPE_CHECKING:
+    from dask.array import Array
 
 DASK = OptionalModule("dask.array", "dask")
 CHUNK_BYTES = 4 << 20, 32 << 20
@@ -28,10 +32,10 @@ CHUNK_BYTES = 4 << 20, 32 << 20
 def from_dask(
     group: Group,
     path: str,
-    array: Any,
+    array: Array,
     *,
     chunks: tuple[int, ...] | None = None,
-    filters: Any = (),
+    filters: Sequence[Filter] = (),
     progress: Progress = None,
 ) -> SparseDataset | DenseDataset:
     """Create a dataset of an array of dask, and write each block as soon as it is computed.
@@ -40,6 +44,11 @@ def from_dask(
     make a sparse dataset, whose elements are those that the blocks have, numpy's a dense one. `chunks` is the shape of
     the stored chunks. What has been written stays if a block fails. `progress` is as in `from_scipy`, of the bytes that
     the blocks would have were they dense. Of blocks that other processes write nothing is shown.
+
+    >>> import dask.array
+    >>> made = hsparse.from_dask(f, "ones", dask.array.ones((4, 6), chunks=(2, 6)))
+    >>> type(made).__name__, made.shape, made.sum()
+    ('DenseDataset', (4, 6), np.float64(24.0))
     """
     if any(np.isnan(length) for lengths in array.chunks for length in lengths):
         raise InvalidValue("The array has blocks of unknown lengths: call its compute_chunk_sizes first.")

@@ -37,6 +37,13 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
     `layout`, `revision` and `matrices` are the form of the files (`GET /files`). `block_size` (bytes), `cache_type` and
     `cache_options` are for files that are opened without them. fsspec writes all options into pickles
     and JSON of a file system, **credentials too**.
+
+    >>> with hsparse.open(f"{server}/fsspec.h5", "w") as file:
+    ...     file["x"] = [1, 2, 3]
+    >>> import fsspec
+    >>> with fsspec.open(f"hsparse://{server.removeprefix('http://')}/fsspec.h5") as raw:
+    ...     print(raw.read(4)[1:])
+    b'HDF'
     """
 
     protocol = tuple(SCHEMES)
@@ -93,12 +100,22 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return {"endpoint": f"{SCHEMES[scheme]}://{place}"} if scheme in SCHEMES and place else {}
 
     def unstrip_protocol(self, name: str) -> str:
+        """Return the whole address of a path: protocol, server and path.
+
+        >>> HsparseFileSystem("http://127.0.0.1:5101").unstrip_protocol("/home/ann/run.h5")
+        'hsparse://127.0.0.1:5101/home/ann/run.h5'
+        """
         scheme, _, place = str(self.endpoint).partition("://")
         protocol = next(own for own, http in SCHEMES.items() if http == scheme)
         return f"{protocol}://{place.rstrip('/')}{self._strip_protocol(name)}"
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """Return what is in a folder; the sizes of files are None, because each would be a request: ask `info`."""
+        """Return what is in a folder; the sizes of files are None, because each would be a request: ask `info`.
+
+        >>> file = hsparse.open(f"{server}/ls.h5", "w")
+        >>> "/ls.h5" in HsparseFileSystem(server).ls("/", detail=False)
+        True
+        """
         path = self._strip_protocol(path)
         if path != "/" and "root" in (record := self._record(path)):
             found = [self._file(path, record)]
@@ -108,7 +125,13 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return found if detail else [one["name"] for one in found]
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        """Return `name`, `type`, and of a file its `size` in bytes and its `etag`, also `created` and `modified`."""
+        """Return `name`, `type`, and of a file its `size` in bytes and its `etag`, also `created` and `modified`.
+
+        >>> file = hsparse.open(f"{server}/info.h5", "w")
+        >>> found = HsparseFileSystem(server).info("/info.h5")
+        >>> found["type"], found["size"] > 0
+        ('file', True)
+        """
         path = self._strip_protocol(path)
         if path == "/":
             return {"name": "/", "type": "directory", "size": 0}
@@ -116,10 +139,24 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._file(path, record) if "root" in record else self._listed(record | {"name": path})
 
     def ukey(self, path: str) -> str:
-        """Return the etag of a file: another one when anything in it has changed."""
+        """Return the etag of a file: another one when anything in it has changed.
+
+        >>> file = hsparse.open(f"{server}/key.h5", "w")
+        >>> system = HsparseFileSystem(server)
+        >>> before = system.ukey("/key.h5")
+        >>> file["x"] = [1, 2, 3]
+        >>> system.ukey("/key.h5") == before
+        False
+        """
         return str(self.info(path)["etag"])
 
     def checksum(self, path: str) -> int:
+        """Return `ukey` as a number.
+
+        >>> file = hsparse.open(f"{server}/sum.h5", "w")
+        >>> HsparseFileSystem(server).checksum("/sum.h5") > 0
+        True
+        """
         return int.from_bytes(self.ukey(path).encode(), "big")
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, **options: Any) -> VirtualFile:
@@ -131,7 +168,13 @@ class HsparseFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return VirtualFile(self, path, **self._caching | given)
 
     def fetch(self, path: str, start: int, stop: int, etag: str) -> bytes:
-        """Return a range of a file; `PreconditionFailed` if its etag is another one by now."""
+        """Return a range of a file; `PreconditionFailed` if its etag is another one by now.
+
+        >>> file = hsparse.open(f"{server}/fetch.h5", "w")
+        >>> system = HsparseFileSystem(server)
+        >>> system.fetch("/fetch.h5", 1, 4, system.ukey("/fetch.h5"))
+        b'HDF'
+        """
         return self._domain_file(path).read(start, stop, etag)
 
     def _domain_file(self, path: str) -> DomainFile:
@@ -160,6 +203,11 @@ class VirtualFile(AbstractBufferedFile):  # type: ignore[misc]
     """A domain as a file, in the state in which it was opened: reading fails once that has changed.
 
     `details` are those of `HsparseFileSystem.info`, asked for if they are not given.
+
+    >>> file = hsparse.open(f"{server}/virtual.h5", "w")
+    >>> with HsparseFileSystem(server).open("/virtual.h5") as raw:
+    ...     print(raw.size == raw.details["size"], raw.seek(1), raw.read(3))
+    True 1 b'HDF'
     """
 
     def __init__(

@@ -21,7 +21,11 @@ TWICE = -1
 
 
 class AxisLabels:
-    """The labels of a dataset's axes, indexed when they are first used; a pickle is without that index."""
+    """The labels of a dataset's axes, indexed when they are first used; a pickle is without that index.
+
+    >>> cells["X"].labels(1), X.labels(1)
+    (array(['CD3E', 'NKG7', 'MS4A1'], dtype=object), None)
+    """
 
     def __init__(self, labels: Labels | None = None) -> None:
         self._labels = labels
@@ -34,14 +38,17 @@ class AxisLabels:
         """Return the labels along an axis, None if it has none."""
         return None if self._labels is None else self._labels(axis)
 
-    def resolve(self, key: Any, rank: int) -> Key:
+    def resolve(self, key: Key, rank: int) -> Key:
         """Return an orthogonal key with indices for text; `MissingKey` for a label that an axis does not have.
 
         `InvalidValue` for a label that it has twice.
+
+        >>> cells["X"].labels.resolve((slice(2), ["NKG7", "CD3E"]), 2)
+        (slice(None, 2, None), array([1, 0]))
         """
         items = key if isinstance(key, tuple) else (key,)
         if not any(map(_is_text, items)):
-            return key  # type: ignore[no-any-return]
+            return key
         found: list[Any] = []
         dim = 0
         for item in items:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from polars import LazyFrame
+
 PLUGINS = OptionalModule("polars.io.plugins", "polars")
 VALUE = "value"
 GOAL = 1 << 20
@@ -29,14 +32,18 @@ SCATTERED = 4
 """Rows are asked for as a list, not as a slice, if fewer than one in so many are wanted."""
 
 
-def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **options: Any) -> Any:
+def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **options: Any) -> LazyFrame:
     """Return a `polars.LazyFrame` with the columns `dim_0`, ..., `value` of the sparse dataset at `path`.
 
     `source` is a dataset, a group, or what `hsparse.open` opens, with its `options`. Only what a query needs is read:
     no values if it does not ask for them, the rows and the range of columns in which its conditions on `dim_...` can
     hold, and no more after enough rows. Rows come in the order of the stored chunks.
 
-        hsparse.scan(url, "X").filter(polars.col("dim_0") < 100).group_by("dim_1").len().collect()
+    >>> import polars as pl
+    >>> hsparse.scan(f, "X").filter(pl.col("dim_0") > 1).collect().rows()
+    [(2, 1, 3.0), (3, 0, 4.0)]
+    >>> hsparse.scan(X).group_by("dim_1").agg(pl.col("value").sum()).sort("dim_1").collect().rows()
+    [(0, 5.0), (1, 3.0), (2, 2.0)]
     """
     dataset = _find(source, path, options)
     elements = ElementScan(dataset)

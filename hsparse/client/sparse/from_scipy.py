@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,18 +12,21 @@ from hsparse.client.errors import Unreachable, WrongType
 from hsparse.client.group import Group
 from hsparse.client.progress import Progress, show_progress
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
-from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.sparse_dataset import Filter, SparseDataset
 from hsparse.client.types.hdf5_type import attribute_body
 from hsparse.errors import HsparseError
+
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
 
 
 def from_scipy(
     group: Group,
     path: str,
-    matrix: Any,
+    matrix: sparray | spmatrix,
     *,
     chunks: Sequence[int] | None = None,
-    filters: Sequence[Any] | None = None,
+    filters: Sequence[Filter] | None = None,
     progress: Progress = None,
 ) -> SparseDataset:
     """Store a matrix at a path of a group, and return its dataset; the path has it when all is stored.
@@ -33,7 +36,10 @@ def from_scipy(
     has an object. It is shown by a bar on a terminal, if tqdm or rich is installed. `progress` may be a function of
     the bytes of values that are stored and their total, True for a bar in any case, and False for none.
 
-        counts = hsparse.from_scipy(f, "counts", scipy.sparse.random_array((1000, 2000), format="csr"))
+    >>> import scipy.sparse
+    >>> counts = hsparse.from_scipy(f, "counts", scipy.sparse.eye_array(1000, format="csr", dtype="u2"))
+    >>> counts.shape, counts.nnz, counts.dtype
+    ((1000, 1000), 1000, dtype('uint16'))
     """
     if not hasattr(matrix, "tocsr") or len(matrix.shape) != 2:
         raise WrongType(f"from_scipy takes a sparse matrix of scipy with two dimensions, not {matrix!r:.40}.")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
@@ -33,16 +33,30 @@ from hsparse.optional_module import OptionalModule
 
 ENCODED_SELECTION = OptionalModule("hsparse.format.selections.encoded_selection")
 
+if TYPE_CHECKING:
+    from pyarrow import Table
+    from sparse import COO
+
 
 class SparseReads(Dataset):
-    """The reads of `SparseDataset`: of a selection by one request, whatever it spans."""
+    """The reads of `SparseDataset`: of a selection by one request, whatever it spans.
+
+    >>> places, values = X.read(np.s_[:3])
+    >>> places.shape, values.shape
+    ((3, 2), (3,))
+    """
 
     source: ValueSource
 
     def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
-        """Return the defined elements of the selection: coordinates and values, each element once.
+        """Return the defined elements of the selection, each once: coordinates (n, rank) uint64 and values (n,).
 
         From a server the order is chunk after chunk, row-major inside each.
+
+        >>> places, values = X.read(np.s_[0:2])
+        >>> places, values
+        (array([[0, 0],
+               [0, 2]], dtype=uint64), array([1., 2.], dtype=float32))
         """
 
         def get(region: Region) -> Elements:
@@ -53,7 +67,11 @@ class SparseReads(Dataset):
         return found.coords(), found.values
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
-        """Return every selected value, the fill value where undefined, in the selection's shape."""
+        """Return every selected value, the fill value where undefined, in the selection's shape.
+
+        >>> X.read_dense(np.s_[2:, 0]), X.read_dense("[2:4,0]").shape
+        (array([0., 4.], dtype=float32), (2, 1))
+        """
 
         def get(region: Region) -> NDArray[Any]:
             check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
@@ -62,14 +80,23 @@ class SparseReads(Dataset):
         return self._in_region(select, get)
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
-        """Return the values (n,) at `coords` in their order, the fill value where undefined."""
+        """Return the values (n,) at `coords: (n, rank)` in their order, the fill value where undefined.
+
+        >>> X.read_points([[3, 0], [3, 1]])
+        array([4., 0.], dtype=float32)
+        """
         places = self._points(coords)
         check_size(bytes_of_dense((len(places),), self.dtype.itemsize), self.max_bytes, (len(places),))
         body = places.astype("<u8").tobytes()
         return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype).copy()
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
-        """Return the coordinates of the defined elements of the selection, in the order of `read`."""
+        """Return the coordinates of the defined elements of the selection, (n, rank) uint64, as `read` orders them.
+
+        >>> X.defined(np.s_[2:])
+        array([[2, 1],
+               [3, 0]], dtype=uint64)
+        """
 
         def get(region: Region) -> NDArray[np.uint64]:
             self._check_elements(region, 8 * self.ndim)
@@ -79,7 +106,7 @@ class SparseReads(Dataset):
 
         return self._in_region(select, get)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """Return all values, so that numpy's functions do not ask for one row after the other."""
         if copy is False:
             raise ValueError("The values are on a server: numpy gets a copy.")
@@ -89,6 +116,10 @@ class SparseReads(Dataset):
         """Return the selected elements as a sparse array of scipy, in a format of rank 2, or for rank 1 "coo".
 
         `InvalidValue` for another rank, or if the fill value is not 0. `progress` is as in `to_numpy`.
+
+        >>> columns = X.to_scipy("csc", np.s_[:, [0, 2]])
+        >>> columns.format, columns.indptr, columns.data
+        ('csc', array([0, 2, 3], dtype=int32), array([1., 4., 2.], dtype=float32))
         """
 
         def get(region: Region) -> Any:
@@ -102,12 +133,20 @@ class SparseReads(Dataset):
 
         return self._in_region(key, get).asformat(format)
 
-    def to_coo(self, key: Select = ..., *, progress: Progress = None) -> Any:
-        """Return the selected elements as a `sparse.COO`, of any rank, with the fill value."""
+    def to_coo(self, key: Select = ..., *, progress: Progress = None) -> COO:
+        """Return the selected elements as a `sparse.COO`, of any rank, with the fill value.
+
+        >>> X.to_coo(np.s_[2:])
+        <COO: shape=(2, 3), dtype=float32, nnz=2, fill_value=0.0>
+        """
         return self._sparse(key, progress).to_coo()
 
-    def to_arrow(self, key: Select = ..., *, progress: Progress = None) -> Any:
-        """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`."""
+    def to_arrow(self, key: Select = ..., *, progress: Progress = None) -> Table:
+        """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`.
+
+        >>> X.to_arrow().to_pydict()
+        {'dim_0': [0, 0, 2, 3], 'dim_1': [0, 2, 1, 0], 'value': [1.0, 2.0, 3.0, 4.0]}
+        """
         return self._sparse(key, progress).to_arrow()
 
     def to_numpy(self, key: Select = ..., *, progress: Progress = None) -> NDArray[Any]:
@@ -116,6 +155,16 @@ class SparseReads(Dataset):
         A long read is shown by a bar on a terminal, if tqdm or rich is installed. `progress` may be a function of the
         bytes of values that are received and their total, True for a bar in any case, and False for none. If it is
         shown, the elements are counted first, by one request more.
+
+        >>> X.to_numpy(), X.to_numpy(np.s_[3, :2])
+        (array([[1., 0., 2.],
+               [0., 0., 0.],
+               [0., 3., 0.],
+               [4., 0., 0.]], dtype=float32), array([4., 0.], dtype=float32))
+        >>> seen = []
+        >>> values = X.to_numpy(progress=lambda done, total: seen.append((done, total)))
+        >>> seen[-1]
+        (16, 16)
         """
 
         def get(region: Region) -> NDArray[Any]:

@@ -6,7 +6,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_assignment.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,15 +22,29 @@ from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
 from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from scipy.sparse import sparray, spmatrix
+    from sparse import SparseArray
+
+Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
+"""What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
 REGION = OptionalModule("hsparse.format.structured.region")
 PIECE = 48 << 20
 """Bytes of elements in a request: servers take bodies of 100 MiB."""
 
 
 class SparseWrites(Dataset):
-    """The writes of `SparseDataset`. Each is durable when the method returns."""
+    """The writes of `SparseDataset`. Each is durable when the method returns.
 
-    def __setitem__(self, key: Key, values: Any) -> None:
+    >>> X.write([[1, 1]], [5])
+    >>> X.erase(np.s_[0])
+    >>> X.defined()
+    array([[1, 1],
+           [2, 1],
+           [3, 0]], dtype=uint64)
+    """
+
+    def __setitem__(self, key: Key, values: Values) -> None:
         """Make the region equal to values, which are broadcast to its shape as numpy does.
 
         Of a sparse array (scipy's in any format, `sparse.COO`) the stored elements are defined and all others of the
@@ -39,11 +53,25 @@ class SparseWrites(Dataset):
         one request; `write_region(..., drop_fill=True)` leaves the fill value out. Of an element that the key selects
         twice the last value counts. `InvalidValue` for a shape that does not fit, or a sparse array with another fill
         value; `WrongType` for a type that numpy does not cast by its rule "same_kind".
+
+        >>> X[0] = [0, 8, 0]
+        >>> X.count(np.s_[0])
+        3
+        >>> import scipy.sparse
+        >>> X[0:2] = scipy.sparse.csr_array(([5.0], ([1], [2])), shape=(2, 3))
+        >>> X.to_numpy(np.s_[0:2]), X.count(np.s_[0:2])
+        (array([[0., 0., 0.],
+               [0., 0., 5.]], dtype=float32), 1)
         """
         self.assign(ArrayKey(key), values)
 
-    def assign(self, select: Select, values: Any) -> None:
-        """Do as `x[key] = values` for any form of selection."""
+    def assign(self, select: Select, values: Values) -> None:
+        """Do as `x[key] = values` for any form of selection.
+
+        >>> X.assign("[1,:]", [5, 6, 7])
+        >>> X[1].toarray()
+        array([5., 6., 7.], dtype=float32)
+        """
         found = sparse_values(values)
         if found is None:
             self.write_region(select, values)
@@ -61,10 +89,14 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
-        """Define the elements at `coords`; of an element named twice the last value counts.
+        """Define the elements at `coords: (n, rank)` by `values: (n,)`; of one named twice the last value counts.
 
         `drop_fill` leaves out elements that equal the fill value. `OutOfRange` for places that are not in the extent,
         `InvalidValue` if there is not one value each, `WrongType` as `x[key] = values` raises it.
+
+        >>> X.write([[1, 0], [1, 2]], [5, 6])
+        >>> X[1].toarray(), X.nnz
+        (array([5., 0., 6.], dtype=float32), 6)
         """
         column = np.ascontiguousarray(cast_values(values, self.dtype))
 
@@ -77,6 +109,10 @@ class SparseWrites(Dataset):
         """Define every selected element: `values` have the selection's shape, or are broadcast to it.
 
         For a string, a `Selection` or None they may also be a list in the selection's order.
+
+        >>> X.write_region(np.s_[1], [5, 0, 6], drop_fill=True)
+        >>> X[1].toarray(), X.count(np.s_[1])
+        (array([5., 0., 6.], dtype=float32), 2)
         """
         array = cast_values(values, self.dtype)
         is_listed = select is None or isinstance(select, str | Orthogonal | Boxes | Points)
@@ -98,7 +134,12 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def erase(self, select: Select = None) -> None:
-        """Make the selected elements undefined; without a selection all, also those that others have appended."""
+        """Make the selected elements undefined; without a selection all, also those that others have appended.
+
+        >>> X.erase(np.s_[0, 1:])
+        >>> X[0].toarray(), X.nnz
+        (array([1., 0., 0.], dtype=float32), 3)
+        """
 
         def send(region: Region) -> None:
             if region.selection.size or select is None:
@@ -108,12 +149,18 @@ class SparseWrites(Dataset):
         self._in_region(select, send)
 
     def erase_points(self, coords: ArrayLike) -> None:
-        """Make the elements at `coords` undefined."""
+        """Make the elements at `coords: (n, rank)` undefined.
+
+        >>> X.erase_points([[0, 0], [3, 0]])
+        >>> X.defined()
+        array([[0, 2],
+               [2, 1]], dtype=uint64)
+        """
         self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
 
     def append(
         self,
-        block: Any,
+        block: Values,
         values: ArrayLike | None = None,
         *,
         count: int | None = None,
@@ -129,6 +176,14 @@ class SparseWrites(Dataset):
         Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
         `OutOfRange` for `coords` that are not in what is new,
         `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
+
+        >>> import scipy.sparse
+        >>> X.append(scipy.sparse.csr_array([[0, 0, 8], [9, 0, 0]]))
+        slice(4, 6, None)
+        >>> X.append([[0, 1], [9, 1]], [5, 6], count=10)
+        slice(6, 16, None)
+        >>> X.shape, X.nnz
+        ((16, 3), 8)
         """
         if values is not None:
             if count is None:
@@ -151,7 +206,13 @@ class SparseWrites(Dataset):
         return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill)
 
     def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
-        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`."""
+        """Append `values`, all of them defined: they have the shape of what is new. Else as `append`.
+
+        >>> X.append_region([[7, 0, 8]], drop_fill=True)
+        slice(4, 5, None)
+        >>> X.shape, X.count(np.s_[4])
+        ((5, 3), 2)
+        """
         array = np.ascontiguousarray(cast_values(values, self.dtype))
 
         def send(extent: tuple[int, ...]) -> slice:

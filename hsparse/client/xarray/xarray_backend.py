@@ -70,14 +70,24 @@ class DatasetArray(BackendArray):
 
 
 class HsparseBackendEntrypoint(BackendEntrypoint):
-    """The engine `hsparse`."""
+    """The engine `hsparse`.
+
+    >>> import xarray
+    >>> with xarray.open_dataset(f, engine="hsparse") as data:
+    ...     print(data["X"].dims, data["X"][:2].data.todense().sum())
+    ('X_dim_0', 'X_dim_1') 3.0
+    """
 
     description = "Open domains of hsparse and HSDS, sparse datasets too"
     open_dataset_parameters = ("filename_or_obj", *DECODING, "group")
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Say whether it is a group of `hsparse.open`, or the URL of what may be a domain."""
+        """Say whether it is a group of `hsparse.open`, or the URL of what may be a domain.
+
+        >>> HsparseBackendEntrypoint().guess_can_open("http://127.0.0.1:5101/home/ann/run.h5")
+        True
+        """
         if not isinstance(filename_or_obj, str):
             return isinstance(filename_or_obj, Group)
         parts = urlsplit(filename_or_obj)
@@ -101,6 +111,11 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
 
         One request has all names, types and attributes. A dataset whose type numpy cannot have is left out, with a
         warning.
+
+        >>> D.attrs["units"] = "mm"
+        >>> with HsparseBackendEntrypoint().open_dataset(f, drop_variables=["X"]) as data:
+        ...     print(list(data), data["D"].shape, data["D"].attrs)
+        ['D'] (4, 3) {'units': 'mm'}
         """
         opened = Opened(filename_or_obj, options)
         decoding = {
@@ -119,7 +134,12 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
     def open_groups_as_dict(
         self, filename_or_obj: Any, *, group: str | None = None, **options: Any
     ) -> dict[str, Dataset]:
-        """Return a group and those below it, by path from it; see `open_dataset`."""
+        """Return a group and those below it, by path from it; see `open_dataset`.
+
+        >>> f["runs/1"] = [1, 2]
+        >>> sorted(HsparseBackendEntrypoint().open_groups_as_dict(f))
+        ['/', '/runs']
+        """
         decoding = {name: options.pop(name) for name in DECODING if name in options}
         opened = Opened(filename_or_obj, options)
         top = (group or "").strip("/")
@@ -130,7 +150,13 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         return found
 
     def open_datatree(self, filename_or_obj: Any, **options: Any) -> DataTree:
-        """Return a group and those below it as a tree; see `open_dataset`."""
+        """Return a group and those below it as a tree; see `open_dataset`.
+
+        >>> f["runs/1"] = [1, 2]
+        >>> tree = HsparseBackendEntrypoint().open_datatree(f)
+        >>> tree["runs"]["1"].values
+        array([1, 2])
+        """
         found = self.open_groups_as_dict(filename_or_obj, **options)
         tree = DataTree.from_dict(found)
         for path, dataset in found.items():

@@ -1,0 +1,91 @@
+"""The public names of the client: each has an example that prints what it says, and annotations that say enough.
+
+Those of `hsparse.torch` are in `tests/test_torch.py`, with the tests that import torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import hsparse
+from hsparse import aio
+from hsparse.aio.async_dataset import AsyncDataset, AsyncIndex
+from hsparse.aio.async_group import AsyncNamedType
+from hsparse.aio.async_mapping import AsyncAttributes, AsyncMapping
+from hsparse.client.anndata.query import Query
+from hsparse.client.attributes import Attributes
+from hsparse.client.batches.batches import Batch
+from hsparse.client.files.fsspec_filesystem import HsparseFileSystem, VirtualFile
+from hsparse.client.group import NamedType
+from hsparse.client.indexing.labels import AxisLabels
+from hsparse.client.sparse_dataset import OrthogonalIndex
+from hsparse.client.xarray.xarray_backend import HsparseBackendEntrypoint
+from tests.support.docstring_examples import Documented, Sample, documented, run_example, sample
+
+__all__ = ["sample"]
+
+NAMED = [getattr(hsparse, name) for name in hsparse.__all__ if name != "__version__"]
+ASYNC = [*(getattr(aio, name) for name in aio.__all__), AsyncAttributes, AsyncDataset, AsyncIndex]
+ASYNC += [AsyncMapping, AsyncNamedType]
+"""Their methods are those of the client's objects with `await`, and need no examples of their own."""
+RETURNED = [
+    Attributes,
+    AxisLabels,
+    Batch,
+    HsparseBackendEntrypoint,
+    HsparseFileSystem,
+    NamedType,
+    OrthogonalIndex,
+    Query,
+    VirtualFile,
+]
+"""What the objects of `hsparse` return, and what xarray and fsspec know by entry points."""
+WITHOUT = {
+    one.__name__ for one in NAMED if inspect.isclass(one) and issubclass(one, hsparse.HsparseError)
+} - {"HsparseError"}
+"""Errors are caught, not called; `HsparseError` shows how."""
+PUBLIC = {one.name: one for owner in [*NAMED, *RETURNED] for one in documented(owner)}
+PUBLIC |= {f"aio.{one.name}": one for one in (next(documented(owner)) for owner in ASYNC)}
+WITH_ANY = {
+    # An array, or a number for all axes: numpy returns Any, too.
+    *(f"ReducedDataset.{name}" for name in ("sum", "mean", "var", "min", "max")),
+    "SparseDataset.count",
+    # The class follows from the key, the format, or the type of the elements.
+    "DenseDataset.__getitem__",
+    "SparseDataset.__getitem__",
+    "SparseDataset.take",
+    "OrthogonalIndex.__getitem__",
+    "SparseReads.to_scipy",
+    "Query.to_scipy",
+    "Dataset.fill_value",
+    "Attributes.__getitem__",
+    "Attributes.update",
+    # Options of `hsparse.open`.
+    "scan",
+    "aio.open",
+    # What fsspec and xarray declare.
+    *(f"HsparseBackendEntrypoint.{name}" for name in ("guess_can_open", "open_dataset")),
+    *(f"HsparseBackendEntrypoint.{name}" for name in ("open_groups_as_dict", "open_datatree")),
+    *("HsparseFileSystem", "HsparseFileSystem.ls", "HsparseFileSystem.info", "VirtualFile"),
+}
+"""Names that take or return Any, because no type is known."""
+
+
+def test_each_public_name_has_an_example() -> None:
+    missing = {name for name, one in PUBLIC.items() if not one.has_example} - WITHOUT
+    assert not missing, f"These docstrings have no example: {sorted(missing)}"
+
+
+@pytest.mark.parametrize(
+    "one", [pytest.param(one, id=name) for name, one in PUBLIC.items() if one.has_example]
+)
+def test_examples_print_what_they_say(
+    one: Documented, sample: Sample, request: pytest.FixtureRequest
+) -> None:
+    run_example(one, sample, request.getfixturevalue("url") if "server" in one.docstring else "")
+
+
+def test_annotations_say_any_only_where_no_type_is_known() -> None:
+    assert {name for name, one in PUBLIC.items() if "Any" in one.annotations.values()} == WITH_ANY
