@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -39,8 +41,30 @@ PAUSE = 0.02
 MAX_PAUSE = 0.5
 AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
+RECALL = 0.5
+"""Seconds in which a node that did not answer may say that it has carried a change out, before another one does."""
 UNREAD = (Unanswered, StoreFailed)
 """The failures of a read that another node may not have."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The times that a message was sent so far: the tokens of those in this epoch, and when it was sent first.
+
+    `doubtful`: it may have been carried out. `first` and `since` are as in `Resend`.
+    """
+
+    sent: list[str]
+    doubtful: bool
+    first: int
+    since: float
+
+    @classmethod
+    def after(cls, again: Resend | None, epoch: int, clock: Clock) -> Attempts:
+        """Return those before it is sent by the membership of `epoch`."""
+        if again is None:
+            return cls([], False, epoch, clock.monotonic())
+        return cls(list(again.sent_in(epoch)), again.doubtful, again.first, again.since)
 
 
 class ClusterNodes:
@@ -101,35 +125,43 @@ class ClusterNodes:
     async def send(
         self, membership: Membership, node: str, message: Message[T], again: Resend | None
     ) -> T | Resend:
-        doubtful = again is not None and again.doubtful
-        sent = [] if again is None else list(again.sent_in(membership.epoch))
-        if doubtful:
+        attempts = Attempts.after(again, membership.epoch, self._clock)
+        if attempts.doubtful:
             message = message.again()
         try:
             if message.only_reads:
                 return await self._read_from(membership, node, message)
-            return await self._change_at(membership, node, message, sent)
+            return await self._change_at(membership, node, message, attempts)
         except Misdirected:
             pass
         except Unanswered:
-            doubtful = True
+            attempts.doubtful = True
+            message = message.again()
             try:
-                return await self._ask_instead(membership, node, message.again(), sent)
+                return await self._ask_instead(membership, node, message, attempts)
             except (Misdirected, Unanswered):
                 pass
-        return self._resend(again, membership, doubtful=doubtful, sent=sent)
+            with suppress(Misdirected, Unanswered):
+                return await self._recall(membership, node, message, attempts)
+        return self._resend(again, membership, attempts)
 
     def _never_sent(self) -> Resend:
         left = seconds_left()
         seconds = DEADLINE if left is None else min(DEADLINE, left)
         return Resend(-1, self._clock.monotonic() + seconds, doubtful=False, tries=0)
 
-    def _resend(
-        self, again: Resend | None, membership: Membership, *, doubtful: bool, sent: Sequence[str] = ()
-    ) -> Resend:
+    def _resend(self, again: Resend | None, membership: Membership, attempts: Attempts) -> Resend:
         """Return that a message is to be sent once more than before, until the time that there was for the first."""
         again = again or self._never_sent()
-        return Resend(membership.epoch, again.until, doubtful, again.tries + 1, tuple(sent))
+        return Resend(
+            membership.epoch,
+            again.until,
+            attempts.doubtful,
+            again.tries + 1,
+            tuple(attempts.sent),
+            attempts.first,
+            attempts.since,
+        )
 
     async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
         """Return what the owner reads or, when that takes long or fails, another node."""
@@ -152,14 +184,13 @@ class ClusterNodes:
         if last:
             yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
 
-    async def _change_at(self, membership: Membership, node: str, message: Message[T], sent: list[str]) -> T:
-        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile.
-
-        `sent` are the tokens of the times that it was sent before, to which this one's is added.
-        """
+    async def _change_at(
+        self, membership: Membership, node: str, message: Message[T], attempts: Attempts
+    ) -> T:
+        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
         if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
-        routed = self._change(membership, node, message, sent)
+        routed = self._change(membership, node, message, attempts)
         task = asyncio.create_task(self._connections.send(node, routed))
         try:
             while not (await asyncio.wait({task}, timeout=self._patience.WITH_CHANGES))[0]:
@@ -175,32 +206,53 @@ class ClusterNodes:
     async def _is_gone(self, membership: Membership, node: str) -> bool:
         """Have another node find out whether a node is a member and answers; False if no other node can tell."""
         try:
-            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node), [])
+            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node))
         except Misdirected:
             return True
         except Unanswered:
             return False
 
     async def _ask_instead(
-        self, membership: Membership, node: str, message: Message[T], sent: list[str]
+        self, membership: Membership, node: str, message: Message[T], attempts: Attempts | None = None
     ) -> T:
-        """Ask the others in rendezvous order about what `node` does not answer; `sent` as for `_change_at`."""
+        """Ask the others in rendezvous order about what `node` does not answer: a change, with `attempts`, or more."""
         for other in membership.stand_ins(node):
             envelope = message
-            if not isinstance(message, CheckMember):
-                envelope = self._change(membership, other, message, sent, instead_of=node)
+            if attempts is not None:
+                envelope = self._change(membership, other, message, attempts, instead_of=node)
             try:
                 return await self._connections.send(other, envelope)
             except Unanswered:
                 continue
         raise Unanswered(f"No other data node answers for {node}.")
 
+    async def _recall(self, membership: Membership, node: str, message: Message[T], attempts: Attempts) -> T:
+        """Return the reply of a node that may be the owner no more, but has carried the change out.
+
+        `Misdirected` if it does not remember that, `Unanswered` if it cannot be asked in `RECALL` seconds.
+        """
+        try:
+            async with asyncio.timeout(RECALL):
+                routed = self._change(membership, node, message, attempts)
+                return await self._connections.send(node, routed)
+        except TimeoutError as error:
+            raise Unanswered(f"The data node {node} does not answer.") from error
+
     def _change(
-        self, membership: Membership, to: str, message: Message[T], sent: list[str], *, instead_of: str = ""
+        self,
+        membership: Membership,
+        to: str,
+        message: Message[T],
+        attempts: Attempts,
+        *,
+        instead_of: str = "",
     ) -> Routed[T]:
-        token = self._clock.token(8).hex()
-        routed = Routed(to, membership.epoch, message, instead_of, token, tuple(sent))
-        sent.append(token)
+        token, first = self._clock.token(8).hex(), attempts.first if attempts.doubtful else None
+        seconds = self._clock.monotonic() - attempts.since
+        routed = Routed(
+            to, membership.epoch, message, instead_of, token, tuple(attempts.sent), first, seconds
+        )
+        attempts.sent.append(token)
         return routed
 
     async def send_any(self, message: Message[T]) -> T:
@@ -208,12 +260,14 @@ class ClusterNodes:
         while True:
             membership = await self.members(again)
             nodes = sorted(membership.nodes, key=self._is_avoided)
-            attempts = (partial(self._connections.send, node, message) for node in nodes)
+            asked = (partial(self._connections.send, node, message) for node in nodes)
             delay = self._patience.with_reads if message.only_reads else DEADLINE
             try:
-                return await staggered(attempts, delay, UNREAD if message.only_reads else (Unanswered,))
+                return await staggered(asked, delay, UNREAD if message.only_reads else (Unanswered,))
             except (Misdirected, Unanswered) as error:
-                again = self._resend(again, membership, doubtful=isinstance(error, Unanswered))
+                attempts = Attempts.after(again, membership.epoch, self._clock)
+                attempts.doubtful = isinstance(error, Unanswered)
+                again = self._resend(again, membership, attempts)
 
     async def send_all(self, message: Message[T]) -> list[T]:
         again: Resend | None = None

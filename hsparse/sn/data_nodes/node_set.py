@@ -20,7 +20,8 @@ class Resend:
     """The outcome of a message that its receiver may not have carried out: it is to be sent to the owner of a newer
     membership than that of `epoch`, until the time `until` (monotonic, in seconds), for the time number `tries`.
 
-    `doubtful`: it may have been carried out. `sent` are the tokens of the times that it was sent in that epoch.
+    `doubtful`: it may have been carried out. `sent` are the tokens of the times that it was sent in that epoch. It was
+    sent first at `since` (monotonic, in seconds), by the membership of `first`.
     """
 
     epoch: int
@@ -28,6 +29,8 @@ class Resend:
     doubtful: bool
     tries: int = 1
     sent: tuple[str, ...] = ()
+    first: int = 0
+    since: float = 0.0
 
     def and_also(self, other: Resend) -> Resend:
         """Return what holds for both messages."""
@@ -38,6 +41,8 @@ class Resend:
             self.doubtful or other.doubtful,
             max(self.tries, other.tries),
             tuple(dict.fromkeys((*self.sent_in(epoch), *other.sent_in(epoch)))),
+            min(self.first, other.first),
+            min(self.since, other.since),
         )
 
     def sent_in(self, epoch: int) -> tuple[str, ...]:
