@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload radosgw clean
+.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload attack radosgw clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -70,6 +70,9 @@ campaign: $(BIN)/.installed ## a cluster of processes under faults, 10 minutes f
 
 overload: $(BIN)/.installed ## twice the load a server can take, and a greedy user beside modest ones; minutes
 	$(BIN)/pytest -s tests/campaign -m overload --overload 60 --timeout 1200
+
+attack: $(BIN)/.installed ## what a hostile user can do to others: a table of attacks, ten seconds each
+	$(BIN)/pytest -s -n0 tests/attack --attack 10 --timeout 300
 
 radosgw: $(BIN)/.installed ## the store's suite and the demo over Ceph's S3 server, whose packages must be installed
 	$(BIN)/pytest tests/storage/s3/test_radosgw.py -m radosgw

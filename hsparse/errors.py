@@ -33,6 +33,7 @@ class ErrorKind(StrEnum):
     RATE_LIMITED = "rate_limited"
     MISDIRECTED = "misdirected"
     UNANSWERED = "unanswered"
+    OUTDATED = "outdated"
 
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
@@ -164,6 +165,12 @@ class Unanswered(HsparseError):
     kind = ErrorKind.UNANSWERED
 
 
+class Outdated(HsparseError):
+    """A node speaks no version of the messages that has this; the message names both. It carried out nothing."""
+
+    kind = ErrorKind.OUTDATED
+
+
 ERRORS: dict[ErrorKind, type[HsparseError]] = {
     error.kind: error
     for error in (
@@ -185,5 +192,6 @@ ERRORS: dict[ErrorKind, type[HsparseError]] = {
         RateLimited,
         Misdirected,
         Unanswered,
+        Outdated,
     )
 }

@@ -88,6 +88,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--campaign", type=float, default=60.0, help="seconds that a cluster has faults of a kind"
     )
+    parser.addoption("--attack", type=float, default=0.2, help="seconds that each attack takes")
     parser.addoption("--overload", type=float, default=60.0, help="seconds that a load is offered")
     parser.addoption(
         "--fuzz", type=int, default=None, help="requests made up for each operation, three times"

@@ -71,7 +71,7 @@ async def serve_data_node(settings: Settings) -> None:
         finally:
             await node.close()
     if node.defect.is_set():
-        raise HsparseError("The data node has stopped because of a defect; its log has the details.")
+        raise HsparseError("The data node has stopped, as it cannot go on; its log says why.")
 
 
 async def _open_member(settings: Settings, requests: StoreRequests, admission: Admission) -> MemberNode:
@@ -80,7 +80,12 @@ async def _open_member(settings: Settings, requests: StoreRequests, admission: A
     make = partial(_make_node, stores, clock, settings.data, requests=requests, admission=admission)
     membership = TracedStore(stores[0], requests)
     return MemberNode(
-        make, membership, clock, token, lambda url: RemoteNode(url, token), settings.cluster.lease
+        make,
+        membership,
+        clock,
+        token,
+        lambda url, version: RemoteNode(url, token, version),
+        settings.cluster.lease,
     )
 
 
@@ -200,7 +205,7 @@ async def _open_member_server(settings: Settings, stores: list[ObjectStore], clo
     return node
 
 
-def _connect_to_nobody(url: str) -> DataNode:
+def _connect_to_nobody(url: str, version: int) -> DataNode:
     raise Unanswered("A server sends no messages to other members.")
 
 

@@ -23,8 +23,8 @@ from hsparse.storage.store_settings import StoreSettings
 
 DESCRIPTION = """\
 List the members of a cluster as the store has them: a line for each, with its id, its URL, whether it is a data node
-that owns objects or is leaving, or a whole server, and the state of its lease. The first line has the epoch: it grows
-by one whenever the members change.
+that owns objects or is leaving, or a whole server, the state of its lease, and of a data node the newest version of the
+messages that it understands. The first line has the epoch: it grows by one whenever the members change.
 
 With --rebuild the list is replaced by an empty one, also if it is damaged or missing. First all leases are revoked,
 and the command waits until none holds, a few seconds. No data is touched. Data nodes and servers that run find their
@@ -65,5 +65,6 @@ async def _lines(store: ObjectStore, view: Membership) -> list[str]:
         lease = await leases.read(id)
         role = "server" if id in view.servers else "leaving" if id in view.leaving else "owner"
         state = "no lease" if lease is None else f"lease {lease.state}"
-        found.append(f"{id}  {view.urls.get(id, '-')}  {role}  {state}")
+        version = f"  version {view.versions[id]}" if id in view.versions else ""
+        found.append(f"{id}  {view.urls.get(id, '-')}  {role}  {state}{version}")
     return found

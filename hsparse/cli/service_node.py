@@ -35,7 +35,9 @@ LOCAL = "dn-001"
 async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator[Owners]:
     """Yield the members of the cluster over some stores, the first of which has the membership."""
     nodes = ClusterNodes(
-        MembershipObject(stores[0], token), SystemClock(), lambda url: RemoteNode(url, token)
+        MembershipObject(stores[0], token),
+        SystemClock(),
+        lambda url, version: RemoteNode(url, token, version),
     )
     try:
         yield Owners(nodes)

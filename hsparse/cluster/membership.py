@@ -28,6 +28,8 @@ class Membership:
     secret: str = ""
     """A digest of the nodes' token."""
     servers: tuple[str, ...] = ()
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """The newest version of the messages that each reachable member understands."""
 
     @property
     def members(self) -> tuple[str, ...]:

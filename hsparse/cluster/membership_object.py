@@ -1,8 +1,11 @@
 """The membership in the store: one object, which a data node changes by conditional put when it joins or leaves.
 
 The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), and
-`members`, by id the `url` of each, whether it is `leaving`, and whether it is a `server`, which has no URL. There is no
+`members`, by id the `url` of each, the newest `version` of the messages that it understands and the `oldest` (1 for
+both where they are missing), whether it is `leaving`, and whether it is a `server`, which has no URL. There is no
 coordinator: any data node may remove one that is gone (`hsparse.cluster.lease_object` says when).
+
+What a node does not know of the object it leaves as it is, so that nodes of two versions change the same one.
 """
 
 from __future__ import annotations
@@ -14,12 +17,12 @@ from hashlib import blake2b
 from typing import Any
 
 from hsparse.cluster.membership import Membership
-from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed
+from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, Outdated, PreconditionFailed
 from hsparse.storage.object_store import ObjectStore
 
 KEY = "db/.cluster/members.json"
 VERSION = 1
-"""The version of the object's form."""
+"""The version of the object's form. Fields are added without another one: it is for what older nodes must not read."""
 ATTEMPTS = 64
 """How often a change is tried while other nodes change the object too."""
 
@@ -56,9 +59,17 @@ class MembershipObject:
             "The data nodes of this store have another token: give every node the same HSPARSE_NODE_TOKEN."
         )
 
-    async def join(self, id: str, url: str) -> Membership:
-        """Add a data node, and return the new membership. Raises as `read`."""
-        return await self._change(lambda members: {**members, id: {"url": url}})
+    async def join(self, id: str, url: str, version: int = 1, oldest: int = 1) -> Membership:
+        """Add a data node that understands these versions of the messages, and return the new membership.
+
+        `Outdated` while there is a member that speaks none of them; else raises as `read`.
+        """
+
+        def join(members: Members) -> Members:
+            _check_versions(members, version, oldest)
+            return {**members, id: {"url": url, "version": version, "oldest": oldest}}
+
+        return await self._change(join)
 
     async def join_as_server(self, id: str) -> Membership:
         """Add a whole server, which needs no token: nobody sends to it."""
@@ -125,8 +136,8 @@ class MembershipObject:
         form = _decode(stored.data)
         if form["version"] > VERSION:
             raise Misconfigured(
-                f"The data nodes of this store speak version {form['version']} of the messages, and this hsparse "
-                f"{VERSION}: install the newer hsparse."
+                f"The list of members has the form of version {form['version']}, and this hsparse reads {VERSION}: "
+                "install the newer hsparse."
             )
         return form, stored.etag
 
@@ -141,6 +152,18 @@ def _is_reachable(members: Members) -> bool:
     return any(not one.get("server") for one in members.values())
 
 
+def _check_versions(members: Members, version: int, oldest: int) -> None:
+    """Raise `Outdated` if a member understands no version of the messages from `oldest` to `version`."""
+    for id, one in members.items():
+        its_version, its_oldest = one.get("version", 1), one.get("oldest", 1)
+        if one.get("server") or (its_oldest <= version and its_version >= oldest):
+            continue
+        raise Outdated(
+            f"The data node {id} speaks versions {its_oldest} to {its_version} of the messages, this hsparse "
+            f"{oldest} to {version}: upgrade the older one of both, if need be to a version between them first."
+        )
+
+
 def _membership(form: dict[str, Any]) -> Membership:
     members: Members = form["members"]
     reachable = {id: one for id, one in members.items() if not one.get("server")}
@@ -151,6 +174,7 @@ def _membership(form: dict[str, Any]) -> Membership:
         {id: one["url"] for id, one in reachable.items()},
         form["secret"],
         tuple(id for id in members if id not in reachable),
+        {id: one.get("version", 1) for id, one in reachable.items()},
     )
 
 
@@ -165,7 +189,12 @@ def _decode(data: bytes) -> dict[str, Any]:
             isinstance(form["epoch"], int)
             and isinstance(form["version"], int)
             and isinstance(form["secret"], str)
-            and all(isinstance(one["url"], str) for one in form["members"].values())
+            and all(
+                isinstance(one["url"], str)
+                and isinstance(one.get("version", 1), int)
+                and isinstance(one.get("oldest", 1), int)
+                for one in form["members"].values()
+            )
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         valid = False

@@ -37,6 +37,11 @@ class MemoryBudget:
         """Return whether `hold` would not wait."""
         return not self._waiting and self.used + min(nbytes, self._limit) <= self._limit
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Say whether anyone waits for room."""
+        return bool(self._waiting)
+
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
         """Hold `nbytes` (at most the whole budget); `Busy` without room in `patience` seconds, or by the deadline."""

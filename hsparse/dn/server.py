@@ -15,9 +15,10 @@ from aiohttp import web
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
 from hsparse.concurrency.span import Span, Tracer
 from hsparse.dn.metrics import NodeMetrics
-from hsparse.errors import BadRequest, ErrorKind, HsparseError, Misconfigured, TooLarge, Unauthenticated
+from hsparse.errors import BadRequest, ErrorKind, HsparseError, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
+from hsparse.wire.contract import CONTRACT, Contract
 from hsparse.wire.http import (
     FRAME_TYPE,
     PATH,
@@ -26,7 +27,6 @@ from hsparse.wire.http import (
     TIMEOUT_HEADER,
     TOKEN_HEADER,
     USER_HEADER,
-    VERSION,
     VERSION_HEADER,
 )
 from hsparse.wire.membership_message import message_name
@@ -49,11 +49,13 @@ def create_node_app(
     ready: Callable[[], bool] = lambda: True,
     metrics: NodeMetrics | None = None,
     tracer: Tracer | None = None,
+    contract: Contract = CONTRACT,
 ) -> web.Application:
     """Make the application that answers for `node`; only messages with `node_token` are answered.
 
     `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
-    A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span.
+    A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span. The
+    `contract` says which versions are understood; a message is answered in its own.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -65,21 +67,24 @@ def create_node_app(
             end_trace(token)
 
     async def answer_traced(request: web.Request, trace: RequestTrace) -> web.StreamResponse:
+        version = contract.oldest  # in which any sender understands why it is refused
         try:
-            _check(request, node_token)
+            _check_token(request, node_token)
+            version = _version(request, contract)
             _take_over(request, trace)
-            message = decode_frame(await _body(request))
+            message = decode_frame(await _body(request), contract)
             if tracer is not None:
                 trace.span = _begin_span(tracer, request, message, trace)
             with _measuring(message, trace, slow, metrics):
-                reply = await node.send(message)
+                status, reply = 200, encode_frame(await node.send(message), version, contract)
         except HsparseError as error:
-            return await _respond(request, Failure.of(error), STATUS[error.kind])
+            status, reply = STATUS[error.kind], encode_frame(Failure.of(error), version, contract)
         except Exception:
             # The edge of the process: a defect must cost one message its reply, not the node its life.
             log.exception("a message failed")
-            return await _respond(request, Failure.of(HsparseError("Internal error of a data node.")), 500)
-        return await _respond(request, reply, 200)
+            failure = Failure.of(HsparseError("Internal error of a data node."))
+            status, reply = 500, encode_frame(failure, version, contract)
+        return await _respond(request, reply, status, contract)
 
     async def info(request: web.Request) -> web.Response:
         return web.json_response({"id": (await node.send(GetInfo())).id, "state": "READY"})
@@ -137,17 +142,20 @@ def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetr
             trace.span.end(failed)
 
 
-def _check(request: web.Request, token: str) -> None:
+def _check_token(request: web.Request, token: str) -> None:
     # As bytes: of strings hmac takes ASCII alone, and a header may have anything.
     sent = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
     if not hmac.compare_digest(sent, token.encode()):
         raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
+
+
+def _version(request: web.Request, contract: Contract) -> int:
+    """Return the version that the sender speaks; `Outdated` if it is not understood here."""
     version = request.headers.get(VERSION_HEADER, "")
-    if not version.isdecimal() or int(version) > VERSION:
-        raise Misconfigured(
-            f"This data node speaks version {VERSION} of the messages, the sender {version or 'none'}: "
-            "upgrade the data nodes first."
-        )
+    if not (version.isascii() and version.isdecimal()):
+        raise BadRequest(f"{VERSION_HEADER} must be the version of the messages that the sender speaks.")
+    contract.check_spoken(int(version))
+    return int(version)
 
 
 def _take_over(request: web.Request, trace: RequestTrace) -> None:
@@ -175,9 +183,11 @@ async def _body(request: web.Request) -> memoryview:
     return memoryview(data).toreadonly()
 
 
-async def _respond(request: web.Request, value: Any, status: int) -> web.StreamResponse:
-    pieces = encode_frame(value)
-    response = web.StreamResponse(status=status, headers={"Content-Type": FRAME_TYPE})
+async def _respond(
+    request: web.Request, pieces: list[bytes | memoryview], status: int, contract: Contract
+) -> web.StreamResponse:
+    headers = {"Content-Type": FRAME_TYPE, VERSION_HEADER: str(contract.version)}
+    response = web.StreamResponse(status=status, headers=headers)
     response.content_length = sum(len(piece) for piece in pieces)
     await response.prepare(request)
     for piece in pieces:

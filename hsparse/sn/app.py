@@ -23,8 +23,9 @@ from hsparse.sn.http.request_admission import set_deadline, wait_for_place
 from hsparse.sn.http.request_gate import GATE_KEY, RequestGate, stranger
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
+from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.records.access import find_domain, request_place, require_right
+from hsparse.sn.records.access import find_allowed, request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
@@ -61,6 +62,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
 
     app.on_response_prepare.append(add_headers)
     app[GATE_KEY] = _gate(service, cors, routes)
+    app[ANSWERS_KEY] = service.answers
 
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
@@ -141,12 +143,10 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         if route.right is not None:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-            domain = await find_domain(node, path)
+            domain = await find_allowed(node, path, principal, route.right)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
         context = Context(request, limit, node, principal, path, domain)
-        if domain is not None and route.right is not None:
-            await require_right(context, domain, route.right)
         if not request.body_exists:
             return await route.handler(context)
         context.check_length()

@@ -5,7 +5,8 @@ its name under `!`, an array `[dtype, shape, nbytes]` in an extension of type 1 
 buffer (each begins at a multiple of 8 bytes from the frame's start), a record JSON in an extension of
 type 2. Arrays of compound types travel as opaque elements: both sides know the datatype.
 
-The writer is strict: only what is registered. The reader is tolerant: it ignores fields it does not know.
+Writer and reader are strict: only what the contract has (`hsparse.wire.contract`), in the version that the receiver
+speaks. A field that is missing has its default: its sender's version does not have it.
 """
 
 from __future__ import annotations
@@ -21,75 +22,28 @@ import numpy as np
 import orjson
 
 from hsparse.errors import BadRequest
-from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
-from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.partials import Partials
-from hsparse.format.reductions.reduction import Reduction
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
-from hsparse.model.stripes import Stripes
-from hsparse.model.vlen_array import VlenArray
-from hsparse.wire import (
-    chunk_info_message,
-    chunk_message,
-    file_backed_message,
-    membership_message,
-    message,
-    record_message,
-)
+from hsparse.wire.contract import CONTRACT, Contract
 from hsparse.wire.message import Record
 
-MODULES = (
-    message,
-    record_message,
-    chunk_message,
-    chunk_info_message,
-    file_backed_message,
-    membership_message,
-)
 ARRAY = 1
 RECORD = 2
 ALIGN = 8
 
 
-def _registered() -> dict[str, type]:
-    found = {
-        Filter,
-        ChunkSpec,
-        Span,
-        Orthogonal,
-        Boxes,
-        Points,
-        VlenArray,
-        Stripes,
-        ChunkSelection,
-        DefinedElements,
-        FoundElements,
-        Reduction,
-        Partials,
-    }
-    for module in MODULES:
-        found |= {
-            item
-            for item in vars(module).values()
-            if dataclasses.is_dataclass(item) and isinstance(item, type)
-        }
-    return {item.__name__: item for item in found}
+def encode_frame(
+    value: Any, version: int = CONTRACT.version, contract: Contract = CONTRACT
+) -> list[bytes | memoryview]:
+    """Return a frame as buffers to send in this order; those of arrays are views of the arrays' memory.
 
-
-TYPES: dict[str, Any] = _registered()
-
-
-def encode_frame(value: Any) -> list[bytes | memoryview]:
-    """Return a frame as buffers to send in this order; those of arrays are views of the arrays' memory."""
-    buffers: list[memoryview | bytes] = []
-    header = msgpack.packb(value, default=lambda item: _pack(item, buffers), strict_types=True)
+    It has only what `version` of the contract has; `Outdated` if it cannot be said in that.
+    """
+    writer = _Writer(version, contract)
+    header = msgpack.packb(value, default=writer.pack, strict_types=True)
     head = len(header).to_bytes(4, "little") + header
-    return [head + bytes(-len(head) % ALIGN), *buffers]
+    return [head + bytes(-len(head) % ALIGN), *writer.buffers]
 
 
-def decode_frame(data: bytes | memoryview) -> Any:
+def decode_frame(data: bytes | memoryview, contract: Contract = CONTRACT) -> Any:
     """Return the value of a frame, arrays as read-only views of `data`; `BadRequest` if it is not a frame."""
     view = memoryview(data)
     try:
@@ -98,11 +52,42 @@ def decode_frame(data: bytes | memoryview) -> Any:
         return msgpack.unpackb(
             view[4 : 4 + length],
             ext_hook=reader.extension,
-            object_hook=_unpack,
+            object_hook=lambda packed: _unpack(packed, contract),
             strict_map_key=False,
         )
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise BadRequest(f"The bytes are not a message frame: {error}.") from error
+
+
+class _Writer:
+    """Packs what msgpack does not know; `buffers` are those of the arrays, in order."""
+
+    def __init__(self, version: int, contract: Contract) -> None:
+        self.buffers: list[memoryview | bytes] = []
+        self._version = version
+        self._contract = contract
+
+    def pack(self, item: Any) -> Any:
+        if isinstance(item, tuple):
+            return list(item)
+        if isinstance(item, np.ndarray):
+            return _pack_array(item, self.buffers)
+        if isinstance(item, np.generic):
+            return item.item()
+        name = type(item).__name__
+        if self._contract.kinds.get(name) is not type(item):
+            raise TypeError(f"{type(item)} is not part of the wire contract")
+        if self._version < self._contract.version:
+            told = self._contract.as_told_to(item, self._version)
+            if type(told) is not type(item):
+                return self.pack(told)
+            item = told
+        records = _records(type(item))
+        packed: dict[str, Any] = {"!": name}
+        for field in self._contract.fields_in(name, self._version):
+            value = getattr(item, field)
+            packed[field] = _pack_record(value) if field in records else value
+        return packed
 
 
 class _Reader:
@@ -126,24 +111,6 @@ class _Reader:
         return np.frombuffer(buffer, np.dtype(kind)).reshape(shape)
 
 
-def _pack(item: Any, buffers: list[memoryview | bytes]) -> Any:
-    if isinstance(item, tuple):
-        return list(item)
-    if isinstance(item, np.ndarray):
-        return _pack_array(item, buffers)
-    if isinstance(item, np.generic):
-        return item.item()
-    name = type(item).__name__
-    if TYPES.get(name) is not type(item):
-        raise TypeError(f"{type(item)} is not part of the wire contract")
-    records = _records(type(item))
-    packed: dict[str, Any] = {"!": name}
-    for field in dataclasses.fields(TYPES[name]):
-        value = getattr(item, field.name)
-        packed[field.name] = _pack_record(value) if field.name in records else value
-    return packed
-
-
 def _pack_record(value: Any) -> Any:
     return None if value is None else msgpack.ExtType(RECORD, orjson.dumps(value))
 
@@ -161,15 +128,18 @@ def _pack_array(array: np.ndarray[Any, Any], buffers: list[memoryview | bytes]) 
     return msgpack.ExtType(ARRAY, msgpack.packb([kind, array.shape, nbytes]))
 
 
-def _unpack(packed: dict[Any, Any]) -> Any:
+def _unpack(packed: dict[Any, Any], contract: Contract) -> Any:
     name = packed.pop("!", None)
     if name is None:
         return packed
-    cls = TYPES.get(name)
+    cls = contract.kinds.get(name)
     if cls is None:
         raise ValueError(f"unknown message {name!r}")
     converters = _converters(cls)
-    return cls(**{key: converters[key](value) for key, value in packed.items() if key in converters})
+    try:
+        return cls(**{key: converters[key](value) for key, value in packed.items()})
+    except KeyError as error:
+        raise ValueError(f"{name} has no field {error}") from None
 
 
 _CONVERTERS: dict[type, dict[str, Callable[[Any], Any]]] = {}

@@ -10,10 +10,8 @@ from __future__ import annotations
 from hsparse.errors import ErrorKind
 
 PATH = "/messages"
-VERSION = 1
-"""The version of the messages. A newer node understands the older versions."""
 VERSION_HEADER = "X-Hsparse-Version"
-"""The version that the sender speaks."""
+"""Of a message the version that its sender speaks, and is answered in; of a reply the newest that its node speaks."""
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 REQUEST_HEADER = "X-Hsparse-Request"
@@ -44,4 +42,5 @@ STATUS: dict[ErrorKind, int] = {
     ErrorKind.RATE_LIMITED: 429,
     ErrorKind.MISDIRECTED: 421,
     ErrorKind.UNANSWERED: 503,
+    ErrorKind.OUTDATED: 501,
 }

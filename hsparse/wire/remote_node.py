@@ -12,8 +12,9 @@ from urllib.parse import quote
 import aiohttp
 
 from hsparse.concurrency.request_trace import Work, current_trace, seconds_left
-from hsparse.errors import HsparseError, Unanswered
+from hsparse.errors import HsparseError, Outdated, Unanswered
 from hsparse.wire.codec import decode_frame, encode_frame
+from hsparse.wire.contract import CONTRACT, Contract
 from hsparse.wire.http import (
     FRAME_TYPE,
     PATH,
@@ -21,7 +22,6 @@ from hsparse.wire.http import (
     TIMEOUT_HEADER,
     TOKEN_HEADER,
     USER_HEADER,
-    VERSION,
     VERSION_HEADER,
 )
 from hsparse.wire.membership_message import message_name
@@ -36,12 +36,20 @@ CONNECT = 1.0
 
 
 class RemoteNode:
-    """The data node at `url`, with pooled connections. `token` is the nodes' secret."""
+    """The data node at `url`, with pooled connections. `token` is the nodes' secret.
 
-    def __init__(self, url: str, token: str) -> None:
+    It is spoken with so that a node understands it that knows the messages up to `version`; `Outdated` if this one
+    does not speak so old a version.
+    """
+
+    def __init__(
+        self, url: str, token: str, version: int = CONTRACT.version, contract: Contract = CONTRACT
+    ) -> None:
         self.url = url.rstrip("/")
+        self._contract = contract
+        self._version = contract.spoken_with(version, f"The data node at {self.url}")
         self._session = aiohttp.ClientSession(
-            headers={VERSION_HEADER: str(VERSION), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
+            headers={VERSION_HEADER: str(self._version), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
             connector=aiohttp.TCPConnector(limit=256),
             auto_decompress=False,
         )
@@ -49,25 +57,37 @@ class RemoteNode:
     async def send(self, message: Message[R], /) -> R:
         """Send the message, see `DataNode`; `Unanswered` when the node cannot be reached or fails to answer.
 
-        A message is never sent twice here: after a lost reply it is not known whether it was carried out.
+        A message is never sent twice here: after a lost reply it is not known whether it was carried out. `Outdated`
+        for one that the node's version does not have.
         """
-        pieces = encode_frame(message)
+        pieces = encode_frame(message, self._version, self._contract)
         length = sum(len(piece) for piece in pieces)
         try:
-            status, reply = await self._traced_post(message, pieces, {"Content-Length": str(length)})
+            status, understood, reply = await self._traced_post(
+                message, pieces, {"Content-Length": str(length)}
+            )
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise Unanswered(f"The data node at {self.url} did not answer: {reason}.") from error
         if isinstance(reply, Failure):
-            raise reply.error()
+            raise self._error(reply, understood)
         if status != 200:
             raise HsparseError(f"The data node at {self.url} answered {status}.")
         return cast(R, reply if not isinstance(reply, list) else tuple(reply))
 
+    def _error(self, failure: Failure, understood: str) -> HsparseError:
+        error = failure.error()
+        if isinstance(error, Outdated) and understood.isdecimal() and int(understood) < self._version:
+            # A process of an older version has the address now: the member that was meant does not answer there.
+            return Unanswered(
+                f"The node at {self.url} speaks version {understood} of the messages, its member {self._version}."
+            )
+        return error
+
     async def _traced_post(
         self, message: Message[Any], pieces: list[bytes | memoryview], headers: dict[str, str]
-    ) -> tuple[int, Any]:
-        """Return the status and the reply to a message, which is counted in the current trace."""
+    ) -> tuple[int, str, Any]:
+        """Return status, version and reply of the node that is sent a message, counted in the current trace."""
         trace = current_trace()
         if trace is None:
             return await self._post(pieces, headers, DEADLINE)
@@ -81,12 +101,13 @@ class RemoteNode:
 
     async def _post(
         self, pieces: list[bytes | memoryview], headers: dict[str, str], seconds: float
-    ) -> tuple[int, Any]:
+    ) -> tuple[int, str, Any]:
         timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
         async with self._session.post(
             self.url + PATH, data=_each(pieces), headers=headers, timeout=timeout
         ) as response:
-            return response.status, decode_frame(memoryview(await response.read()))
+            reply = decode_frame(memoryview(await response.read()), self._contract)
+            return response.status, response.headers.get(VERSION_HEADER, ""), reply
 
     async def close(self) -> None:
         """Close the connections."""

@@ -34,8 +34,8 @@ def test_members_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert run("nodes", "--root", str(tmp_path)) == 0
     assert capsys.readouterr().out.splitlines() == [
         "epoch 3, 1 data nodes",
-        "dn-b  http://dn-b:1  owner  lease held",
-        "dn-a  http://dn-a:1  leaving  no lease",
+        "dn-b  http://dn-b:1  owner  lease held  version 1",
+        "dn-a  http://dn-a:1  leaving  no lease  version 1",
     ]
 
 

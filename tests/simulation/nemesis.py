@@ -9,9 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hsparse.cluster.membership_object import KEY
+from hsparse.wire.contract import CONTRACT
 from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
 from tests.simulation.simulated_network import FaultRates
 from tests.simulation.simulated_store import STORE
+from tests.support.newer_contract import NEXT_CONTRACT
 
 Fault = Callable[["Nemesis"], Coroutine[Any, Any, None]]
 
@@ -279,6 +281,26 @@ async def pause_server(nemesis: Nemesis) -> None:
         nemesis.after(seconds, nemesis.cluster.network.heal)
 
 
+async def upgrade(nemesis: Nemesis) -> None:
+    """Replace all nodes, one by one, by those of the next version, or if they are of that one by the former ones."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    cluster.contract = NEXT_CONTRACT if cluster.contract is CONTRACT else CONTRACT
+    machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
+    for machine in generator.sample(machines, len(machines)):
+        if machine.process.dead or machine.ending:
+            continue
+        machine.ending = True
+        nemesis.tell(f"replace {machine.process.name} by version {cluster.contract.version}")
+        if machine.process.name in cluster.service_nodes:
+            cluster.start_service_node()
+            cluster.stop_service_node(machine)
+        else:
+            cluster.start_data_node()
+            await asyncio.sleep(generator.choice((0, 0.3)))
+            cluster.stop_data_node(machine)
+        await asyncio.sleep(generator.expovariate(1 / 0.5))
+
+
 def _for_a_while(nemesis: Nemesis, what: str, rates: FaultRates) -> None:
     cluster, seconds = nemesis.cluster, nemesis.generator.uniform(0.5, 6)
     nemesis.tell(f"{what} for {seconds:.3f} s")
@@ -303,6 +325,8 @@ ALL: tuple[Fault, ...] = (
     slow_store,
     slow_puts,
 )
+UPGRADES: tuple[Fault, ...] = (upgrade, upgrade, kill, pause, join, leave)
+"""Upgrades and rollbacks, in which nodes go also for other reasons: no client's request fails for them."""
 SERVERS: tuple[Fault, ...] = (
     serve,
     stop_server,

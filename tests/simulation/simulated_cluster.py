@@ -20,6 +20,7 @@ from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.contract import CONTRACT, Contract
 from tests.simulation.service_operations import ServiceOperations
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
 from tests.simulation.simulated_store import SimulatedStore
@@ -48,6 +49,11 @@ class Machine:
     is_server: bool = False
     ending: bool = False
     """Whether it is about to be killed, or leaves."""
+    contract: Contract = CONTRACT
+    requests: int = 0
+    """The requests of clients that it has not answered yet."""
+    unready: bool = False
+    """Whether clients are told to go elsewhere, because it is about to stop."""
 
 
 class SimulatedCluster:
@@ -76,6 +82,8 @@ class SimulatedCluster:
         self.store = MemoryStore(clock=VirtualClock(loop, random.Random(f"store {seed}")))
         self.data_nodes: dict[str, Machine] = {}
         self.service_nodes: dict[str, Machine] = {}
+        self.contract = CONTRACT
+        """That of the nodes that are started."""
         self.rebuilding = 0
         """How many operators are rebuilding the membership."""
         self._wrap = wrap
@@ -94,7 +102,9 @@ class SimulatedCluster:
 
         async def start() -> None:
             while True:
-                machine.node = MemberNode(make, view, clock, TOKEN, self._connect(machine.process))
+                machine.node = MemberNode(
+                    make, view, clock, TOKEN, self._connect(machine), contract=machine.contract
+                )
                 try:
                     return await machine.node.join(machine.process.name)
                 except HsparseError as error:
@@ -120,9 +130,20 @@ class SimulatedCluster:
         machine = self._machine("sn")
         self.service_nodes[machine.process.name] = machine
         stored = MembershipObject(self._view(machine.process), TOKEN)
-        nodes = ClusterNodes(stored, machine.clock, self._connect(machine.process))
+        nodes = ClusterNodes(stored, machine.clock, self._connect(machine))
         machine.node = ServiceOperations(Owners(nodes), machine.clock)
         return machine
+
+    def stop_service_node(self, machine: Machine) -> None:
+        """Let a service node answer what it has taken and end, as SIGTERM does; other requests go elsewhere."""
+        machine.unready = True
+
+        async def stop() -> None:
+            while machine.requests:  # noqa: ASYNC110 - nobody is told of the last one
+                await asyncio.sleep(0.1)
+            machine.process.kill()
+
+        self.loop.spawn(machine.process, stop())
 
     def start_server(self) -> Machine:
         """Start a whole server; it answers clients once the other members know of it."""
@@ -134,7 +155,7 @@ class SimulatedCluster:
         def make(ownership: Ownership) -> DataService:
             return DataService(view, clock, self._settings, ownership=ownership)
 
-        def connect(url: str) -> SimulatedNode:
+        def connect(url: str, version: int) -> SimulatedNode:
             raise AssertionError("a server sends to nobody")
 
         async def start() -> None:
@@ -189,7 +210,7 @@ class SimulatedCluster:
         self._count += 1
         process = Process(f"{kind}{self._count}")
         generator = random.Random(f"{process.name} {self._seed}")
-        return Machine(process, VirtualClock(self.loop, generator))
+        return Machine(process, VirtualClock(self.loop, generator), contract=self.contract)
 
     def _view(self, process: Process) -> ObjectStore:
         return self._wrap(SimulatedStore(self.store, self.network, process, self._rates_of))
@@ -199,13 +220,15 @@ class SimulatedCluster:
         is_data = method.startswith("put") and "/.cluster/" not in key
         return self.put_rates or self.store_rates if is_data else self.store_rates
 
-    def _connect(self, sender: Process) -> Callable[[str], SimulatedNode]:
-        def connect(url: str) -> SimulatedNode:
-            def receiver() -> tuple[Process, Any]:
+    def _connect(self, sender: Machine) -> Callable[[str, int], SimulatedNode]:
+        def connect(url: str, version: int) -> SimulatedNode:
+            def receiver() -> tuple[Process, Any, Contract]:
                 machine = self.data_nodes[url]
-                return machine.process, machine.node
+                return machine.process, machine.node, machine.contract
 
-            return SimulatedNode(self.network, sender, receiver, lambda: self.rates)
+            return SimulatedNode(
+                self.network, sender.process, receiver, lambda: self.rates, sender.contract, version
+            )
 
         return connect
 
@@ -213,12 +236,17 @@ class SimulatedCluster:
 
     async def request(self, work: Callable[[ServiceOperations], Awaitable[T]]) -> T:
         """Send a client's request to a service node; `Unanswered` if that dies."""
-        chosen = self._generator.choice([one for one in self.living(self.service_nodes) if one.node])
+        ready = [one for one in self.living(self.service_nodes) if one.node and not one.unready]
+        chosen = self._generator.choice(ready)
+        chosen.requests += 1
 
         async def answer() -> T:
             return await work(chosen.node)
 
-        return await self.network.call(None, chosen.process, answer, CLIENT)
+        try:
+            return await self.network.call(None, chosen.process, answer, CLIENT)
+        finally:
+            chosen.requests -= 1
 
     # --- the end of faults ------------------------------------------------------------------------------
 

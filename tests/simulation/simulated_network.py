@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from hsparse.errors import HsparseError, StoreFailed
-from hsparse.wire.codec import decode_frame, encode_frame
+from hsparse.wire.contract import CONTRACT, Contract
 from hsparse.wire.message import Message
 from tests.simulation.virtual_loop import Process, VirtualLoop
+from tests.support.newer_contract import carried, spoken
 
 R = TypeVar("R")
 Work = Callable[[], Coroutine[Any, Any, R]]
@@ -189,28 +190,29 @@ class SimulatedNode:
         self,
         network: SimulatedNetwork,
         sender: Process,
-        receiver: Callable[[], tuple[Process, Any]],
+        receiver: Callable[[], tuple[Process, Any, Contract]],
         rates: Callable[[], FaultRates],
+        contract: Contract = CONTRACT,
+        member: int = CONTRACT.version,
     ) -> None:
+        """`contract` is the sender's; it takes the receiver for a `member` of that version."""
         self._network = network
         self._sender = sender
         self._receiver = receiver
         self._rates = rates
+        self._contract = contract
+        self._member = member
 
     async def send(self, message: Message[R]) -> R:
         """Send the message; raises the network's `error` when there was no answer."""
-        sent = _copy(message)
-        process, node = self._receiver()
+        process, node, contract = self._receiver()
+        version = spoken(self._contract, contract, self._member)
+        sent = carried(message, version, self._contract, contract)
 
         async def work() -> Any:
-            return _copy(await node.send(sent))
+            return carried(await node.send(sent), version, contract, self._contract)
 
-        reply = await self._network.call(self._sender, process, work, self._rates())
-        return cast(R, tuple(reply) if isinstance(reply, list) else reply)
+        return cast(R, await self._network.call(self._sender, process, work, self._rates()))
 
     async def close(self) -> None:
         """Hold nothing."""
-
-
-def _copy(value: Any) -> Any:
-    return decode_frame(memoryview(b"".join(encode_frame(value))))

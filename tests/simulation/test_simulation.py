@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.linearizability import DELETIONS
-from tests.simulation.nemesis import ALL, BESIDE, PROCESSES, SERVERS, join, kill, leave, pause
+from tests.simulation.nemesis import (
+    ALL,
+    BESIDE,
+    PROCESSES,
+    SERVERS,
+    UPGRADES,
+    join,
+    kill,
+    leave,
+    pause,
+    upgrade,
+)
 from tests.simulation.seeds import SEEDS, SHOWN, WRITES, KeptSeed, ShownSeed
 from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
@@ -69,6 +80,18 @@ def test_no_write_is_repeated_over_another_one(pytestconfig: pytest.Config) -> N
     seeds = range(pytestconfig.getoption("seeds") // 50)
     faults = (kill, pause, join, leave)
     assert failed(lambda seed: run_seed(seed, faults, **WRITES, repeats=DELETIONS), seeds) == []
+
+
+def test_no_request_fails_in_an_upgrade_or_a_rollback(pytestconfig: pytest.Config) -> None:
+    """Nodes of two versions serve the same objects, while some are killed and paused."""
+    seeds = range(pytestconfig.getoption("seeds") // 40)
+    assert failed(lambda seed: run_seed(seed, UPGRADES, errors_allowed=False), seeds) == []
+
+
+def test_an_upgrade_is_followed_by_a_rollback() -> None:
+    run = run_seed(0, (upgrade,), errors_allowed=False)
+    assert run.wrong == []
+    assert {line.rpartition(" ")[2] for line in run.faults} == {"1", "2"}
 
 
 @pytest.mark.parametrize("servers", [0, 2])

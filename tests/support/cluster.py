@@ -19,7 +19,9 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CrashingStore
+from hsparse.wire.contract import CONTRACT, Contract
 from hsparse.wire.message import Message
+from tests.support.newer_contract import carried, spoken
 
 R = TypeVar("R")
 
@@ -34,12 +36,19 @@ class Link:
     cluster: Cluster
     sender: str
     url: str
+    version: int = CONTRACT.version
 
     async def send(self, message: Message[R], /) -> R:
         member = self.cluster.members.get(self.url)
         if member is None or (self.sender, self.url) in self.cluster.cut:
             raise Unanswered(f"{self.url} does not answer.")
-        reply: R = await member.send(message)
+        own, other = self.cluster.contract(self.sender), self.cluster.contract(self.url)
+        if own is other is CONTRACT:
+            reply: R = await member.send(message)
+        else:
+            version = spoken(own, other, self.version)
+            reply = await member.send(carried(message, version, own, other))
+            reply = carried(reply, version, other, own)
         if self.url not in self.cluster.members or (self.sender, self.url) in self.cluster.cut:
             raise Unanswered(f"{self.url} does not answer any more.")
         return reply
@@ -58,6 +67,12 @@ class Cluster:
     cut: set[tuple[str, str]] = field(default_factory=set)
     started: int = 0
     dead: list[MemberNode] = field(default_factory=list)
+    contracts: dict[str, Contract] = field(default_factory=dict)
+    """The contracts of nodes, by URL or as senders, that have another one."""
+
+    def contract(self, node: str) -> Contract:
+        """Return a node's contract."""
+        return self.contracts.get(node, CONTRACT)
 
     def make(self, url: str, token: str = TOKEN, *, server: bool = False) -> MemberNode:
         """Return a data node that has not joined."""
@@ -68,15 +83,17 @@ class Cluster:
             store,
             clock,
             token,
-            lambda other: Link(self, url, other),
+            lambda other, version: Link(self, url, other, version),
             LEASE / 2,
             server=server,
+            contract=self.contract(url),
         )
 
-    async def start(self) -> str:
+    async def start(self, contract: Contract = CONTRACT) -> str:
         """Start a data node; return its URL once it owns something."""
         self.started += 1
         url = f"http://node-{self.started}"
+        self.contracts[url] = contract
         member = self.members[url] = self.make(url)
         await member.join(url)
         await self.in_force(url)
@@ -115,10 +132,13 @@ class Cluster:
         self.dead.append(member)
         return member
 
-    def owners(self, sender: str = "sn") -> Owners:
+    def owners(self, sender: str = "sn", contract: Contract = CONTRACT) -> Owners:
         """Return the owners as a service node has them."""
+        self.contracts[sender] = contract
         stored = MembershipObject(self.store, TOKEN)
-        return Owners(ClusterNodes(stored, SystemClock(), lambda url: Link(self, sender, url)))
+        return Owners(
+            ClusterNodes(stored, SystemClock(), lambda url, version: Link(self, sender, url, version))
+        )
 
 
 async def until(condition: Callable[[], bool]) -> None:

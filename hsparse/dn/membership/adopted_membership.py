@@ -22,7 +22,7 @@ from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
-from hsparse.errors import Corrupt, HsparseError, Misdirected, Unanswered
+from hsparse.errors import Corrupt, HsparseError, Misdirected, Outdated, Unanswered
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class AdoptedMembership:
         self._settling = (
             self._tasks.start(self._settle(view)) if own in (*view.nodes, *view.servers) else None
         )
-        await self._peers.follow(view.urls)
+        await self._peers.follow(view.urls, view.versions)
         await self.notify()
 
     async def adopt_newest(self) -> None:
@@ -216,7 +216,10 @@ class AdoptedMembership:
             await self.notify()
 
     async def _settle_with(self, other: str, epoch: int) -> None:
-        """Return once another member has adopted the epoch, has left, or was evicted."""
+        """Return once another member has adopted the epoch, has left, or was evicted.
+
+        `Outdated` if the two speak no version in common: that ends this node, and it says so when it joins again.
+        """
         while True:
             try:
                 if await self._peers.adopted(other, epoch):
@@ -230,6 +233,8 @@ class AdoptedMembership:
                 except HsparseError as error:
                     log.warning("%s could not be evicted: %s", other, error.message)
                 await asyncio.sleep(PATIENCE)
+            except Outdated:
+                raise
             except HsparseError as error:  # it is alive, and could not read the membership itself
                 log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
                 await asyncio.sleep(PATIENCE)

@@ -25,8 +25,10 @@ from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
-from hsparse.errors import HsparseError, Misdirected, Unanswered
+from hsparse.errors import HsparseError, Misdirected, Outdated, Unanswered
 from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.contract import CONTRACT, Contract
+from hsparse.wire.member_connections import Connect
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.message import DataNode, GetInfo, Message, NodeInfo
 
@@ -57,10 +59,11 @@ class OwningService(DataNode, Protocol):
 
 
 class MemberNode:
-    """`DataNode` over a service that shares its store with the other members, which `connect` reaches by their URLs.
+    """`DataNode` over a service that shares its store with the other members, which `connect` reaches.
 
     `make` makes the service, given what it owns. `token` is the nodes' secret. The lease is renewed every `period`
-    seconds, and lasts twice as long. A `server` answers only its own service node, directly. One event loop uses it.
+    seconds, and lasts twice as long. A `server` answers only its own service node, directly. `contract` has the
+    versions of the messages that it understands. One event loop uses it.
     """
 
     def __init__(
@@ -69,11 +72,13 @@ class MemberNode:
         store: ObjectStore,
         clock: Clock,
         token: str,
-        connect: Callable[[str], DataNode],
+        connect: Connect,
         period: float = 1.0,
         *,
         server: bool = False,
+        contract: Contract = CONTRACT,
     ) -> None:
+        self._contract = contract
         self._clock = clock
         self._server = server
         self._stored = MembershipObject(store, token)
@@ -114,7 +119,7 @@ class MemberNode:
 
     @property
     def defect(self) -> asyncio.Event:
-        """Set when a task of this member has failed by a defect: it is of no use any more, and should end."""
+        """Set when a task has failed by a defect, or for this node's version: it is of no use, and should end."""
         return self._tasks.defect
 
     @property
@@ -137,7 +142,8 @@ class MemberNode:
     async def join(self, url: str = "") -> None:
         """Become a member that is reached at `url`, and stay one until `close`; raises as `MembershipObject.read`.
 
-        `Misconfigured` when there are members with another token, `Unanswered` when one is alive but does not answer.
+        `Misconfigured` when there are members with another token, `Outdated` when one speaks no version that this node
+        does, `Unanswered` when one is alive but does not answer.
         """
         self._url = url
         await self._join()
@@ -172,11 +178,20 @@ class MemberNode:
         if self._server:
             await self._adopted.adopt(await self._stored.join_as_server(id))
         else:
-            await self._adopted.adopt(await self._stored.join(id, self._url))
+            await self._adopted.adopt(await self._join_nodes(id))
+
+    async def _join_nodes(self, id: str) -> Membership:
+        contract = self._contract
+        try:
+            return await self._stored.join(id, self._url, contract.version, contract.oldest)
+        except Outdated:
+            self._lease.give_up()
+            await self._leases.delete(id)
+            raise
 
     async def _evict_dead(self, id: str, view: Membership) -> None:
         """Evict the reachable members that do not answer, before this node joins as `id`."""
-        await self._peers.follow(view.urls)
+        await self._peers.follow(view.urls, view.versions)
         refused = self._stored.other_token(view)
         answering = set() if refused else await self._peers.answering(view.reachable, view.epoch)
         dead = [other for other in view.reachable if other not in answering]
@@ -206,6 +221,8 @@ class MemberNode:
             else:
                 self._service.forget_news()
                 await self._join()
+        except Outdated:
+            raise
         except HsparseError as error:
             log.warning("%s cannot join again yet: %s", self.id, error.message)
             return False

@@ -13,7 +13,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -23,12 +22,12 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.concurrency.staggered import staggered
-from hsparse.errors import Corrupt, Misdirected, StoreFailed, Unanswered
-from hsparse.sn.data_nodes.node_set import Resend
+from hsparse.errors import Corrupt, Misdirected, Outdated, StoreFailed, Unanswered
+from hsparse.sn.data_nodes.node_set import Attempts, Resend
 from hsparse.sn.data_nodes.patience import Patience
-from hsparse.wire.member_connections import MemberConnections
+from hsparse.wire.member_connections import Connect, MemberConnections
 from hsparse.wire.membership_message import CheckMember, Routed
-from hsparse.wire.message import DataNode, Message
+from hsparse.wire.message import Message
 
 log = logging.getLogger(__name__)
 
@@ -43,34 +42,14 @@ AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
 RECALL = 0.5
 """Seconds in which a node that did not answer may say that it has carried a change out, before another one does."""
-UNREAD = (Unanswered, StoreFailed)
+UNREAD = (Unanswered, StoreFailed, Outdated)
 """The failures of a read that another node may not have."""
 
 
-@dataclass(slots=True)
-class Attempts:
-    """The times that a message was sent so far: the tokens of those in this epoch, and when it was sent first.
-
-    `doubtful`: it may have been carried out. `first` and `since` are as in `Resend`.
-    """
-
-    sent: list[str]
-    doubtful: bool
-    first: int
-    since: float
-
-    @classmethod
-    def after(cls, again: Resend | None, epoch: int, clock: Clock) -> Attempts:
-        """Return those before it is sent by the membership of `epoch`."""
-        if again is None:
-            return cls([], False, epoch, clock.monotonic())
-        return cls(list(again.sent_in(epoch)), again.doubtful, again.first, again.since)
-
-
 class ClusterNodes:
-    """`NodeSet` of the members in the store, which `connect` reaches by their URLs."""
+    """`NodeSet` of the members in the store, which `connect` reaches."""
 
-    def __init__(self, stored: MembershipObject, clock: Clock, connect: Callable[[str], DataNode]) -> None:
+    def __init__(self, stored: MembershipObject, clock: Clock, connect: Connect) -> None:
         self._stored = stored
         self._clock = clock
         self._connections = MemberConnections(connect)
@@ -109,7 +88,7 @@ class ClusterNodes:
             if (refused := self._stored.other_token(newest)) is not None:
                 raise refused
             self.membership = newest
-            await self._connections.follow(newest.urls)
+            await self._connections.follow(newest.urls, newest.versions)
         except Corrupt as error:
             log.error("the members of epoch %d are kept: %s", self.membership.epoch, error.message)
         finally:
@@ -134,6 +113,9 @@ class ClusterNodes:
             return await self._change_at(membership, node, message, attempts)
         except Misdirected:
             pass
+        except Outdated:
+            if not await self._has_changed(membership):
+                raise
         except Unanswered:
             attempts.doubtful = True
             message = message.again()
@@ -141,9 +123,14 @@ class ClusterNodes:
                 return await self._ask_instead(membership, node, message, attempts)
             except (Misdirected, Unanswered):
                 pass
-            with suppress(Misdirected, Unanswered):
+            with suppress(Misdirected, Unanswered, Outdated):
                 return await self._recall(membership, node, message, attempts)
         return self._resend(again, membership, attempts)
+
+    async def _has_changed(self, membership: Membership) -> bool:
+        """Look into the store whether there is a newer membership: where nothing is sent, nobody tells."""
+        await self._read()
+        return self.membership.epoch > membership.epoch
 
     def _never_sent(self) -> Resend:
         left = seconds_left()
@@ -222,7 +209,7 @@ class ClusterNodes:
                 envelope = self._change(membership, other, message, attempts, instead_of=node)
             try:
                 return await self._connections.send(other, envelope)
-            except Unanswered:
+            except (Unanswered, Outdated):  # what is too new for another one, `node` may have carried out
                 continue
         raise Unanswered(f"No other data node answers for {node}.")
 
@@ -247,8 +234,10 @@ class ClusterNodes:
         *,
         instead_of: str = "",
     ) -> Routed[T]:
-        token, first = self._clock.token(8).hex(), attempts.first if attempts.doubtful else None
-        seconds = self._clock.monotonic() - attempts.since
+        token, seconds = self._clock.token(8).hex(), 0.0
+        first: int | None = None
+        if attempts.doubtful:
+            first, seconds = attempts.first, self._clock.monotonic() - attempts.since
         routed = Routed(
             to, membership.epoch, message, instead_of, token, tuple(attempts.sent), first, seconds
         )
@@ -263,7 +252,12 @@ class ClusterNodes:
             asked = (partial(self._connections.send, node, message) for node in nodes)
             delay = self._patience.with_reads if message.only_reads else DEADLINE
             try:
-                return await staggered(asked, delay, UNREAD if message.only_reads else (Unanswered,))
+                failures = UNREAD if message.only_reads else (Unanswered, Outdated)
+                return await staggered(asked, delay, failures)
+            except Outdated:
+                if not await self._has_changed(membership):
+                    raise
+                again = self._resend(again, membership, Attempts.after(None, membership.epoch, self._clock))
             except (Misdirected, Unanswered) as error:
                 attempts = Attempts.after(again, membership.epoch, self._clock)
                 attempts.doubtful = isinstance(error, Unanswered)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from hsparse.clock import Clock
 from hsparse.cluster.membership import Membership
 from hsparse.concurrency.gather import gather_all
 from hsparse.wire.message import DataNode, Message
@@ -48,6 +49,26 @@ class Resend:
     def sent_in(self, epoch: int) -> tuple[str, ...]:
         """Return the tokens of the times that it was sent in an epoch."""
         return self.sent if self.epoch == epoch else ()
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The times that a message was sent so far: the tokens of those in this epoch, and when it was sent first.
+
+    `doubtful`: it may have been carried out. `first` and `since` are as in `Resend`.
+    """
+
+    sent: list[str]
+    doubtful: bool
+    first: int
+    since: float
+
+    @classmethod
+    def after(cls, again: Resend | None, epoch: int, clock: Clock) -> Attempts:
+        """Return those before it is sent by the membership of `epoch`."""
+        if again is None:
+            return cls([], False, epoch, clock.monotonic())
+        return cls(list(again.sent_in(epoch)), again.doubtful, again.first, again.since)
 
 
 class NodeSet(Protocol):

@@ -13,8 +13,10 @@ from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.records.access import (
     TOP_FOLDER,
     check_bucket,
+    find_allowed,
     find_domain,
     folder_acls,
+    hiding_names,
     normal_path,
     require_right,
 )
@@ -124,7 +126,8 @@ async def require_creation(context: Context, new_path: str) -> Domain:
             raise Forbidden(f"{new_path} is at the top level: only an admin can create it.")
         return TOP_FOLDER
     try:
-        parent = await find_domain(context.service, path, context.principal)
+        async with hiding_names(context.service.owners, path, context.principal):
+            parent = await find_domain(context.service, path, context.principal)
     except HsparseError as error:
         if error.kind is ErrorKind.GONE:
             raise NotFound(
@@ -135,9 +138,9 @@ async def require_creation(context: Context, new_path: str) -> Domain:
                 f"The parent folder {path} does not exist; create it first: hsparse mkdir {path}"
             ) from error
         raise
+    require_right(context.principal, parent, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
-    await require_right(context, parent, Right.CREATE)
     return parent
 
 
@@ -146,11 +149,11 @@ async def _shared_root(context: Context, path: str) -> str:
 
     The owner of the new domain gets all rights to them for good, so the principal needs all rights there.
     """
-    domain = await find_domain(context.service, path)
+    domain = await find_allowed(context.service, path, context.principal, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
-        await require_right(context, domain, right)
+        require_right(context.principal, domain, right)
     return domain.root
 
 

@@ -13,7 +13,7 @@ from hsparse.model.acl import Right, is_allowed
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_attribute_query
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
-from hsparse.sn.records.access import find_domain, require_right
+from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
 from hsparse.sn.records.object_path import read_records
@@ -29,8 +29,7 @@ OBJECTS = "db/"
 async def get_domains(context: Context) -> web.StreamResponse:
     """List the domains and folders in a folder that the principal may read."""
     path = context.path or "/"
-    domain = await find_domain(context.service, path, context.principal)
-    await require_right(context, domain, Right.READ)
+    await find_allowed(context.service, path, context.principal, Right.READ)
     return await respond_folder(context, path, hrefs(context, self="/domains"))
 
 

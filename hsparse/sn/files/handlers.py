@@ -18,7 +18,7 @@ from hsparse.sn.files.file_url import file_domain, requested_form
 from hsparse.sn.http.byte_range import HttpRange, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
-from hsparse.sn.records.access import require_right
+from hsparse.sn.records.access import hiding_names, require_right
 
 HDF5 = "application/x-hdf5"
 WEAK = "W/"
@@ -76,8 +76,9 @@ async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer,
 async def _domain(context: Context) -> tuple[str, str]:
     """Return path and root group of the domain that the URL names, and check the right to read."""
     path = "/" + context.request.match_info["path"]
-    domain = await file_domain(context.service, path)
-    await require_right(context, domain, Right.READ)
+    async with hiding_names(context.service.owners, path, context.principal):
+        domain = await file_domain(context.service, path)
+    require_right(context.principal, domain, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
     return domain.path, domain.root

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
 from hsparse.sn.http.connection import finish_in_peace
 from hsparse.sn.http.request import JSON_TYPE
@@ -21,7 +22,10 @@ PART = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
 """Bytes of the largest body that is sent in one piece; aiohttp warns of a larger one, which blocks the event loop."""
 PATIENCE = 60.0
-"""Seconds for a part of an answer: a client that does not read blocks memory that others wait for."""
+"""Seconds in which a client takes a part of an answer."""
+HURRY = 5.0
+"""The same while others wait for memory: 200 kB a second is the least rate then, so that few cannot hold up many."""
+ANSWERS_KEY = web.AppKey("answers", MemoryBudget)
 
 
 async def respond_stream(
@@ -34,7 +38,8 @@ async def respond_stream(
     """Send pieces of bytes of a media type; the next piece is generated while the last one is sent.
 
     The first piece is generated before the headers are sent, so that its failure is answered as an error. A later
-    failure aborts the connection: a client never mistakes part of an answer for all of it.
+    failure aborts the connection: a client never mistakes part of an answer for all of it. So does a client that is
+    slower than `PATIENCE` and `HURRY` allow.
     """
     coding = streamed_coding(request, media)
     if coding is not None:
@@ -51,6 +56,7 @@ async def send_stream(
     request: web.Request, response: web.StreamResponse, pieces: AsyncGenerator[BodyPart, None]
 ) -> web.StreamResponse:
     """Send the headers of `response`, then the pieces, as `respond_stream` does."""
+    budget = request.app.get(ANSWERS_KEY)
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
@@ -61,7 +67,7 @@ async def send_stream(
         try:
             while piece is not None:
                 following = asyncio.ensure_future(_next(pieces))
-                await _send(response, piece)
+                await _send(response, piece, budget)
                 piece = await following
             await response.write_eof()
         except BaseException:
@@ -82,12 +88,26 @@ async def _end(following: asyncio.Future[BodyPart | None], pieces: AsyncGenerato
     await pieces.aclose()
 
 
-async def _send(response: web.StreamResponse, piece: BodyPart) -> None:
-    """Send a piece in parts, each within `PATIENCE`; `TimeoutError` for a client that does not read."""
-    view = memoryview(piece)
+async def _send(response: web.StreamResponse, piece: BodyPart, budget: MemoryBudget | None) -> None:
+    """Send a piece in parts; `TimeoutError` for a client that does not read, or too slowly while others wait."""
+    view, loop = memoryview(piece), asyncio.get_running_loop()
+
+    look: asyncio.TimerHandle
+
+    def hurry() -> None:
+        nonlocal look
+        if budget is not None and budget.is_waited_for:
+            limit.reschedule(loop.time())
+        else:
+            look = loop.call_later(HURRY, hurry)
+
     for first in range(0, len(view), PART):
-        async with asyncio.timeout(PATIENCE):
-            await response.write(view[first : first + PART])
+        look = loop.call_later(HURRY, hurry)
+        try:
+            async with asyncio.timeout(PATIENCE) as limit:
+                await response.write(view[first : first + PART])
+        finally:
+            look.cancel()
 
 
 async def _next(pieces: AsyncGenerator[BodyPart, None]) -> BodyPart | None:

@@ -14,7 +14,7 @@ from hsparse.sn.http.response import respond
 from hsparse.sn.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
 from hsparse.sn.jobs.job_places import S3
 from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.records.access import find_domain, normal_path, require_right
+from hsparse.sn.records.access import find_allowed, normal_path
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
@@ -130,7 +130,6 @@ async def _require_import(context: Context, job: Job) -> None:
 
 
 async def _require_export(context: Context, job: Job) -> None:
-    domain = await find_domain(context.service, job.domain, context.principal)
-    await require_right(context, domain, Right.READ)
+    domain = await find_allowed(context.service, job.domain, context.principal, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{job.domain} is a folder: only domains are exported.")

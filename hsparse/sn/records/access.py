@@ -1,19 +1,28 @@
 """Access to domains and files: the domain that a request names, its record, and the rights of the principal.
 
 The home folders `/home` and `/home/<user>` are created when they are first needed. Files of the store are readable
-by those who may read the nearest folder or domain above them.
+by those who may read the nearest folder or domain above them; the same folder decides who learns which names it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
 from aiohttp import web
 
-from hsparse.errors import BadRequest, ErrorKind, Forbidden, Gone, NotFound, TooLarge
+from hsparse.errors import (
+    MISSING_KINDS,
+    BadRequest,
+    ErrorKind,
+    Forbidden,
+    Gone,
+    HsparseError,
+    NotFound,
+    TooLarge,
+)
 from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
 from hsparse.model.bucket import check_bucket_name
 from hsparse.model.file_backed import file_key, file_reference
@@ -123,19 +132,62 @@ async def find_domain(
     return Domain(path, record)
 
 
+async def find_allowed(
+    service: Service, path: str, principal: Principal, right: Right, *, dangling: bool = False
+) -> Domain:
+    """Return the domain or folder at `path`, in which the principal has `right`; `NotFound`, `Gone` or `Forbidden`."""
+    async with hiding_names(service.owners, path, principal):
+        domain = await find_domain(service, path, principal, dangling=dangling)
+    require_right(principal, domain, right)
+    return domain
+
+
+@asynccontextmanager
+async def hiding_names(owners: Owners, path: str, principal: Principal) -> AsyncIterator[None]:
+    """Make of a missing `path` the `Forbidden` of one that is there, for who may not read the folder that it is in."""
+    try:
+        yield
+    except HsparseError as error:
+        if error.kind in MISSING_KINDS:
+            above = await _nearest_above(owners, path)
+            if above is not None and not is_allowed(above.record.get("acls") or {}, principal, Right.READ):
+                raise _without_right(principal, Right.READ, path) from None
+        raise
+
+
 async def require_domain(context: Context, right: Right, *, dangling: bool = False) -> Domain:
     """Return the domain that a request names and check `right`, for handlers whose route has none."""
     if context.path is None:
         raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-    domain = await find_domain(context.service, context.path, context.principal, dangling=dangling)
-    await require_right(context, domain, right)
-    return domain
+    return await find_allowed(context.service, context.path, context.principal, right, dangling=dangling)
 
 
-async def require_right(context: Context, domain: Domain, right: Right) -> None:
+def require_right(principal: Principal, domain: Domain, right: Right) -> None:
     """Raise `Forbidden` if the principal does not have `right` in `domain`."""
-    if not is_allowed(domain.record.get("acls") or {}, context.principal, right):
-        raise Forbidden(f"{context.principal.name} does not have the right {right.value} in {domain.path}.")
+    acls = domain.record.get("acls") or {}
+    if not is_allowed(acls, principal, right):
+        # Without the right to read, the error is that of a name that is not there.
+        lacking = right if is_allowed(acls, principal, Right.READ) else Right.READ
+        raise _without_right(principal, lacking, domain.path)
+
+
+def _without_right(principal: Principal, right: Right, path: str) -> Forbidden:
+    return Forbidden(f"{principal.name} does not have the right {right.value} in {path}.")
+
+
+async def _nearest_above(owners: Owners, path: str) -> Domain | None:
+    """Return the nearest folder or domain above `path`, None if there is none but the top level."""
+    above = path.rpartition("/")[0]
+    paths = []
+    while above:
+        paths.append(above)
+        above = above.rpartition("/")[0]
+    for above, outcome in zip(paths, await owners.read(*paths), strict=True):
+        if outcome.failure is None:
+            return Domain(above, outcome.unwrap())
+        if outcome.failure.kind not in MISSING_KINDS:
+            raise outcome.failure.error()
+    return None
 
 
 def _is_unicode(text: str) -> bool:
@@ -222,17 +274,10 @@ class FileRights:
         if len(folders) > MAX_FOLDERS:
             raise TooLarge(f"The data is in files of more than {MAX_FOLDERS} folders; select less at a time.")
         for (_, folder), owners in sorted(folders.items(), key=lambda item: item[0]):
-            await self._require_folder(owners, folder)
-
-    async def _require_folder(self, owners: Owners, folder: str) -> None:
-        components = folder.split("/") if folder else []
-        paths = ["/" + "/".join(components[:depth]) for depth in range(len(components), 0, -1)]
-        for path, outcome in zip(paths, await owners.read(*paths), strict=True):
-            if outcome.failure is None:
-                if not is_allowed(outcome.unwrap().get("acls") or {}, self.principal, Right.READ):
-                    raise Forbidden(
-                        f"{self.principal.name} does not have the right read in {path}, where the file is."
-                    )
-                return
-            if outcome.failure.kind not in (ErrorKind.NOT_FOUND, ErrorKind.GONE):
-                raise outcome.failure.error()
+            above = await _nearest_above(owners, f"/{folder}/" if folder else "")
+            if above is not None and not is_allowed(
+                above.record.get("acls") or {}, self.principal, Right.READ
+            ):
+                raise Forbidden(
+                    f"{self.principal.name} does not have the right read in {above.path}, where the file is."
+                )

@@ -13,7 +13,7 @@ from hsparse.model.ids import check_id, collection_of, domain_hex
 from hsparse.model.link import HARD, SOFT, external_file
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import find_domain, normal_path, require_right
+from hsparse.sn.records.access import find_allowed, normal_path
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
@@ -159,8 +159,8 @@ class _Path:
     async def _enter(self, file: str, h5path: str) -> ResolvedPath:
         """Continue in another domain, where the principal must have the right to read."""
         service = self._context.service
-        domain = await find_domain(service, normal_path(service, file))
-        await require_right(self._context, domain, Right.READ)
+        path = normal_path(service, file)
+        domain = await find_allowed(service, path, self._context.principal, Right.READ)
         return await self.follow(ResolvedPath(domain, root_of(domain)), h5path)
 
 

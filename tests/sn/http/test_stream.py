@@ -9,16 +9,21 @@ import pytest
 from aiohttp import ClientError, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.sn.http import stream
 from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.stream import respond_stream
 
 
-def serving(pieces: AsyncGenerator[bytes, None], length: int | None = None) -> TestClient:
+def serving(
+    pieces: AsyncGenerator[bytes, None], length: int | None = None, budget: MemoryBudget | None = None
+) -> TestClient:
     async def handle(request: web.Request) -> web.StreamResponse:
         return await respond_stream(request, BINARY_TYPE, pieces, length)
 
     app = web.Application()
+    if budget is not None:
+        app[stream.ANSWERS_KEY] = budget
     app.router.add_get("/", handle)
     return TestClient(TestServer(app))
 
@@ -95,3 +100,42 @@ async def test_a_head_generates_one_piece_and_sends_none(length: int | None) -> 
         assert (answer.status, await answer.read(), generated) == (200, b"", 1)
         assert answer.headers.get("Content-Length") == (None if length is None else str(length))
         assert (await client.head("/nowhere")).status == 404, "the connection goes on"
+
+
+class Looks(MemoryBudget):
+    """A budget that counts how often it is asked whether anyone waits."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.looks = 0
+        self.looked = asyncio.Event()
+
+    @property
+    def is_waited_for(self) -> bool:
+        self.looks += 1
+        self.looked.set()
+        return super().is_waited_for
+
+
+async def test_a_slow_client_is_let_go_once_others_wait_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HURRY", 0.02)
+    budget, ended = Looks(), asyncio.Event()
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            async with budget.hold(1):
+                while True:
+                    yield b"x" * stream.PART
+        finally:
+            ended.set()
+
+    async with serving(endless(), budget=budget) as client:
+        _, writer = await asyncio.open_connection(client.host, client.port, limit=1024)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        while budget.looks < 3:
+            await asyncio.wait_for(budget.looked.wait(), 20)
+            budget.looked.clear()
+        assert not ended.is_set()  # nobody waits: it has the minute that anyone has
+        async with asyncio.timeout(20), budget.hold(1):
+            assert ended.is_set()
+        writer.close()

@@ -10,7 +10,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
-from hsparse.model.acl import ANONYMOUS, Principal
+from hsparse.model.acl import ANONYMOUS, Principal, Right
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import MAX_FOLDERS, FileRights, request_place
@@ -18,6 +18,7 @@ from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 from tests.sn.conftest import DOMAIN
+from tests.sn.domains.test_domain_deletion import mark
 from tests.support.rest_client import RestClient
 
 
@@ -182,3 +183,56 @@ class Failing(DictDataNode):
 async def test_a_folder_that_cannot_be_read_is_not_taken_for_none() -> None:
     with pytest.raises(StoreFailed):
         await FileRights(owners(Failing(ManualClock())), BOB, "bucket").require("home/alice/a.h5")
+
+
+PRIVATE = "/home/test_user1/private"
+READ_BY_NAME: list[tuple[str, str, Any]] = [
+    ("GET", "/", None),
+    ("PUT", "/", {"flush": 1}),
+    ("DELETE", "/", None),
+    ("GET", "/acls", None),
+    ("GET", "/domains", None),
+    ("GET", "/datasets", None),
+    ("POST", "/groups", {}),
+    ("GET", "/files{}", None),
+    ("PUT", "/?domain={}/more", {}),
+    ("PUT", "/?domain=/home/test_user2/link.h5", {"linked_domain": "{}"}),
+]
+
+
+@pytest.fixture
+async def private(rest: RestClient, node: DataNode) -> RestClient:
+    """The client with a folder that its user alone may read, a domain in it, and one that was."""
+    closed = {right.value: False for right in Right}
+    assert (await rest("PUT", "/", {"folder": 1}, domain=PRIVATE)).status == 201
+    for path in (f"{PRIVATE}/a.h5", f"{PRIVATE}/gone.h5"):
+        assert (await rest("PUT", "/", {}, domain=path)).status == 201
+        assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
+    assert (await rest("PUT", "/acls/default", closed, domain=PRIVATE)).status == 201
+    await mark(node, f"{PRIVATE}/gone.h5")
+    return rest
+
+
+@pytest.mark.parametrize(("method", "path", "body"), READ_BY_NAME, ids=str)
+async def test_names_in_a_private_folder_are_not_told(
+    private: RestClient, method: str, path: str, body: Any
+) -> None:
+    answers = []
+    for name in ("a.h5", "gone.h5", "missing.h5", "missing/deeper.h5"):
+        domain = f"{PRIVATE}/{name}"
+        sent = None if body is None else {key: str(value).format(domain) for key, value in body.items()}
+        named = None if "domain=" in path or "{}" in path else domain
+        reply = await private(method, path.format(domain), sent, user="test_user2", domain=named)
+        answers.append((reply.status, reply["error"]["kind"], reply["error"]["message"].replace(domain, "")))
+    assert {status for status, _, _ in answers} == {403}
+    assert len(set(answers)) == 1, answers
+
+
+async def test_who_may_read_a_folder_learns_what_is_missing(private: RestClient) -> None:
+    assert (await private("GET", "/", domain=f"{PRIVATE}/a.h5")).status == 200
+    assert (await private("GET", "/", domain=f"{PRIVATE}/gone.h5")).status == 410
+    assert (await private("GET", "/", domain=f"{PRIVATE}/missing.h5")).status == 404
+    public = {"read": True}
+    assert (await private("PUT", "/acls/default", public, domain=f"{PRIVATE}/a.h5")).status == 201
+    assert (await private("GET", "/", domain=f"{PRIVATE}/a.h5", user="test_user2")).status == 200
+    assert (await private("GET", f"/files{PRIVATE}/a.h5.h5", domain=None, user="test_user2")).status == 200

@@ -1,0 +1,226 @@
+"""A user with rights in one folder, on every route, against another user's private domain: nothing is told or changed.
+
+The table is made from the route table: a route that takes a body and has none in `BODIES` fails.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import unicodedata
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal, Right
+from hsparse.model.ids import COLLECTIONS
+from hsparse.sn.routes import ROUTES, Route
+from hsparse.storage.memory import MemoryStore
+from tests.support.rest_client import BINARY, Reply, RestClient
+
+OWNER, TENANT = "ann", "bob"
+FOLDER = "/home/ann/lab"
+PRIVATE = f"{FOLDER}/caf\u00e9.h5"
+OWN = "/home/bob/own.h5"
+HIDDEN = b"hidden"
+"""In each name and value of the private domain, and in no request."""
+SPELLINGS = (
+    PRIVATE,
+    PRIVATE + "/",
+    "hdf5:/" + PRIVATE,
+    "hsparse" + PRIVATE,
+    "/" + PRIVATE,
+    PRIVATE.replace("/lab", "/lab/../lab"),
+    PRIVATE.replace("/", "%2f"),
+    PRIVATE.upper(),
+    unicodedata.normalize("NFD", PRIVATE),
+    "/home/bob/../ann/lab/caf\u00e9.h5",
+    FOLDER,
+)
+"""The private domain as one may try to write it, and the folder that it is in."""
+TEXT = {"class": "H5T_STRING", "length": 8, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Ids of the private domain, which the tenant has seen somewhere."""
+
+    root: str
+    groups: str
+    datasets: str
+    datatypes: str
+
+
+def bodies(ids: Ids) -> dict[str, list[Any]]:
+    """Return bodies, by method and path, that name what is private."""
+    every = [ids.root, ids.groups, ids.datasets, ids.datatypes]
+    link, more = {"link": {"id": ids.root, "name": "b"}}, {"b": {"id": ids.datasets}}
+    uri = f"s3://hsparse/db/{ids.datasets}/0"
+    file = {"class": "H5D_CONTIGUOUS_REF", "file_uri": uri, "offset": 0, "size": 32}
+    shaped = {"type": TEXT, "shape": [4]}
+    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    values = {"start": [0], "stop": [4], "value": ["x"] * 4}
+    return {
+        "POST /": [{"h5paths": ["/", "/a", "/hidden-link"]}],
+        "PUT /": [
+            {"root_id": ids.root},
+            {"linked_domain": PRIVATE},
+            {"linked_domain": PRIVATE, "linked_bucket": "hsparse"},
+            {"folder": 1, "owner": OWNER},
+            {"flush": 1},
+            {"rescan": 1},
+        ],
+        "PUT /acls/{user}": [{right.value: True for right in Right}],
+        "POST /groups": [{}, link, {"id": ids.groups}, [link, {"id": ids.root}]],
+        "POST /datatypes": [{"type": TEXT}, {"type": TEXT, **link}, {"type": TEXT, "id": ids.datatypes}],
+        "POST /datasets": [
+            shaped | link,
+            shaped | {"id": ids.datasets},
+            {"type": ids.datatypes, "shape": [4]},
+            shaped | {"creationProperties": {"layout": file}},
+            shaped | {"creationProperties": {"layout": file | {"file_uri": uri.removeprefix("s3://hsparse/")}}},
+        ],
+        "PUT /datasets/{id}/shape": [{"shape": [1]}, {"extend": 2}],
+        "POST /groups/{id}/links": [{"titles": ["a"]}, {"grp_ids": every[:2]}, {"follow_links": 1}],
+        "PUT /groups/{id}/links": [{"links": more}, {"links": more, "grp_ids": every[:2]}],
+        "PUT /groups/{id}/links/{title}": [{"id": ids.datasets}, {"h5path": "/a", "h5domain": PRIVATE}],
+        "POST /attributes": [{"attr_names": ["a"]}, {"obj_ids": every}, {"obj_ids": {one: ["a"] for one in every}}],
+        "PUT /attributes": [{"attributes": {"b": attribute}}, {"attributes": {"b": attribute}, "obj_ids": every}],
+        "PUT /attributes/{name}": [attribute, {"type": ids.datatypes, "value": "x"}],
+        "PUT /attributes/{name}/value": [{"value": "x"}],
+        "PUT /datasets/{id}/value": [values, values | {"append": 4}, {"points": [0], "value": ["x"]}],
+        "POST /datasets/{id}/value": [{"select": "[0:4]"}, {"points": [0, 1]}],
+        "POST /datasets/values": [{"dset_ids": [ids.datasets]}, {"datasets": [ids.datasets]}],
+        "POST /datasets/{id}/defined": [{"select": "[0:4]"}],
+        "POST /datasets/{id}/erase": [{"select": "[0:4]"}, {"points": [0]}],
+        "POST /datasets/{id}/reduce": [{"op": "count"}, {"op": "count", "by": ids.datasets}],
+        "POST /datasets/{id}/chunks/values": [{"chunks": [[0]]}],
+        "PUT /datasets/{id}/chunks/{chunk}/value": [b"x" * 32],
+        "POST /jobs": [
+            {"kind": "export", "domain": PRIVATE, "file": "s3://hsparse/out.h5"},
+            {"kind": "import", "domain": PRIVATE, "file": f"s3://hsparse/db/{ids.datasets}/0"},
+        ],
+    }  # fmt: skip
+
+
+BODIES = frozenset(bodies(Ids("", "", "", "")))
+
+
+def key_of(route: Route) -> str:
+    """Return the method and path of a route, without the part that all collections have."""
+    return f"{route.method} {route.path.replace('/{collection:groups|datasets|datatypes}/{id}', '')}"
+
+
+def paths_of(route: Route, ids: Ids) -> Iterator[str]:
+    """Give the paths of a route with private ids and names in them."""
+    path = route.path.replace("{path:.+}", PRIVATE[1:] + ".h5")
+    names = {"title": "a", "name": "a", "user": OWNER, "chunk": "0", "job": f"j-{ids.root[2:]}", "file": "x"}
+    for name, text in names.items():
+        path = path.replace(f"{{{name}}}", text)
+    if "{id}" not in path:
+        yield path
+    for collection in COLLECTIONS.values():
+        each = path.replace("{collection:groups|datasets|datatypes}", collection)
+        if "{id}" in each and each.startswith(f"/{collection}/"):
+            yield each.replace("{id}", getattr(ids, collection))
+    if path.startswith("/groups/{id}"):
+        yield path.replace("{id}", ids.root)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
+    """A server with a private domain, and a tenant who has a domain of his own."""
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    node = DataService(store, clock)
+    rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT)).open()
+    await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
+    ids = await private_domain(rest)
+    closed = {right.value: False for right in Right}
+    for path in (PRIVATE, FOLDER):
+        assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
+    own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
+    external = {"h5path": "/a", "h5domain": PRIVATE}
+    assert (await rest("PUT", f"/groups/{own}/links/far", external, domain=OWN, user=TENANT)).status == 201
+    yield rest, store, ids
+    await rest.close()
+    await node.close()
+
+
+async def private_domain(rest: RestClient) -> Ids:
+    """Make the private domain; each of its names and values is hidden."""
+    root = (await rest("PUT", "/", {}, domain=PRIVATE))["root"]
+    layout = {"layout": {"class": "H5D_CHUNKED", "dims": [4]}}
+    made = {}
+    for collection, body in (
+        ("groups", {}),
+        ("datatypes", {"type": TEXT}),
+        ("datasets", {"type": TEXT, "shape": [4], "maxdims": [0], "creationProperties": layout}),
+    ):
+        link = {"link": {"id": root, "name": f"hidden-{collection}"}}
+        made[collection] = (await rest("POST", f"/{collection}", body | link, domain=PRIVATE))["id"]
+    attribute = {"type": TEXT, "value": "hidden"}
+    for one, collection in (*((id, name) for name, id in made.items()), (root, "groups")):
+        for name in ("a", "hidden"):
+            reply = await rest("PUT", f"/{collection}/{one}/attributes/{name}", attribute, domain=PRIVATE)
+            assert reply.status == 201, reply.body
+    target = {"id": made["datasets"]}
+    assert (await rest("PUT", f"/groups/{root}/links/a", target, domain=PRIVATE)).status == 201
+    values = {"value": ["hidden"] * 4}
+    assert (await rest("PUT", f"/datasets/{made['datasets']}/value", values, domain=PRIVATE)).status == 200
+    return Ids(root=root, **made)
+
+
+async def contents(store: MemoryStore, ids: Ids) -> dict[str, str]:
+    """Return the etags of the owner's objects by key."""
+    tree = ids.root[2:19]
+    pages = [page async for page in store.list("")]
+    entries = itertools.chain.from_iterable(page.entries for page in pages)
+    return {
+        entry.key: entry.etag for entry in entries if tree in entry.key or entry.key.startswith("home/ann")
+    }
+
+
+async def attempts(rest: RestClient, route: Route, ids: Ids) -> AsyncIterator[tuple[str, str | None, Reply]]:
+    """Send the tenant's requests on a route: in each spelling of the private domain, in his own, in none."""
+    given = bodies(ids).get(key_of(route), [None])
+    own = (await rest("GET", "/", domain=OWN, user=TENANT))["root"]
+    private = list(paths_of(route, ids))
+    on_own = {re.sub("g-[0-9a-f-]+", own, path) for path in private if path.startswith("/groups/g-")}
+    for path, body, domain in itertools.product(private, given, (*SPELLINGS, OWN, None)):
+        yield path, domain, await rest(route.method, path, body, domain=domain, user=TENANT)
+    for path, body in itertools.product(on_own, given):
+        yield path, OWN, await rest(route.method, path, body, domain=OWN, user=TENANT)
+    if route.method == "GET":
+        for path, accept, h5path in itertools.product({*private, *on_own}, (BINARY, ""), ("/far", "/")):
+            follow = {"h5path": h5path, "follow_external_links": 1}
+            reply = await rest(route.method, path, domain=OWN, user=TENANT, accept=accept, **follow)
+            yield path, OWN, reply
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+async def test_a_tenant_learns_and_changes_nothing_of_another(
+    world: tuple[RestClient, MemoryStore, Ids], route: Route
+) -> None:
+    rest, store, ids = world
+    assert route.method in ("GET", "HEAD", "DELETE") or key_of(route) in BODIES, (
+        "no body that names what is private"
+    )
+    before = await contents(store, ids)
+    assert len(before) > 5
+    async for path, domain, reply in attempts(rest, route, ids):
+        shown = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        assert HIDDEN not in shown + repr(dict(reply.headers)).encode(), (path, domain, reply.status)
+        assert reply.status < 500, (path, domain, reply.body)
+        names_private = domain not in (OWN, None) or any(one in path for one in astuple(ids))
+        assert route.right is None or not names_private or reply.status >= 400, (path, domain, reply.body)
+    assert await contents(store, ids) == before
+
+
+def test_every_body_is_that_of_a_route() -> None:
+    assert {key_of(route) for route in ROUTES} >= BODIES
