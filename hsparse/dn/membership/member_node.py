@@ -267,15 +267,10 @@ class MemberNode:
             return await self._service.send(message)
 
     async def _routed(self, routed: Routed[R]) -> R:
-        try:
-            return await self._routed_now(routed)
-        except Misdirected:
-            if not routed.replaces or routed.instead_of:
-                raise
-            # A new owner that carried out the change again would undo what came after it here.
-            return cast(R, await self._replaced.recall(routed.replaces))
-
-    async def _routed_now(self, routed: Routed[R]) -> R:
+        if routed.replaces and not routed.instead_of:
+            # Whatever it owns by now: a new owner that carried the change out again would undo what came after it.
+            with suppress(Misdirected):
+                return cast(R, await self._replaced.recall(routed.replaces))
         doubt = None
         if routed.doubted_in is not None:
             asked = self._clock.monotonic() - SAME_RATE * routed.seconds
