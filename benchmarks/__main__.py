@@ -17,7 +17,7 @@ from aiohttp import ClientError
 from rich.console import Console
 from rich.status import Status
 
-from benchmarks import explorer, machine, memory
+from benchmarks import explorer, first_value, machine, memory
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
 from benchmarks.peers import cell_libraries, hsds, hsparse, tiledb
@@ -89,6 +89,7 @@ WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
     "metadata": lambda bench: MetadataTrial(bench, metadata(bench.quick)).run(),
     "files": lambda bench: FilesTrial(bench, files(bench.quick)).run(),
     "memory": memory.run,
+    "first-value": first_value.run,
     "explorer": explorer.run,
 }
 
@@ -113,7 +114,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--against",
         default="",
         metavar="REVISION",
-        help="an older revision of this checkout, as a peer; not of the workloads cells, files and memory",
+        help="an older revision of this checkout, as a peer; not of the workloads cells, files, first-value and memory",
     )
     parser.add_argument("--no-hsparse", action="store_true", help="run the peers alone")
     parser.add_argument(

@@ -18,6 +18,8 @@ CELLS = {
     "by a predicate": {"over HTTP": 5.0, "direct": 5.0, "embedded": 5.0},
 }
 """The factor over the best library for what a row of `cells` names, by the way of reading."""
+FIRST_VALUE = {"import, wall": 200.0, "first value after the import, wall": 50.0}
+"""Milliseconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ def aims(metric: MeasuredMetric) -> tuple[Aim, ...]:
         return _cells(metric)
     if metric.workload == "memory" and metric.unit == "MiB":
         return (Aim(None, 512),)
+    if metric.workload == "first-value":
+        return tuple(Aim(None, most) for name, most in FIRST_VALUE.items() if name == metric.name)
     if metric.workload == "explorer":
         return _explorer(metric)
     return ()

@@ -1,4 +1,4 @@
-"""Sparse HDF5 over HTTP: the client's names, each imported when it is first used.
+"""Sparse HDF5 over HTTP: the client's names. What no first value needs is imported when it is used.
 
 `__init__.pyi` says the same to type checkers.
 """
@@ -36,6 +36,12 @@ _NAMES = {
         "Unsupported",
     ),
 }
+_WHEN_USED = {
+    "hsparse.client.batches.batches",
+    "hsparse.client.dask.dask_writer",
+    "hsparse.client.polars.polars_source",
+    "hsparse.client.sparse.from_scipy",
+}
 _SUBMODULES = {"aio": None, "torch": "torch"}
 """Modules of the client that are imported when they are used, and the extras that they need."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -54,3 +60,8 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+for _name, _module in _MODULES.items():
+    if _module not in _WHEN_USED:
+        __getattr__(_name)

@@ -9,6 +9,9 @@ import secrets
 import time
 from typing import Protocol
 
+BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+"""Linux's clock that goes on while the machine is suspended, None elsewhere."""
+
 
 class Clock(Protocol):
     """The source of time and randomness."""
@@ -18,7 +21,10 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back, for deadlines and durations."""
+        """Return seconds that never go back, for deadlines and durations.
+
+        Outside of Linux they may stand while the machine is suspended.
+        """
         ...
 
     def token(self, nbytes: int) -> bytes:
@@ -33,7 +39,7 @@ class SystemClock:
         return time.time()
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.monotonic() if BOOT_CLOCK is None else time.clock_gettime(BOOT_CLOCK)
 
     def token(self, nbytes: int) -> bytes:
         return secrets.token_bytes(nbytes)

@@ -50,6 +50,8 @@ class HsparseError(Exception):
         self.message = message
         self.request_id: str | None = None
         """The id of the request that a server answered with this error."""
+        self.status: int | None = None
+        """The HTTP status of that answer."""
 
     def __str__(self) -> str:
         return self.message  # KeyError, which some errors of the client also are, would quote it

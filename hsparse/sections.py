@@ -39,6 +39,16 @@ class ServerSettings:
     idle_timeout: float = setting(
         300.0, "seconds that a connection may wait for a whole request header", ge=1, le=86400
     )
+    drain_time: float = setting(
+        0.0,
+        "seconds after SIGTERM in which /readyz says 503 and requests are still answered; then the server stops",
+        ge=0,
+        le=3600,
+        commands=("serve", "sn"),
+    )
+    stop_timeout: float = setting(
+        5.0, "seconds that requests in flight have to finish when the server stops", ge=0, le=3600
+    )
     log_level: str = setting("WARNING", "DEBUG, INFO, WARNING or ERROR", group="Log")
     log_format: LogFormat = setting(LogFormat.TEXT, "form of the log's lines: text or json", group="Log")
     access_log: bool = setting(False, "log a line for each request", group="Log", commands=("serve", "sn"))

@@ -6,27 +6,40 @@ import time
 
 import pytest
 
-from hsparse.clock import Clock, ManualClock, SystemClock
+from hsparse import clock
+from hsparse.clock import BOOT_CLOCK, Clock, ManualClock, SystemClock
 
 
-@pytest.mark.parametrize("clock", [SystemClock(), ManualClock()], ids=["system", "manual"])
-def test_tokens_have_their_length_and_differ(clock: Clock) -> None:
+@pytest.mark.parametrize("source", [SystemClock(), ManualClock()], ids=["system", "manual"])
+def test_tokens_have_their_length_and_differ(source: Clock) -> None:
     for nbytes in (1, 8, 16, 40):
-        first, second = clock.token(nbytes), clock.token(nbytes)
+        first, second = source.token(nbytes), source.token(nbytes)
         assert len(first) == len(second) == nbytes
         assert nbytes == 1 or first != second
 
 
 def test_the_system_clock_is_the_machine_s() -> None:
-    clock = SystemClock()
+    system = SystemClock()
     before = time.time()
-    assert before <= clock.now() <= time.time()
-    first = clock.monotonic()
-    assert clock.monotonic() >= first
+    assert before <= system.now() <= time.time()
+    first = system.monotonic()
+    assert system.monotonic() >= first
+
+
+@pytest.mark.skipif(BOOT_CLOCK is None, reason="this system has no clock that goes on while it is suspended")
+def test_the_monotonic_clock_goes_on_while_the_machine_is_suspended() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= SystemClock().monotonic() <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_without_a_clock_of_the_time_since_boot_another_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "BOOT_CLOCK", None)
+    before = time.monotonic()
+    assert before <= SystemClock().monotonic() <= time.monotonic()
 
 
 def test_a_manual_clock_stands_still_until_it_is_set() -> None:
-    clock = ManualClock(5.0)
-    assert (clock.now(), clock.monotonic()) == (5.0, 5.0)
-    clock.time += 2
-    assert (clock.now(), clock.monotonic()) == (7.0, 7.0)
+    manual = ManualClock(5.0)
+    assert (manual.now(), manual.monotonic()) == (5.0, 5.0)
+    manual.time += 2
+    assert (manual.now(), manual.monotonic()) == (7.0, 7.0)

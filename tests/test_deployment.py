@@ -13,9 +13,10 @@ import yaml
 
 from hsparse import __version__
 from hsparse.cli.data_node import serve_data_node
-from hsparse.cli.node_process import DRAIN_SECONDS
 from hsparse.cli.serve import serve_service_node
+from hsparse.cli.sweep import HOUR
 from hsparse.config import SETTINGS, Settings, load_settings
+from hsparse.dn.sweep import MIN_AGE
 from hsparse.sn.jobs.job_process import GRACE
 from hsparse.sn.routes import ROUTES
 from tests.deployment.manifests import (
@@ -26,6 +27,7 @@ from tests.deployment.manifests import (
     by_name,
     container,
     documents,
+    jobs_of,
     pod,
     pods_of,
     rendered,
@@ -53,7 +55,7 @@ def environment(workload: Object) -> dict[str, str]:
             found |= CONFIG
         else:
             found |= SECRETS[source["secretRef"]["name"]]
-    return found | {item["name"]: _value(item) for item in container(workload)["env"]}
+    return found | {item["name"]: _value(item) for item in container(workload).get("env", ())}
 
 
 def _value(item: Object) -> str:
@@ -137,11 +139,28 @@ def test_probes_ask_what_the_node_answers(workload: Object) -> None:
     assert {request["port"] for request in asked.values()} <= ports
 
 
-def test_a_node_has_the_time_to_end() -> None:
-    spec, before = pod(SERVICE_NODES), container(SERVICE_NODES)["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert spec["terminationGracePeriodSeconds"] >= before + DRAIN_SECONDS + GRACE
-    assert pod(DATA_NODES)["terminationGracePeriodSeconds"] >= 2 * DRAIN_SECONDS
-    assert "lifecycle" not in container(DATA_NODES)  # it leaves by itself, at once
+def test_a_node_has_the_time_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = settings(SERVICE_NODES, monkeypatch).server
+    assert server.drain_time >= 5  # Services and proxies learn of it meanwhile
+    needed = server.drain_time + GRACE + server.stop_timeout
+    assert pod(SERVICE_NODES)["terminationGracePeriodSeconds"] > needed
+    needed = 2 * settings(DATA_NODES, monkeypatch).server.stop_timeout
+    assert pod(DATA_NODES)["terminationGracePeriodSeconds"] >= needed
+    # Each is told at once: it says so by /readyz, and goes on answering by itself.
+    assert not any("lifecycle" in container(workload) for workload in WORKLOADS)
+
+
+def test_sweeps_are_of_the_store_that_nodes_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    cron = OBJECTS["CronJob", "hsparse-sweep"]["spec"]
+    assert (cron["suspend"], cron["concurrencyPolicy"]) == (False, "Forbid")
+    (job,) = jobs_of(list(OBJECTS.values()))
+    swept = settings(job, monkeypatch)
+    given = arguments(job)
+    assert container(job)["args"][0] == "sweep"
+    assert given.min_age * HOUR == MIN_AGE
+    assert swept.store == settings(DATA_NODES, monkeypatch).store
+    assert pod(job)["serviceAccountName"] == pod(DATA_NODES)["serviceAccountName"]
+    assert pod(job)["restartPolicy"] == "Never"
 
 
 @workloads

@@ -29,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "model": {"errors", "clock", "optional_module"},
     "format": {"errors", "model"},
     "storage": {"errors", "clock", "setting"},
-    "cluster": {"errors", "clock", "storage.object_store"},
+    "cluster": {"errors", "clock", "storage.object_store", "model.schema"},
     "wire": {"errors", "model", "format", "concurrency"},
     "dn": {
         "wire",

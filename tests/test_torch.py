@@ -11,13 +11,16 @@ import scipy.sparse
 
 import hsparse
 from hsparse.client.sparse_dataset import SparseDataset
-from tests.support.endurance import repeats
+from tests.client.batches.test_batches import entropy
 
 torch: Any = None
 """Imported when a test here runs: that takes seconds, and each process of pytest-xdist collects all files."""
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 4 worker processes")
-ROWS = 400
-SIZE = 32
+ROWS = 4000
+SIZE = 100
+MEMORY = 200_000
+"""For buffers of an eighth of the rows: each of 4 workers has some."""
+KINDS = 10
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,14 +38,14 @@ def matrix() -> Any:
 def dataset(embedded_url: str, matrix: Any) -> Iterator[SparseDataset]:
     with hsparse.open(f"{embedded_url}/torch.h5", "w") as file:
         assert isinstance(file, hsparse.File)
-        made = file.create_sparse("X", matrix.shape, "f4", (32, 20))
+        made = file.create_sparse("X", matrix.shape, "f4", (64, 20))
         made[:] = matrix
         yield made
 
 
 def batches(dataset: SparseDataset, **options: Any) -> Any:
     labels = {"label": np.arange(ROWS) % 7, "name": np.array([f"row {row}" for row in range(ROWS)])}
-    return hsparse.torch.Batches(dataset, labels, **{"size": SIZE, "seed": 4, "memory": 80_000} | options)
+    return hsparse.torch.Batches(dataset, labels, **{"size": SIZE, "seed": 4, "memory": MEMORY} | options)
 
 
 def loader(dataset: SparseDataset, start: str, **options: Any) -> Any:
@@ -86,13 +89,23 @@ def test_four_forked_workers_have_each_row_once_and_other_orders_in_other_epochs
     assert np.array_equal(found[0].x.numpy(), matrix[found[0].rows.numpy()].toarray())
 
 
-@pytest.mark.endurance
-def test_spawned_workers_have_the_order_of_forked_ones(dataset: SparseDataset) -> None:
-    """Two are enough, or one, for each imports torch anew."""
-    count = repeats(2, short=1)
-    rows = rows_of(list(loader(dataset, "spawn", num_workers=count)))
+@pytest.mark.slow
+def test_four_spawned_workers_have_the_order_of_forked_ones(dataset: SparseDataset) -> None:
+    rows = rows_of(list(loader(dataset, "spawn")))
     assert sorted(rows) == list(range(ROWS))
-    assert rows == rows_of(list(loader(dataset, "fork", num_workers=count)))
+    assert rows == rows_of(list(loader(dataset, "fork")))
+
+
+def test_batches_of_workers_are_nearly_as_mixed_as_random_ones(dataset: SparseDataset) -> None:
+    """The measure of scDataset, as in tests/client/batches/test_batches.py: here of the rows, sorted by kind."""
+    kinds = np.arange(ROWS) // (ROWS // KINDS)
+    rng = np.random.default_rng(5)
+    random = np.mean([entropy(kinds[rng.permutation(ROWS)[:SIZE]]) for _ in range(100)])
+    assert batches(dataset)._batches.plan.buffer_rows < ROWS / 4
+    for found in (batches(dataset), loader(dataset, "fork")):
+        whole = [kinds[batch.rows.numpy()] for batch in found if len(batch.rows) == SIZE]
+        assert len(whole) >= ROWS // SIZE - 4
+        assert np.mean([entropy(labels) for labels in whole]) >= 0.88 * random
 
 
 def test_ranks_are_given_or_those_of_torch(dataset: SparseDataset) -> None:

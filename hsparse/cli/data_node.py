@@ -2,7 +2,7 @@
 
 It imports nothing of the service node: a data node starts in two thirds of a server's time.
 
-Tests: tests/cli/test_serve.py, tests/test_deployment.py.
+Tests: tests/cli/test_data_node.py, tests/cli/test_serve.py, tests/test_deployment.py.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
+from hsparse.cli.store_schema import needed_schema
 from hsparse.cli.stores import are_buckets, are_writable, open_stores, serving_store
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import Clock, SystemClock
@@ -67,9 +68,11 @@ async def serve_data_node(settings: Settings) -> None:
         metrics = NodeMetrics(partial(_state, node, requests))
         metrics.show(admission)
         try:
-            await _serve_until(stop, node, settings, metrics, tracer)
+            await serve_member(stop, node, settings, metrics, tracer)
         finally:
             await node.close()
+    if node.refused is not None:
+        raise node.refused
     if node.defect.is_set():
         raise HsparseError("The data node has stopped, as it cannot go on; its log says why.")
 
@@ -86,25 +89,27 @@ async def _open_member(settings: Settings, requests: StoreRequests, admission: A
         token,
         lambda url, version: RemoteNode(url, token, version),
         settings.cluster.lease,
+        buckets=[store.name for store in stores[1:]],
+        schema=partial(needed_schema, stores),
     )
 
 
-async def _serve_until(
+async def serve_member(
     stop: asyncio.Event,
     node: MemberNode,
     settings: Settings,
     metrics: NodeMetrics,
     tracer: Tracer | None,
 ) -> None:
-    """Be a member until `stop` is set, or the node has a defect."""
+    """Be a member until `stop` is set, or the node has a defect, or may not be a member any more."""
     token, slow = settings.cluster.node_token, settings.server.slow_request
-    app = create_node_app(node, token, slow, lambda: node.in_force, metrics, tracer)
+    app = create_node_app(node, token, slow, lambda: node.in_force and not stop.is_set(), metrics, tracer)
     async with (
         listening(app, settings) as url,
         _joined(node, _advertised(settings, url), stop),
     ):
         print(f"hsparse data node {node.id} on {url}", flush=True)
-        await _first(stop, node.defect)
+        await _first(stop, node.defect, node.unfit)
 
 
 async def _first(*events: asyncio.Event) -> None:
@@ -195,7 +200,16 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
 async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:
     """Return the data node of a server once other members of the first store know of it."""
     make = partial(_make_node, stores, clock, settings.data)
-    node = MemberNode(make, stores[0], clock, "", _connect_to_nobody, settings.cluster.lease, server=True)
+    node = MemberNode(
+        make,
+        stores[0],
+        clock,
+        "",
+        _connect_to_nobody,
+        settings.cluster.lease,
+        server=True,
+        schema=partial(needed_schema, stores),
+    )
     try:
         await node.join()
         await node.wait_in_force()

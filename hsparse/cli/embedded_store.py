@@ -18,7 +18,6 @@ from pathlib import Path
 from aiohttp import web
 
 from hsparse.cli.embedded_server import embedded_app, in_thread
-from hsparse.cli.node_process import DRAIN_SECONDS
 from hsparse.config import SECTIONS, Settings
 from hsparse.errors import Misconfigured
 from hsparse.sn.server import ServerRunner
@@ -68,7 +67,7 @@ class EmbeddedStore:
 @asynccontextmanager
 async def _serve(settings: Settings) -> AsyncIterator[web.Server]:
     async with embedded_app(settings, COMMAND) as app:
-        runner = ServerRunner(app, shutdown_timeout=DRAIN_SECONDS, auto_decompress=False)
+        runner = ServerRunner(app, shutdown_timeout=settings.server.stop_timeout, auto_decompress=False)
         await runner.setup()
         try:
             assert runner.server is not None

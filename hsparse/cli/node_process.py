@@ -25,9 +25,6 @@ from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 from hsparse.sn.server import ServerRunner
 
-DRAIN_SECONDS = 5.0
-"""Seconds that requests in flight have to finish when the server stops."""
-
 BACKLOG = 4096
 """Connections that wait to be accepted: one that finds no room there tries again after seconds, and is told nothing."""
 
@@ -65,7 +62,7 @@ async def listening(app: web.Application, settings: Settings) -> AsyncIterator[s
         app,
         max_connections=settings.server.max_connections,
         idle_timeout=settings.server.idle_timeout,
-        shutdown_timeout=DRAIN_SECONDS,
+        shutdown_timeout=settings.server.stop_timeout,
         auto_decompress=False,
     )
     await runner.setup()
@@ -85,7 +82,7 @@ async def listening(app: web.Application, settings: Settings) -> AsyncIterator[s
 
 
 def stop_signal() -> asyncio.Event:
-    """Return an event that Ctrl-C or SIGTERM sets."""
+    """Return an event that each Ctrl-C or SIGTERM sets."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -24,7 +24,8 @@ from hsparse.storage.store_settings import StoreSettings
 DESCRIPTION = """\
 List the members of a cluster as the store has them: a line for each, with its id, its URL, whether it is a data node
 that owns objects or is leaving, or a whole server, the state of its lease, and of a data node the newest version of the
-messages that it understands. The first line has the epoch: it grows by one whenever the members change.
+messages that it understands. The first line has the epoch: it grows by one whenever the members change. It also has the
+buckets besides the first that all data nodes serve.
 
 With --rebuild the list is replaced by an empty one, also if it is damaged or missing. First all leases are revoked,
 and the command waits until none holds, a few seconds. No data is touched. Data nodes and servers that run find their
@@ -60,7 +61,8 @@ async def _list(settings: Settings, rebuild: bool) -> None:
 
 async def _lines(store: ObjectStore, view: Membership) -> list[str]:
     leases = LeaseObjects(store)
-    found = [f"epoch {view.epoch}, {len(view.nodes)} data nodes"]
+    also = f", also for the buckets {', '.join(sorted(view.buckets))}" if view.buckets else ""
+    found = [f"epoch {view.epoch}, {len(view.nodes)} data nodes{also}"]
     for id in view.members:
         lease = await leases.read(id)
         role = "server" if id in view.servers else "leaving" if id in view.leaving else "owner"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from math import ceil
 
 from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import server_data_node
@@ -20,9 +21,15 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ClusterSettings, SignInSettings
 from hsparse.sn.app import create_app
+from hsparse.sn.data_nodes.cluster_nodes import LOOK
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
+
+EVICTION = 3.0
+"""In so many lease periods a data node evicts one that was killed."""
+STARTING = 10.0
+"""Seconds in which a data node starts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -43,7 +50,7 @@ async def serve(settings: Settings) -> None:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
     stop = stop_signal()
     with serving_store(settings.store, "hsparse serve"), node_tracer("hsparse") as tracer:
-        async with _owners(settings) as (owners, buckets):
+        async with _owners(settings, stop) as (owners, buckets):
             await _serve_clients(settings, owners, buckets, stop, tracer)
 
 
@@ -56,11 +63,12 @@ async def serve_service_node(settings: Settings) -> None:
             opened_stores(settings.store) as stores,
             cluster_owners(stores, settings.cluster.node_token) as owners,
         ):
+            await owners.unready()  # the log says so at once
             await _serve_clients(settings, owners, tuple(store.name for store in stores), stop, tracer)
 
 
 @asynccontextmanager
-async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
+async def _owners(settings: Settings, stop: asyncio.Event) -> AsyncIterator[tuple[Owners, tuple[str, ...]]]:
     """Yield the data nodes of the server, and the names of the buckets that they serve."""
     if settings.cluster.dn:
         # An unusable store fails here once, instead of in every child.
@@ -68,10 +76,25 @@ async def _owners(settings: Settings) -> AsyncIterator[tuple[Owners, tuple[str, 
             if are_writable(stores):  # members of a cluster write to the store
                 token = SystemClock().token(32).hex()
                 async with cluster_owners(stores, token) as owners, child_nodes(settings, token):
+                    await _ready(owners, settings.cluster.lease, stop)
                     yield owners, tuple(store.name for store in stores)
                 return
     async with server_data_node(settings) as (node, buckets):
         yield local_owners(node), buckets
+
+
+async def _ready(owners: Owners, lease: float, stop: asyncio.Event) -> None:
+    """Wait for members of an earlier start that were killed to be evicted: they have the token of that one.
+
+    If they are alive this node is not ready, and says why.
+    """
+    for _ in range(ceil((EVICTION * lease + STARTING) / LOOK)):
+        if await owners.unready() is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK):
+                await stop.wait()
+                return
 
 
 async def _serve_clients(
@@ -89,4 +112,14 @@ async def _serve_clients(
         async with running_jobs(service, settings, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()
+            stop.clear()
+            service.end_soon()
             print("hsparse is stopping", flush=True)
+            await _drain(settings.server.drain_time, stop)
+
+
+async def _drain(seconds: float, stop: asyncio.Event) -> None:
+    """Let the node answer for so long that load balancers learn from `/readyz` to send it nothing; or until `stop`."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()

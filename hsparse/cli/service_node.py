@@ -14,6 +14,7 @@ from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings, job_environment
+from hsparse.dn.membership.member_node import MemberNode
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.node_set import FixedNodes
@@ -34,11 +35,8 @@ LOCAL = "dn-001"
 @asynccontextmanager
 async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator[Owners]:
     """Yield the members of the cluster over some stores, the first of which has the membership."""
-    nodes = ClusterNodes(
-        MembershipObject(stores[0], token),
-        SystemClock(),
-        lambda url, version: RemoteNode(url, token, version),
-    )
+    stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]])
+    nodes = ClusterNodes(stored, SystemClock(), lambda url, version: RemoteNode(url, token, version))
     try:
         yield Owners(nodes)
     finally:
@@ -47,7 +45,8 @@ async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator
 
 def local_owners(node: DataNode) -> Owners:
     """Return the one data node of this process."""
-    return Owners(FixedNodes({LOCAL: node}))
+    refused = (lambda: node.refused) if isinstance(node, MemberNode) else (lambda: None)
+    return Owners(FixedNodes({LOCAL: node}, refused))
 
 
 def make_service(

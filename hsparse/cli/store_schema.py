@@ -8,7 +8,8 @@ changed only when something is to be stored that concerns more than one record; 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 import orjson
 
@@ -38,6 +39,20 @@ async def with_schema(
         except PreconditionFailed:
             await _read(store)  # another node has created it
     return prepared
+
+
+async def needed_schema(stores: Iterable[ObjectStore]) -> Schema:
+    """Return what opened stores need now of who reads them, and writes them if they can be written here.
+
+    `Misconfigured` if this hsparse cannot read one.
+    """
+    needed = Schema()
+    for store in stores:
+        schema = await _read(store) or Schema()
+        if isinstance(store, ReadOnlyStore):
+            schema = replace(schema, write_features=())
+        needed = needed.and_also(schema)
+    return needed
 
 
 async def _read(store: ObjectStore) -> Schema | None:

@@ -16,6 +16,8 @@ from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
 from hsparse.client.http.client_span import client_span, note_status
 from hsparse.client.http.connection_pool import ConnectionPool
 from hsparse.client.http.retry import Repeatable, Retry
+from hsparse.client.sparse.memory_limit import default_limit
+from hsparse.clock import SystemClock
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
@@ -41,7 +43,11 @@ T = TypeVar("T")
 BROKEN = (OSError, http.client.HTTPException)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GROWING = ("append", "extend")
-"""Parameters, or members of a body, of requests that have another effect each time."""
+"""Parameters, or members of a body, of requests that have another effect each time, unless they carry the same key."""
+KEY_HEADER = "Idempotency-Key"
+TIMEOUT_HEADER = "Request-Timeout"
+TIMED_BODY = 1 << 20
+"""Bytes of the largest body with which the server is told of the timeout: it counts from before the body is sent."""
 
 
 class Connection:
@@ -49,12 +55,14 @@ class Connection:
 
     `url` is the server's, `domain` the path of the domain (`/home/user/file.h5`), `user` and `password`
     go with every request as HTTP Basic credentials (RFC 7617), or `token`, an API key or a token of the
-    server's issuer, as a bearer token (RFC 6750). `timeout` is in seconds without a byte.
+    server's issuer, as a bearer token (RFC 6750). `timeout` is in seconds without a byte. The server is told of it, and
+    does not work for longer on what is to be read.
 
     Each request has an HTTP connection for itself until its answer is read; up to `MAX_IDLE` are kept open for the next
     ones. When a kept one turns out to be closed, a GET is sent again over a new one, once; any other request may have
     been carried out, so it raises `Unreachable` instead. `retry` says for how long a busy server is asked again, and
-    how often one that does not answer, if the request only reads.
+    how often one that does not answer, if the request only reads. What appends or extends carries an `Idempotency-Key`,
+    and is repeated likewise if the server says that it heeds that.
 
     A forked process opens connections of its own. A pickle has the URL, the domain **and the credentials**, no
     connections: keep it as safe as the password.
@@ -62,6 +70,8 @@ class Connection:
 
     direct: Any = False
     """How datasets are read past the server (`hsparse.client.sources.elements.Direct`); False: not at all."""
+    max_bytes: int = default_limit()
+    """The bytes of a result that are not refused, of datasets that are opened from now on; a third of the memory."""
 
     def __init__(
         self,
@@ -85,9 +95,13 @@ class Connection:
         self.url = url.rstrip("/")
         self.domain = domain
         self._prefix = parts.path.rstrip("/")
-        self._headers = {"Accept": JSON} | _credentials(user, password, token)
+        self._headers = {"Accept": JSON, TIMEOUT_HEADER: f"{timeout:.3f}"} | _credentials(
+            user, password, token
+        )
         self._timeout = timeout
         self._retry = retry or Retry()
+        self._heeds_keys: list[bool] = []
+        """Whether the server makes a change with a key once; empty before that was asked."""
         self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, timeout)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -253,11 +267,28 @@ class Connection:
                 raise _error(f"{method} {path}", response, answer)
             return response, answer
 
-        repeatable = Repeatable.request(method, reads=accept == BINARY, grows=not named.isdisjoint(GROWING))
+        if named.isdisjoint(GROWING):
+            repeatable = Repeatable.request(method, reads=accept == BINARY)
+        else:
+            headers[KEY_HEADER] = f'"{SystemClock().token(16).hex()}"'
+            repeatable = Repeatable(known=self._is_made_once)
         response, answer = self._retry.run(send, repeatable)
         if accept == BINARY:
             self._check_type(f"{method} {path}", response, accept)
         return answer
+
+    def _is_made_once(self) -> bool:
+        """Return whether a change with a key is made once, however often it is sent; the server is asked once."""
+        if not self._heeds_keys:
+            try:
+                response, data = self._exchange("GET", self._target("/about", {}), None, self._headers)
+            except HsparseError:
+                return False
+            if response.status >= 300:
+                return False
+            about = self._json_object("GET /about", data)
+            self._heeds_keys.append(about.get("idempotency_keys") is True)
+        return self._heeds_keys[0]
 
     def _json_object(self, request: str, data: bytes) -> Json:
         """Return the JSON object that a request was answered with, `{}` for an empty answer."""
@@ -289,6 +320,8 @@ class Connection:
         if body is not None:
             data = json.dumps(body).encode() if isinstance(body, dict | list) else body
             headers["Content-Type"] = JSON if isinstance(body, dict | list) else BINARY
+            if memoryview(data).nbytes > TIMED_BODY:
+                del headers[TIMEOUT_HEADER]
         return self._target(path, params), data, headers
 
     def _ask_again(
@@ -405,6 +438,7 @@ def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> Hsp
         kind = BY_STATUS.get(response.status, ErrorKind.INTERNAL)
         error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
     error.request_id = response.headers.get("X-Request-ID")
+    error.status = response.status
     wait = response.headers.get("Retry-After", "")
     if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
         error.retry_after = float(wait[:9])

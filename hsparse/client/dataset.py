@@ -6,7 +6,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_dense_dataset.py.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any, TypeVar
@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
-from hsparse.client.errors import InvalidValue
-from hsparse.client.indexing.select import Region, Select, select_region
+from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors
+from hsparse.client.indexing.select import Region, Select, select_points, select_region
+from hsparse.client.progress import Progress, show_rows
+from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest, Conflict
-from hsparse.format.selections.points import Points
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ T = TypeVar("T")
 class Dataset:
     """A dataset on a server. `shape` is the last known extent, None for a null dataspace; `refresh` asks for it.
 
+    A result of more than `max_bytes`, at first that of the connection, is refused before it is fetched.
     All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
     credentials of its `Connection`.
     """
@@ -42,6 +44,7 @@ class Dataset:
         extent = shape_of(record["shape"])
         self.is_null = extent is None
         self.shape: tuple[int, ...] = extent or ()
+        self.max_bytes = connection.max_bytes
         self.attrs = Attributes(connection, f"/datasets/{self.id}", record.get("attributes"))
 
     @property
@@ -123,6 +126,27 @@ class Dataset:
                 f"The extent of {self.name or self.id} is {list(self.shape)} by now, not {list(extent)}: open it again."
             )
 
+    def __getitem__(self, key: Any) -> Any:
+        """Return the selected elements, as the kind of dataset has them."""
+        raise NotImplementedError
+
+    def iter_rows(
+        self, count: int, start: int = 0, stop: int | None = None, *, progress: Progress = False
+    ) -> Iterator[Any]:
+        """Yield `x[start:stop]` in blocks of `count` rows, the last one shorter, each as `x[a:b]` returns it.
+
+        The next block is fetched while one is used: two are in memory at a time. `progress` shows the rows that are
+        done with: True by a bar, None by one on a terminal, or a function of them and their total.
+        """
+        if count < 1 or not self.shape:
+            raise InvalidValue("Rows come in blocks of 1 or more, from a dataset that has dimensions.")
+        first, last, _ = slice(start, stop).indices(self.shape[0])
+        keys = [slice(row, min(row + count, last)) for row in range(first, last, count)]
+        title, total = self.name or self.id, max(0, last - first)
+        return show_rows(
+            prefetched(self.__getitem__, keys), progress, title, total, lambda block: block.shape[0]
+        )
+
     def storage(self) -> tuple[int, int]:
         """Return the number of stored chunks, and their bytes."""
         record = self.connection.json("GET", f"/datasets/{self.id}", verbose=1)
@@ -135,7 +159,7 @@ class Dataset:
         """Return the dimension of an axis, which may be counted from the last one."""
         rank = len(extent)
         if not -rank <= axis < rank:
-            raise InvalidValue(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
+            raise NoSuchAxis(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
         return axis % rank
 
     def _grown(self, answer: Json, dim: int) -> slice:
@@ -146,8 +170,8 @@ class Dataset:
         return slice(start, stop)
 
     def _points(self, coords: ArrayLike) -> NDArray[np.uint64]:
-        """Return coordinates, (n, rank), that lie in the extent; `BadRequest` for others."""
-        return self._in_current_extent(lambda extent: Points(extent, np.asarray(coords)).coords())
+        """Return coordinates, (n, rank), that lie in the extent; `OutOfRange` for others."""
+        return self._in_current_extent(lambda extent: select_points(coords, extent).coords())
 
     def _in_region(self, select: Select, work: Callable[[Region], T]) -> T:
         def run(extent: tuple[int, ...]) -> T:
@@ -164,10 +188,11 @@ class Dataset:
         A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
         """
         extent = self.shape
-        try:
-            return work(extent)
-        except BadRequest:
-            current = self.refresh()
-            if current == extent:
-                raise
-        return work(current)
+        with as_client_errors():
+            try:
+                return work(extent)
+            except BadRequest:
+                current = self.refresh()
+                if current == extent:
+                    raise
+            return work(current)

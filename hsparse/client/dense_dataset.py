@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hsparse.client.dask.dask_array import dense_to_dask
+from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
+from hsparse.client.progress import Progress, show_read
 from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
-from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
+from hsparse.client.sparse.memory_limit import check_size, element_bytes
+from hsparse.client.sparse.sparse_values import cast_values
+from hsparse.optional_module import OptionalModule
+
+DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 
 
 class DenseDataset(ReducedDataset):
@@ -25,10 +29,10 @@ class DenseDataset(ReducedDataset):
     A write is durable when it returns.
     """
 
-    @cached_property
-    def source(self) -> ValueSource:
-        """What values of a fixed size are read from."""
-        return ChosenElements(self.connection, self.record, self.dtype)
+    def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
+        """See `Dataset`; `source` is what values of a fixed size are read from."""
+        super().__init__(connection, record, name)
+        self.source = ChosenElements(connection, record, self.dtype)
 
     def __repr__(self) -> str:
         return (
@@ -48,7 +52,7 @@ class DenseDataset(ReducedDataset):
 
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
         """Set the selected elements to values, which are broadcast as numpy does."""
-        array = np.asarray(values, None if self.type.is_vlen else self.dtype)
+        array = np.asarray(values) if self.type.is_vlen else cast_values(values, self.dtype)
 
         def send(region: Region) -> None:
             if not region.selection.size:
@@ -71,17 +75,24 @@ class DenseDataset(ReducedDataset):
             raise ValueError("The values are on a server: numpy gets a copy.")
         return np.asarray(self[...], dtype)
 
-    def to_numpy(self, key: Key = ...) -> NDArray[Any]:
-        """Return the selected values as an array."""
-        return np.asarray(self[key])
+    def to_numpy(self, key: Key = ..., *, progress: Progress = None) -> NDArray[Any]:
+        """Return the selected values as an array; `progress` is as in `SparseDataset.to_numpy`."""
+        nbytes = self.size * element_bytes(self.dtype)
+        with show_read(progress, self.name or self.id, nbytes, lambda: self._nbytes(key)):
+            return np.asarray(self[key])
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return a `dask.array.Array`, of blocks of about 100 MB if `chunks` does not say which."""
         if self.is_null:
             raise InvalidValue(f"{self.name or self.id} has a null dataspace: there are no values.")
-        return dense_to_dask(self, chunks)
+        return DASK_ARRAY.load().dense_to_dask(self, chunks)
+
+    def _nbytes(self, key: Key) -> int:
+        """Return the bytes of the selected values."""
+        return self._in_region(ArrayKey(key), lambda region: region.size) * element_bytes(self.dtype)
 
     def _read(self, region: Region) -> NDArray[Any]:
+        check_size(region.size * element_bytes(self.dtype), self.max_bytes, region.shape)
         selection = region.selection
         if not self.type.is_vlen:
             return region.arrange(self.source.dense_values(selection))

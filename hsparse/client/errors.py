@@ -8,6 +8,9 @@ Tests: tests/client/test_connection.py.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from hsparse.errors import (
     ERRORS,
     BadRequest,
@@ -55,6 +58,10 @@ class OutOfRange(BadRequest, IndexError):
     """An index beyond the extent, a mask of another length, or more indices than there are dimensions."""
 
 
+class NoSuchAxis(InvalidValue, OutOfRange):
+    """An axis that the dataset does not have."""
+
+
 class ResultTooLarge(TooLarge, MemoryError):
     """A result that the client's limit on memory does not allow, or a request beyond the server's limits."""
 
@@ -80,3 +87,15 @@ BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
     )
 }
 """The class of each kind that a server names."""
+
+
+@contextmanager
+def as_client_errors() -> Iterator[None]:
+    """Raise the plain errors of `hsparse.format`, which servers use too, as the client's of their kinds."""
+    try:
+        yield
+    except HsparseError as error:
+        own = BY_KIND[error.kind]
+        if type(error) is not ERRORS[error.kind] or own is type(error):
+            raise
+        raise own(error.message) from error

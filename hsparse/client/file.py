@@ -61,15 +61,16 @@ class File(Group):
         """Forget what `query` and labels keep: the objects of the domain, and the names of rows and columns."""
         self._names.forget()
 
-    def to_anndata(self, path: str = "/", *, lazy: bool = False) -> Any:
+    def to_anndata(self, path: str = "/", *, lazy: bool = False, progress: Progress = None) -> Any:
         """Return the AnnData at a path, equal to `anndata.read_h5ad` of the domain's file.
 
         It takes two requests, or some more for large values. With `lazy`, X, layers, obsm, varm, obsp, varp and raw
         are dask arrays, whose blocks are read when they are computed. Needs the extra `anndata`, lazy ones dask too.
+        `progress` is as in `SparseDataset.to_numpy`; lazy ones have none.
         """
         self.refresh()
         tree = self._names.tree(path)
-        return LAZY.load().read_lazy(tree) if lazy else READER.load().read_anndata(tree)
+        return LAZY.load().read_lazy(tree) if lazy else READER.load().read_anndata(tree, progress)
 
     def write_anndata(
         self,
@@ -186,6 +187,7 @@ def open(
     retries: int = 2,
     patience: float = 60.0,
     direct: Direct = None,
+    max_bytes: int | None = None,
 ) -> File | Folder:
     """Open a domain or a folder: of a server, or of a store in a directory of this machine.
 
@@ -196,6 +198,8 @@ def open(
     (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
     `Retry-After`; one that does not answer `retries` times, if the request only reads.
+
+    A result of more than `max_bytes`, by default a third of the memory, is refused before it is fetched.
 
     `direct` says how chunks are read to be decoded here: None where it pays (from a directory of this machine, or from
     the server as they are stored), True past the server as it offers it, the store's directory or bucket (`s3://name`)
@@ -212,6 +216,8 @@ def open(
     retry = Retry(retries + 1, patience)
     connection = connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
     connection.direct = direct
+    if max_bytes is not None:
+        connection.max_bytes = max_bytes
     try:
         if mode != "r+":
             return _create_file(connection, mode)

@@ -1,5 +1,8 @@
 """Sums, means and the like of a dataset, which the server computes where the data is: only the result travels.
 
+What a server does not compute, because it is older, of another make, or has lower limits, is computed here, block by
+block.
+
     per_gene = counts.reduce("mean", "var", axis=0, ddof=1)
     per_type = counts.reduce("mean", axis=0, by="/obs/cell_type")
 
@@ -17,20 +20,34 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import Json
 from hsparse.client.dataset import Dataset
-from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.errors import InvalidValue, NoSuchAxis, NotImplementedHere, ResultTooLarge, WrongType
 from hsparse.client.indexing.select import Select, select_region
+from hsparse.client.sources.elements import ValueSource
+from hsparse.client.sparse.memory_limit import check_size
+from hsparse.errors import HsparseError, NotFound
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Orthogonal
+from hsparse.optional_module import OptionalModule
 
 Operation: TypeAlias = Literal["count", "nnz", "sum", "mean", "var", "min", "max"]
 Undefined: TypeAlias = Literal["skip", "fill"]
 Axis: TypeAlias = int | Sequence[int] | None
 Array: TypeAlias = NDArray[Any]
+BLOCKS = OptionalModule("hsparse.client.block_reduction")
 GROUP = "group"
+NOT_FOUND, NO_ROUTE = 404, (405, 501)
+"""The HTTP statuses of a server that does not know a route."""
+RESULT_BYTES = 16
+"""Bytes of one place of a result, as it comes and as an array."""
 
 
 class ReducedDataset(Dataset):
     """The methods of dense and sparse datasets that reduce them. What is not defined counts as the fill value."""
+
+    source: ValueSource
+    has_undefined = False
+    _reduces_here = False
+    """Whether the server is known to answer no reductions."""
 
     def sum(self, axis: Axis = None) -> Any:
         """Return the sum over an axis, several, or all, as numpy and scipy do; an array, or a number.
@@ -78,33 +95,75 @@ class ReducedDataset(Dataset):
             selection = select_region(select, extent).selection
             if not isinstance(selection, Orthogonal):
                 raise InvalidValue("A reduction's selection is a product of axes, without paired lists.")
+            if not axes and extent:
+                raise InvalidValue("Name an axis, or none at all for all axes.")
+            if ddof not in (0, 1):
+                raise InvalidValue("ddof must be 0 or 1.")
+            shape = tuple(length for dim, length in enumerate(selection.shape) if dim not in axes)
+            self._check_result(shape)
             body: Json = {"op": list(operations), "undefined": undefined, "ddof": ddof}
             body["select"] = format_select(selection, orthogonal=True)
             if extent:
                 body["axis"] = list(axes)
             if field is not None:
                 body["field"] = field
-            if not axes and extent:
-                raise InvalidValue("Name an axis, or none at all for all axes.")
-            if by is None:
-                shape = tuple(length for dim, length in enumerate(selection.shape) if dim not in axes)
-                self._check_result(shape)
-                data = self.connection.binary("POST", self._path("reduce"), body)
-                return self._parsed(data, operations, shape, field)
-            body["by"] = by if isinstance(by, str) else np.asarray(by, object).tolist()
-            answer = self.connection.json("POST", self._path("reduce"), body)
-            shape = tuple(answer["shape"])
-            values = answer["value"]
-            found: dict[str, Array] = {
-                name: np.array(values[name], self._result_type(name, field)).reshape(shape)
-                for name in operations
-            }
-            return {GROUP: np.array(answer["groups"]), **found}
+            if by is not None:
+                body["by"] = by if isinstance(by, str) else np.asarray(by, object).tolist()
+            found = None if self._reduces_here else self._ask(body, shape)
+            return self._reduce_here(body, selection, axes) if found is None else found
 
         return self._in_current_extent(run)
 
+    def _ask(self, body: Json, shape: tuple[int, ...]) -> dict[str, Array] | None:
+        """Return what the server reduces, None if it does not; `shape` is that of the result without groups."""
+        path, field = self._path("reduce"), body.get("field")
+        try:
+            if "by" not in body:
+                return self._parsed(self.connection.binary("POST", path, body), body["op"], shape, field)
+            answer = self.connection.json("POST", path, body)
+        except (ResultTooLarge, NotImplementedHere):  # it may be small enough for this process
+            return None
+        except HsparseError as error:
+            if self._has_no_route(error, body):
+                return None
+            raise
+        values = answer["value"]
+        found: dict[str, Array] = {
+            name: np.array(values[name], self._result_type(name, field)).reshape(tuple(answer["shape"]))
+            for name in body["op"]
+        }
+        return {GROUP: np.array(answer["groups"]), **found}
+
+    def _has_no_route(self, error: HsparseError, body: Json) -> bool:
+        """Say whether an error is that the server knows no reductions; if so, it is not asked for others."""
+        if error.status == NOT_FOUND:  # of the route, of the dataset, or of labels
+            try:
+                self.connection.json("GET", f"/datasets/{self.id}")
+            except NotFound:
+                return False
+            self._reduces_here = not isinstance(body.get("by"), str)
+            return True
+        self._reduces_here = error.status in NO_ROUTE
+        return self._reduces_here
+
+    def _reduce_here(self, body: Json, selection: Orthogonal, axes: Sequence[int]) -> dict[str, Array]:
+        """Return what this process reduces: what a server would answer to the body."""
+        reduction = BLOCKS.load().BlockReduction(
+            self,
+            selection,
+            body["op"],
+            axes,
+            by=body.get("by"),
+            field=body.get("field", ""),
+            fills=body["undefined"] == "fill",
+            ddof=body["ddof"],
+        )
+        found: dict[str, Array] = reduction.run()
+        return found if reduction.labels is None else {GROUP: np.array(reduction.labels), **found}
+
     def _check_result(self, shape: tuple[int, ...]) -> None:
         """Raise `ResultTooLarge` for the shape of a result that the caller's limit on memory does not allow."""
+        check_size(prod(shape) * RESULT_BYTES, self.max_bytes, shape)
 
     def _reduced(self, name: Operation, axis: Axis, ddof: int = 0, undefined: Undefined = "fill") -> Any:
         """Return one reduction, in the type that numpy has for it."""
@@ -150,5 +209,5 @@ def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:
     given = range(rank) if axis is None else (axis,) if isinstance(axis, int | np.integer) else tuple(axis)
     for one in given:
         if not -rank <= one < rank:
-            raise InvalidValue(f"There is no axis {one}; the dataset has {rank} dimensions.")
+            raise NoSuchAxis(f"There is no axis {one}; the dataset has {rank} dimensions.")
     return tuple(dict.fromkeys(int(one) % rank for one in given))

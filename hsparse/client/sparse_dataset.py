@@ -13,13 +13,12 @@ reads as the fill value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.dask.dask_array import Format, sparse_to_dask
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
@@ -28,17 +27,17 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
-from hsparse.client.sparse.memory_limit import check_size, default_limit
-from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse.sparse_reads import SparseReads
-from hsparse.client.sparse.sparse_result import bytes_of_dense
 from hsparse.client.sparse.sparse_writes import SparseWrites
 from hsparse.client.types.datatype import dtype_of, type_item
+from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from hsparse.client.dask.dask_array import Format
+
+DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
 LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
 UNLIMITED = "H5S_UNLIMITED"
-RESULT_BYTES = 16
-"""Bytes of one place of a reduction's result, as it comes and as an array."""
 
 
 def is_sparse(record: Json) -> bool:
@@ -58,6 +57,8 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
     credentials of its `Connection`.
     """
+
+    has_undefined = True
 
     def __init__(
         self,
@@ -79,7 +80,6 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         dtype_of(record["type"])  # refuses elements of variable length
         self.source = source if source is not None else ChosenElements(connection, record, self.dtype)
         self.labels = AxisLabels(labels)
-        self.max_bytes = default_limit()
 
     @classmethod
     def create(
@@ -163,20 +163,9 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         """
         return OrthogonalIndex(self)
 
-    def iter_rows(self, count: int, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-        """Yield `x[start:stop]` in blocks of `count` rows, the last one shorter, each as `x[a:b]` returns it.
-
-        The next block is fetched while one is used: two are in memory at a time.
-        """
-        if count < 1 or not self.shape:
-            raise InvalidValue("Rows come in blocks of 1 or more, from a dataset that has dimensions.")
-        first, last, _ = slice(start, stop).indices(self.shape[0])
-        keys = [slice(row, min(row + count, last)) for row in range(first, last, count)]
-        return prefetched(self.__getitem__, keys)
-
     def to_dask(self, chunks: Any = None, format: Format = "coo") -> Any:
         """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`."""
-        return sparse_to_dask(self, chunks, format)
+        return DASK_ARRAY.load().sparse_to_dask(self, chunks, format)
 
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
         """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis."""
@@ -190,9 +179,6 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         if select is not None:
             raise InvalidValue("Count along an axis, or in a selection, not both.")
         return self._reduced("count", axis, undefined="skip")
-
-    def _check_result(self, shape: tuple[int, ...]) -> None:
-        check_size(bytes_of_dense(shape, RESULT_BYTES), self.max_bytes, shape)
 
 
 class OrthogonalIndex:

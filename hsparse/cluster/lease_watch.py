@@ -6,16 +6,20 @@ Tests: tests/cluster/test_lease_watch.py, tests/dn/membership/test_member_node.p
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from hsparse.clock import Clock
-from hsparse.cluster.lease_object import EVICTED, HELD, RECALLED, Lease, LeaseObjects
+from hsparse.cluster.clock_reading import ClockReading
+from hsparse.cluster.lease_object import EVICTED, HELD, MARGIN, RECALLED, Lease, LeaseObjects
+
+log = logging.getLogger(__name__)
 
 LOOKS = 8
 """How often a lease is looked at while it is watched."""
 
 
 class LeaseWatch:
-    """Watches leases on this node's monotonic clock."""
+    """Watches leases on this node's clocks: for as long as both say that it took."""
 
     def __init__(self, leases: LeaseObjects, clock: Clock) -> None:
         self._leases = leases
@@ -55,11 +59,22 @@ class LeaseWatch:
                 return False
 
     async def _stands(self, node: str, lease: Lease) -> bool:
-        """Watch a lease until it has run out; say whether it was not renewed."""
-        until = self._clock.monotonic() + lease.grace
-        while self._clock.monotonic() < until:
+        """Watch a lease until it has run out; say whether it was not renewed.
+
+        After a jump of this node's clock it is watched from then on.
+        """
+        began = last = ClockReading.of(self._clock)
+        while began.least(self._clock) < lease.grace:
             await asyncio.sleep(lease.grace / LOOKS)
             now = await self._leases.read(node)
             if now is None or now.etag != lease.etag:
                 return now is None or now.state == EVICTED
+            before, last = last, ClockReading.of(self._clock)
+            if before.jumped(last, MARGIN - 1):
+                log.warning(
+                    "%s is watched from now on, as a clock jumped: the time of day has gone %+.3g s further",
+                    node,
+                    before.apart(last),
+                )
+                began = last
         return True

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hsparse.cluster.rendezvous import rendezvous_order, rendezvous_owner
+from hsparse.model.schema import FIRST_SCHEMA, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,10 @@ class Membership:
     servers: tuple[str, ...] = ()
     versions: Mapping[str, int] = field(default_factory=dict)
     """The newest version of the messages that each reachable member understands."""
+    buckets: frozenset[str] | None = None
+    """The buckets besides the first that every data node serves, None where none says."""
+    schema: Schema = FIRST_SCHEMA
+    """What the members have to know of what is stored."""
 
     @property
     def members(self) -> tuple[str, ...]:

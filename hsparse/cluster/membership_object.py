@@ -1,9 +1,11 @@
 """The membership in the store: one object, which a data node changes by conditional put when it joins or leaves.
 
-The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), and
-`members`, by id the `url` of each, the newest `version` of the messages that it understands and the `oldest` (1 for
-both where they are missing), whether it is `leaving`, and whether it is a `server`, which has no URL. There is no
-coordinator: any data node may remove one that is gone (`hsparse.cluster.lease_object` says when).
+The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), `schema`
+(what members have to know of what is stored; nothing where it is missing), and `members`, by id the `url` of each, the
+newest `version` of the messages that it understands and the `oldest` (1 for both where they are missing), the `buckets`
+that it serves besides the first (where they are missing it does not say), whether it is `leaving`, and whether it is a
+`server`, which has no URL. There is no coordinator: any data node may remove one that is gone
+(`hsparse.cluster.lease_object` says when).
 
 What a node does not know of the object it leaves as it is, so that nodes of two versions change the same one.
 """
@@ -11,13 +13,22 @@ What a node does not know of the object it leaves as it is, so that nodes of two
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 from hsparse.cluster.membership import Membership
-from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, Outdated, PreconditionFailed
+from hsparse.errors import (
+    Busy,
+    Corrupt,
+    Misconfigured,
+    NotFound,
+    Outdated,
+    PreconditionFailed,
+    Unsupported,
+)
+from hsparse.model.schema import FIRST_SCHEMA, Schema, parse_schema
 from hsparse.storage.object_store import ObjectStore
 
 KEY = "db/.cluster/members.json"
@@ -38,10 +49,14 @@ class Seen:
 
 
 class MembershipObject:
-    """The membership of the data nodes of one store that share the secret `token`."""
+    """The membership of the data nodes of one store that share the secret `token`.
 
-    def __init__(self, store: ObjectStore, token: str) -> None:
+    `buckets` are those that the node of this object serves besides that store.
+    """
+
+    def __init__(self, store: ObjectStore, token: str, buckets: Iterable[str] = ()) -> None:
         self._store = store
+        self._buckets = frozenset(buckets)
         self._secret = blake2b(token.encode(), digest_size=8, person=b"hsparse-member").hexdigest()
 
     async def read(self) -> Membership:
@@ -59,21 +74,65 @@ class MembershipObject:
             "The data nodes of this store have another token: give every node the same HSPARSE_NODE_TOKEN."
         )
 
-    async def join(self, id: str, url: str, version: int = 1, oldest: int = 1) -> Membership:
-        """Add a data node that understands these versions of the messages, and return the new membership.
+    def unusable(self, view: Membership) -> Misconfigured | None:
+        """Return the error for a membership whose data nodes a service node may not use, None for one that it may."""
+        return self.other_token(view) or self.unserved_bucket(view) or self.newer_schema(view, writes=False)
 
-        `Outdated` while there is a member that speaks none of them; else raises as `read`.
+    def newer_schema(self, view: Membership, *, writes: bool = True) -> Misconfigured | None:
+        """Return the error for a store that this hsparse cannot read, or cannot write; None for one that it can."""
+        name = "The store of this cluster"
+        try:
+            view.schema.check_readable(name)
+            if writes:
+                view.schema.check_writable(name)
+        except Unsupported as error:
+            return Misconfigured(error.message)
+        return None
+
+    def lacking_bucket(self, view: Membership) -> Misconfigured | None:
+        """Return the error for a membership whose data nodes serve a bucket that this one does not."""
+        lacking = sorted((view.buckets or frozenset()) - self._buckets)
+        if not lacking:
+            return None
+        return Misconfigured(
+            f"The data nodes of this store also serve the buckets {', '.join(lacking)}: start this one with "
+            f"{_flags(lacking)}. To drop a bucket, stop all data nodes, then start them without it."
+        )
+
+    def unserved_bucket(self, view: Membership) -> Misconfigured | None:
+        """Return the error for a membership whose data nodes do not serve all buckets that a service node does."""
+        unserved = [] if view.buckets is None else sorted(self._buckets - view.buckets)
+        if not unserved:
+            return None
+        return Misconfigured(
+            f"Not all data nodes of this store serve the buckets {', '.join(unserved)}: start each of them with "
+            f"{_flags(unserved)}, or this service node without."
+        )
+
+    async def join(
+        self, id: str, url: str, version: int = 1, oldest: int = 1, schema: Schema = FIRST_SCHEMA
+    ) -> Membership:
+        """Add a data node that understands these versions of the messages to a store of this schema.
+
+        Returns the new membership. `Outdated` while there is a member that speaks none of the versions, `Misconfigured`
+        where the members have another token or other buckets, or this hsparse does not know what they need; else
+        raises as `read`.
         """
+
+        def check(view: Membership) -> Misconfigured | None:
+            return self.other_token(view) or self.newer_schema(view) or self.lacking_bucket(view)
 
         def join(members: Members) -> Members:
             _check_versions(members, version, oldest)
-            return {**members, id: {"url": url, "version": version, "oldest": oldest}}
+            entry = {"url": url, "version": version, "oldest": oldest, "buckets": sorted(self._buckets)}
+            return {**members, id: entry}
 
-        return await self._change(join)
+        return await self._change(join, schema, check)
 
-    async def join_as_server(self, id: str) -> Membership:
-        """Add a whole server, which needs no token: nobody sends to it."""
-        return await self._change(lambda members: {**members, id: {"url": "", "server": True}})
+    async def join_as_server(self, id: str, schema: Schema = FIRST_SCHEMA) -> Membership:
+        """Add a whole server, which needs no token: nobody sends to it. It may have any buckets. Raises as `join`."""
+        entry = {"url": "", "server": True}
+        return await self._change(lambda members: {**members, id: entry}, schema, self.newer_schema)
 
     async def leave(self, id: str) -> Membership:
         """Note that a data node is leaving: it owns nothing from then on."""
@@ -107,9 +166,18 @@ class MembershipObject:
             await self._store.put_if_match(KEY, _encode(form), seen.etag)
         return _membership(form)
 
-    async def _change(self, change: Callable[[Members], Members]) -> Membership:
+    async def _change(
+        self,
+        change: Callable[[Members], Members],
+        schema: Schema = FIRST_SCHEMA,
+        check: Callable[[Membership], Misconfigured | None] = lambda view: None,
+    ) -> Membership:
+        """Change the members of a store of this schema; raises what `check` returns of the membership before."""
         for _ in range(ATTEMPTS):
             form, etag = await self._load()
+            form["schema"] = _schema(form).and_also(schema).to_json()
+            if (error := check(_membership(form))) is not None:
+                raise error
             before: Members = form["members"]
             after = change(before)
             if after == before:
@@ -152,6 +220,25 @@ def _is_reachable(members: Members) -> bool:
     return any(not one.get("server") for one in members.values())
 
 
+def _schema(form: dict[str, Any]) -> Schema:
+    """Return the schema of an object; `Corrupt` for a damaged one."""
+    return parse_schema(form["schema"], KEY) if "schema" in form else FIRST_SCHEMA
+
+
+def _common(members: Members) -> frozenset[str] | None:
+    """Return the buckets of all data nodes that stay and say what they serve, None if none does."""
+    lists = [one["buckets"] for one in members.values() if "buckets" in one and not one.get("leaving")]
+    return frozenset(lists[0]).intersection(*lists) if lists else None
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _flags(buckets: Iterable[str]) -> str:
+    return " ".join(f"--bucket {bucket}" for bucket in buckets)
+
+
 def _check_versions(members: Members, version: int, oldest: int) -> None:
     """Raise `Outdated` if a member understands no version of the messages from `oldest` to `version`."""
     for id, one in members.items():
@@ -175,6 +262,8 @@ def _membership(form: dict[str, Any]) -> Membership:
         form["secret"],
         tuple(id for id in members if id not in reachable),
         {id: one.get("version", 1) for id, one in reachable.items()},
+        _common(members),
+        _schema(form),
     )
 
 
@@ -193,10 +282,12 @@ def _decode(data: bytes) -> dict[str, Any]:
                 isinstance(one["url"], str)
                 and isinstance(one.get("version", 1), int)
                 and isinstance(one.get("oldest", 1), int)
+                and _are_names(one.get("buckets", []))
                 for one in form["members"].values()
             )
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        _schema(form)
+    except (ValueError, KeyError, TypeError, AttributeError, Corrupt):
         valid = False
     if not valid:
         raise Corrupt(

@@ -40,7 +40,7 @@ class Entry(Generic[T]):
 class FairQueue(Generic[T]):
     """Items by user, each with a cost: users who always wait are served equal costs, whatever the others push.
 
-    A user who counts for more pushes at a lower cost.
+    A cost is the weight of an item: bytes where memory is waited for, 1 where turns are. Users count alike.
     """
 
     def __init__(self) -> None:

@@ -50,6 +50,7 @@ class CachedObject(Generic[V]):
         "_committing",
         "_doubts",
         "_form",
+        "_load_waiters",
         "_loading",
         "_ownership",
         "_putting",
@@ -80,6 +81,8 @@ class CachedObject(Generic[V]):
         self._unanswered = False
         """Whether a put or delete that the store did not answer may still be carried out."""
         self._loading: asyncio.Task[ObjectState[V]] | None = None
+        self._load_waiters = 0
+        """How many wait for the load."""
         self._waiting: list[WaitingChange[V]] = []
         self._committing: asyncio.Task[None] | None = None
 
@@ -162,20 +165,34 @@ class CachedObject(Generic[V]):
             await self.apply(lambda value: (value, None))
 
     async def _loaded(self) -> ObjectState[V]:
-        """Return the state in the store, asked for once for all who wait."""
+        """Return the state in the store, asked for once for all who wait; it is not asked for when nobody waits."""
         if self._unanswered or not self._ownership.trusts(self.name):
             return await self._load()  # a load that began before this read may answer what is too old for it
         if self._loading is None:
+            self._load_waiters = 0
             self._loading = asyncio.create_task(self._load_once())
-            return await asyncio.shield(self._loading)
+            return await self._wait_for(self._loading)
         with measured_wait():
-            return await asyncio.shield(self._loading)
+            return await self._wait_for(self._loading)
+
+    async def _wait_for(self, loading: asyncio.Task[ObjectState[V]]) -> ObjectState[V]:
+        """Await a load that others may wait for, too; the last one that gives it up cancels it."""
+        self._load_waiters += 1
+        try:
+            return await asyncio.shield(loading)
+        finally:
+            if loading is self._loading:
+                self._load_waiters -= 1
+                if not self._load_waiters:
+                    self._loading = None
+                    loading.cancel()
 
     async def _load_once(self) -> ObjectState[V]:
         try:
             return await self._load()
         finally:
-            self._loading = None
+            if self._loading is asyncio.current_task():
+                self._loading = None
 
     async def _load(self) -> ObjectState[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""

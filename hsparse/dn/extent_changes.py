@@ -11,6 +11,9 @@ when all parts before it are. A part whose service node is gone would hold up th
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
 
+`record["appended"]` has what was appended by the last requests with an `Idempotency-Key`, so that one that a client
+sends again is not appended again; see `hsparse.wire.change_token`.
+
 `record["extents"]` has the last changes of the extent by their tokens, with the extents before and after each, so that
 one that is sent again, because its reply was lost, is not made again.
 
@@ -24,6 +27,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.model.dataspace import MAX_EXTENT, UNLIMITED
+from hsparse.wire.change_token import appended_before, key_of, part_of
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     AbandonAppends,
@@ -37,6 +41,8 @@ from hsparse.wire.record_message import (
 
 MOST_REMEMBERED = 16
 """How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
+MOST_KEYS, KEY_SECONDS = 256, 3600.0
+"""How many changes with keys of clients are remembered, and appends for how long: clients repeat them in minutes."""
 DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
 """How long the token of a dropped part is kept, and how many: longer than any request lasts, on clocks that differ."""
 
@@ -62,7 +68,7 @@ def set_extent(change: SetExtent, record: Record) -> Record:
     fields: dict[str, Any] = {"shape": {**shape, "dims": list(after)}}
     if change.token:
         made = {"token": change.token, "before": list(before), "after": list(after)}
-        fields["extents"] = [*record.get("extents", ()), made][-MOST_REMEMBERED:]
+        fields["extents"] = _last_changes([*record.get("extents", ()), made])
     return fields | (_trim(record) if shrinks else {})
 
 
@@ -81,9 +87,11 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
     dropped, parts = _dropped(record, now), appended_parts(record)
     if change.token in dropped:
         raise Moved(f"The append to {change.id} took too long and was dropped.")
-    until = now + change.lease
-    if any(part["token"] == change.token for part in parts):
-        parts = [part | {"until": until} if part["token"] == change.token else part for part in parts]
+    if appended_before(record, change.token) is not None:
+        return record
+    until, begun = now + change.lease, part_of(record, change.token)
+    if begun is not None:
+        parts = [part | {"until": until} if part is begun else part for part in parts]
         return _with_appends(record, change.dim, parts, dropped)
     shape = record["shape"]
     before = tuple(shape.get("dims") or ())
@@ -110,13 +118,17 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
     if all(part["token"] != change.token or part["done"] for part in parts):
         return record
     parts = [part | {"done": True} if part["token"] == change.token else part for part in parts]
-    visible = 0
-    while parts and parts[0]["done"]:
-        visible += parts.pop(0)["count"]
     dim, shape = record["appends"]["dim"], record["shape"]
-    dims = list(shape["dims"])
-    dims[dim] += visible
-    grown = {**record, "shape": {**shape, "dims": dims}} if visible else record
+    dims, keyed = list(shape["dims"]), []
+    while parts and parts[0]["done"]:
+        part = parts.pop(0)
+        if key := key_of(part["token"]):
+            keyed.append({"key": key, "dim": dim, "start": dims[dim], "count": part["count"], "time": now})
+        dims[dim] += part["count"]
+    grown = {**record, "shape": {**shape, "dims": dims}} if dims != shape["dims"] else record
+    if keyed:
+        kept = [one for one in record.get("appended", ()) if one["time"] > now - KEY_SECONDS]
+        grown = {**grown, "appended": [*kept, *keyed][-MOST_KEYS:]}
     return _with_appends(grown, dim, parts, dropped)
 
 
@@ -131,6 +143,18 @@ def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Recor
         return record
     dropped = _dropped(record, now) | {part["token"]: now for part in parts}
     return _with_appends(record, record["appends"]["dim"], [], dropped) | _trim(record)
+
+
+def _last_changes(changes: list[Record]) -> list[Record]:
+    """Return those of some changes of the extent, in their order, that are remembered."""
+    left = {True: MOST_KEYS, False: MOST_REMEMBERED}
+    kept = []
+    for change in reversed(changes):
+        has_key = bool(key_of(change["token"]))
+        if left[has_key]:
+            left[has_key] -= 1
+            kept.append(change)
+    return kept[::-1]
 
 
 def _dropped(record: Record, now: float) -> dict[str, float]:

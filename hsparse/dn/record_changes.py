@@ -184,7 +184,7 @@ def _(change: EndTrim, record: Record, now: float, deleted: DeletedNames) -> Cha
 @_apply.register
 def _(change: BeginAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
     begun = begin_append(change, record, now)
-    return begun, Outcome(begun, changed=True)
+    return begun, Outcome(begun, changed=begun is not record)
 
 
 @_apply.register

@@ -2,7 +2,7 @@
 
 Undoing shuffle and then copying columns out of records moves each byte twice, with strides that no processor is fast
 at. Byte j of a record of a power of two bytes is in one plane or, where the filter's element has several records, in
-one for each of them.
+one for each of them; a record of several elements has its bytes in a plane at a stride.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class BytePlanes:
     def column(self, start: int, step: int, count: int, width: int, narrow: int) -> NDArray[Any] | None:
         """Return `count` little-endian numbers of `width` bytes, at `start` and every `step` bytes from there.
 
-        They come as numbers of `narrow` bytes; None if one of them has more, or if a filter's element is no number of
-        steps.
+        They come as numbers of `narrow` bytes; None if one of them has more, or if neither a filter's element is a
+        number of steps nor a step one of elements.
         """
-        phases, rest = divmod(self.element, step)
-        if rest or not phases:
+        if self.element % step and step % self.element:
             return None
-        bounds = [self._bounds(start + at * step, phases * step, width) for at in range(phases)]
+        phases, stride = max(1, self.element // step), max(1, step // self.element)
+        bounds = [self._bounds(start + at * step, stride, width) for at in range(phases)]
         # Those behind the planes, and maybe some before, come byte by byte.
         inside = max(0, min(count, *(at + length * phases for at, length in enumerate(bounds))))
         inside -= inside % phases
@@ -82,15 +82,16 @@ class BytePlanes:
             number = number << 8 | self.data[byte * self._length + element if in_planes else place]
         return number
 
-    def _bounds(self, start: int, step: int, width: int) -> int:
-        """Return how many numbers have all bytes in planes, if there is one in each element."""
-        return min(self._length - place // step for place in range(start, start + width))
+    def _bounds(self, start: int, stride: int, width: int) -> int:
+        """Return how many numbers have all bytes in planes, if there is one in each `stride` elements."""
+        firsts = (place // self.element for place in range(start, start + width))
+        return min(-((first - self._length) // stride) for first in firsts)
 
     def _in_planes(self, start: int, step: int, count: int, width: int, narrow: int) -> NDArray[Any] | None:
         """Return a column all of whose bytes are in planes, with as many numbers in each element; None as `column`."""
-        phases = self.element // step
+        phases, stride = max(1, self.element // step), max(1, step // self.element)
         planes = [
-            [self._plane(start + at * step + byte, count // phases) for at in range(phases)]
+            [self._plane(start + at * step + byte, count // phases, stride) for at in range(phases)]
             for byte in range(width)
         ]
         if any(has_bits(plane) for some in planes[narrow:] for plane in some):
@@ -104,10 +105,10 @@ class BytePlanes:
                 bytes_of[:, at, byte] = plane
         return bytes_of.reshape(-1).view(f"<u{narrow}")
 
-    def _plane(self, place: int, count: int) -> NDArray[np.uint8]:
-        """Return the bytes at `place` of `count` elements in a row."""
+    def _plane(self, place: int, count: int, stride: int) -> NDArray[np.uint8]:
+        """Return the bytes at `place` of `count` elements, `stride` apart."""
         begin = place % self.element * self._length + place // self.element
-        return self._bytes[begin : begin + count]
+        return self._bytes[begin : begin + count * stride : stride]
 
 
 def has_bits(plane: NDArray[np.uint8]) -> bool:

@@ -67,6 +67,14 @@ class Schema:
         """Whether all write features are known here."""
         return WRITE_FEATURES.issuperset(self.write_features)
 
+    def and_also(self, other: Schema) -> Schema:
+        """Return what is needed for both."""
+        return Schema(
+            max(self.version, other.version),
+            tuple(dict.fromkeys((*self.read_features, *other.read_features))),
+            tuple(dict.fromkeys((*self.write_features, *other.write_features))),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the value of the key `schema` in a record."""
         return {
@@ -74,6 +82,10 @@ class Schema:
             "readFeatures": list(self.read_features),
             "writeFeatures": list(self.write_features),
         }
+
+
+FIRST_SCHEMA = Schema()
+"""What is needed of who reads or writes the store of hsparse 0.1: nothing."""
 
 
 def parse_schema(value: Any, name: str) -> Schema:

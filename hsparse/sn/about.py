@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from hsparse import __version__
+from hsparse.errors import Busy
 from hsparse.format.filters.table import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
 from hsparse.sn.context import Context
@@ -17,22 +18,26 @@ from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import GetInfo
 
 READY = "READY"
+WAITING = "WAITING"
+"""The state of a node that may not use the data nodes, by HSDS's name."""
 HSDS_VERSION = "1.0.2"
 """The version of HSDS whose API this is; clients gate features on it."""
 
 
 async def get_about(context: Context) -> web.StreamResponse:
     """Answer with the state and version of the server; clients request it first."""
+    unready = await context.service.owners.unready()
     nodes = sorted(context.service.owners.node_ids)
     return respond(
         {
             "start_time": int(context.service.start_time),
-            "state": READY,
+            "state": READY if unready is None else WAITING,
             "hsds_version": HSDS_VERSION,
             "hsparse_version": __version__,
             "name": "hsparse",
             "greeting": "Welcome to hsparse!",
             "about": "hsparse is a service for HDF data, dense and sparse, with the API of HSDS",
+            "idempotency_keys": True,
             "node_count": len(nodes),
             "dn_urls": [],
             "dn_ids": nodes,
@@ -65,7 +70,15 @@ async def get_livez(context: Context) -> web.StreamResponse:
 
 
 async def get_readyz(context: Context) -> web.StreamResponse:
-    """Answer that requests are taken; with no data node they wait for one."""
+    """Answer that requests are taken; with no data node they wait for one.
+
+    `Busy` if this node may not use the data nodes, or once it is about to stop.
+    """
+    if not context.service.ready:
+        raise Busy("This node is stopping: send requests to another one.")
+    unready = await context.service.owners.unready()
+    if unready is not None:
+        raise Busy(unready.message)
     return respond({"state": READY})
 
 

@@ -56,6 +56,9 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
         begin_in_time(request)
+        if not service.ready:
+            response.force_close()
+            response.headers[hdrs.CONNECTION] = "close"
         response.headers.update(FIXED_HEADERS)
         service.log.add_id(request, response)
         cors.add(request, response)
@@ -97,6 +100,7 @@ def _gate(service: Service, cors: Cors, routes: tuple[Route, ...]) -> RequestGat
         open_paths=frozenset(path for one in routes if not one.queued for path in spelled_out(one.path)),
         headers={**FIXED_HEADERS, **cors.headers(None), **vary},
         timeout=service.settings.request_timeout,
+        keeps_open=lambda: service.ready,
     )
 
 

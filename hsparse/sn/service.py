@@ -71,6 +71,7 @@ class Service:
         self.named_bucket: str | None = None
         """The bucket if requests must name it, None for the first one."""
         self._components: dict[type[Component], Any] = {}
+        self._ready = True
         self._first: Service = self
         self._others: dict[str, Service] = {}
 
@@ -97,6 +98,15 @@ class Service:
     def buckets(self) -> tuple[str, ...]:
         """The names of all buckets that are served."""
         return (self._first.settings.bucket, *self._first.settings.other_buckets)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests should be sent here. A node that is about to stop is not ready, and answers all the same."""
+        return self._first._ready
+
+    def end_soon(self) -> None:
+        """Be ready no more: from now on each answer closes its connection, so that clients go to another node."""
+        self._first._ready = False
 
     def all_buckets(self) -> list[Service]:
         """Return the services of all buckets that were asked for, this one first."""

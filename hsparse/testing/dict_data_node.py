@@ -269,7 +269,14 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
     """Begin, end or drop parts of the record's `appends`; return whether anything changed."""
     appends = record.get("appends", {"dim": 0, "parts": [], "dropped": {}})
     parts, dims = appends["parts"], record["shape"]["dims"]
-    mine = [part for part in parts if part["token"] == change.token]
+    key, remembered = change.token.partition(".")[0], record.get("appended", [])
+    has_key = "." in change.token
+    mine = [
+        part
+        for part in parts
+        if part["token"] == change.token
+        or (has_key and isinstance(change, BeginAppend) and part["token"].startswith(f"{key}."))
+    ]
     if change.token in appends["dropped"] and not isinstance(change, AbandonAppends):
         raise Moved(f"The append to {change.id} was dropped.")
     if isinstance(change, AbandonAppends):
@@ -283,8 +290,9 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
         if not mine or mine[0]["done"]:
             return False
         mine[0]["done"] = True
-        while parts and parts[0]["done"]:
-            dims[appends["dim"]] += parts.pop(0)["count"]
+        _show_done(record, appends, now)
+    elif has_key and any(one["key"] == key for one in remembered):
+        return False
     elif mine:
         mine[0]["until"] = now + change.lease
     else:
@@ -308,3 +316,15 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
     if parts or appends["dropped"]:
         record["appends"] = appends
     return True
+
+
+def _show_done(record: Record, appends: Record, now: float) -> None:
+    """Grow the extent over the parts that are done, and remember those with keys."""
+    parts, dims, dim = appends["parts"], record["shape"]["dims"], appends["dim"]
+    while parts and parts[0]["done"]:
+        part = parts.pop(0)
+        key, dot, _ = part["token"].partition(".")
+        if dot:
+            made = {"key": key, "dim": dim, "start": dims[dim], "count": part["count"], "time": now}
+            record["appended"] = [*record.get("appended", []), made]
+        dims[dim] += part["count"]

@@ -88,6 +88,34 @@ async def test_appends_become_visible_in_order(node: DataNode) -> None:
     assert not (await change(node, EndAppend(id, "b"))).changed  # it is visible; said twice is said once
 
 
+async def test_an_append_with_a_key_is_one_whatever_the_rest_of_its_token(node: DataNode) -> None:
+    id = await appendable(node, [4, 5])
+    for rest in "ab":
+        begun = (await change(node, BeginAppend(id, f"k.{rest}", (2, 5), 0, 60.0))).unwrap()
+        assert [part["token"] for part in begun["appends"]["parts"]] == ["k.a"]
+    (await change(node, EndAppend(id, "k.a"))).unwrap()
+    assert await extent_of(node, id) == [6, 5]
+    (await change(node, BeginAppend(id, "other", (1, 5), 0, 60.0))).unwrap()
+    outcome = await change(node, BeginAppend(id, "k.c", (2, 5), 0, 60.0))
+    assert not outcome.changed
+    [made] = [one for one in outcome.unwrap()["appended"] if one["key"] == "k"]
+    assert (made["dim"], made["start"], made["count"]) == (0, 4, 2)
+    assert [part["token"] for part in outcome.unwrap()["appends"]["parts"]] == ["other"]
+
+
+async def test_an_append_with_a_key_that_was_dropped_begins_again(node: DataNode) -> None:
+    id = await appendable(node, [4])
+    (await change(node, BeginAppend(id, "k.a", (2,), 0, 60.0))).unwrap()
+    (await change(node, AbandonAppends(id))).unwrap()
+    record = await record_of(node, id)
+    await change(node, EndTrim(id, record["generation"]))
+    assert kind(await change(node, BeginAppend(id, "k.a", (2,), 0, 60.0))) == ErrorKind.MOVED
+    begun = (await change(node, BeginAppend(id, "k.b", (2,), 0, 60.0))).unwrap()
+    assert [part["token"] for part in begun["appends"]["parts"]] == ["k.b"]
+    assert kind(await change(node, EndAppend(id, "k.a"))) == ErrorKind.MOVED
+    assert await extent_of(node, id) == [4]
+
+
 async def test_appends_that_are_refused(node: DataNode) -> None:
     id = await appendable(node, [4, 5])
     for slab, dim, error in (

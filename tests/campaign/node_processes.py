@@ -22,6 +22,8 @@ VARIABLES = {
 }
 PORT = 6101
 """Of a data node in a network of its own."""
+DRAIN_SECONDS = 2
+"""The `--drain-time` of service nodes: the load balancer looks several times meanwhile."""
 STOP_SECONDS = 30
 
 
@@ -63,7 +65,7 @@ class NodeProcesses:
 
     @property
     def urls(self) -> list[str]:
-        """The URLs of the service nodes."""
+        """The URLs of the service nodes, those too that are stopping."""
         return [node.url for node in self.service_nodes]
 
     async def start_data_node(self) -> None:
@@ -76,7 +78,9 @@ class NodeProcesses:
         self.data_nodes.append(await self._start(flags, place))
 
     async def start_service_node(self) -> None:
-        self.service_nodes.append(await self._start(("sn", "--port", "0")))
+        self.service_nodes.append(
+            await self._start(("sn", "--port", "0", "--drain-time", str(DRAIN_SECONDS)))
+        )
 
     async def _start(self, arguments: tuple[str, ...], place: NetworkPlace | None = None) -> NodeProcess:
         namespace = "" if place is None else place.path
@@ -106,6 +110,16 @@ class NodeProcesses:
         self.data_nodes.remove(node)
         node.send_signal(signal.SIGTERM)
         self.stopped.append(await self._ended(node))
+
+    async def upgrade(self) -> None:
+        """Replace every node by a new one, one after the other, as a rolling upgrade does."""
+        for node in tuple(self.data_nodes):
+            await self.terminate(node)
+        for node in tuple(self.service_nodes):
+            await self.start_service_node()
+            node.send_signal(signal.SIGTERM)
+            self.stopped.append(await self._ended(node))
+            self.service_nodes.remove(node)
 
     async def pause(self, node: NodeProcess, seconds: float) -> None:
         """Let a data node stand still, as SIGSTOP does."""

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.campaign.clients import DATASET, Client, Tally
+from tests.campaign.clients import DOMAIN, Client, Tally
+from tests.campaign.load_balancer import load_balancer
 from tests.campaign.node_network import NODES, STORE, node_network
 from tests.campaign.node_processes import NodeProcesses
+from tests.campaign.shared_objects import create_shared
 from tests.campaign.stores import LOOPBACK, CampaignStore, campaign_store
 from tests.support.radosgw import PROGRAMS
-from tests.support.rest_client import RemoteRest
 from tests.support.server_process import STARTS
 
 pytestmark = pytest.mark.campaign
@@ -62,26 +63,36 @@ async def store_cut(nodes: NodeProcesses, generator: random.Random) -> None:
     await nodes.cut(generator.choice(nodes.data_nodes), STORE, generator.uniform(1, 15))
 
 
+async def upgrade(nodes: NodeProcesses, generator: random.Random) -> None:
+    """Replace every node, service nodes too."""
+    await nodes.upgrade()
+
+
 async def losses(nodes: NodeProcesses, generator: random.Random) -> None:
     """Nothing but what the proxy before the store does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is done every ten seconds, over which stores, and the most that clients may notice of it."""
+    """What is done `every` so many seconds, over which stores, and the most that clients may notice of it."""
 
     act: Callable[[NodeProcesses, random.Random], Awaitable[None]]
     stores: tuple[str, ...]
     most_gap: float = 3.0
     least_rate: float = 0.7
+    every: float = EVERY
     cuts: bool = False
     """Whether data nodes are in a network that can be cut."""
 
 
+# A node that starts takes CPU of clients' on one machine: an upgrade starts all of them.
 FAULTS = {
     "kill": Fault(kill, ("directory", "moto", "proxied", "radosgw")),
     "terminate": Fault(terminate, ("directory", "moto", "proxied"), most_gap=1.0),
     "scale": Fault(scale, ("directory", "moto", "proxied", "radosgw"), most_gap=1.0),
+    "upgrade": Fault(
+        upgrade, ("directory", "moto", "proxied"), most_gap=1.0, least_rate=0.5, every=3 * EVERY
+    ),
     "pause": Fault(pause, ("directory", "moto", "proxied"), most_gap=HUNG_GAP),
     "partition": Fault(partition, ("directory", "moto"), most_gap=HUNG_GAP, cuts=True),
     "store cut": Fault(store_cut, ("moto",), most_gap=HUNG_GAP, cuts=True),
@@ -155,16 +166,6 @@ async def cluster(fault: Fault, kind: str, path: Path) -> AsyncIterator[tuple[No
         yield nodes, store
 
 
-async def create(url: str) -> str:
-    rest = RemoteRest(url)
-    rest.domain = "/home/admin/campaign.h5"
-    assert (await rest("PUT", "/", {})).status == 201
-    reply = await rest("POST", "/datasets", DATASET)
-    assert reply.status == 201
-    await rest.close()
-    return str(reply["id"])
-
-
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 async def test_campaign(
     name: str, kind: str, rows: list[Row], tmp_path: Path, request: pytest.FixtureRequest
@@ -172,9 +173,11 @@ async def test_campaign(
     seconds: float = request.config.getoption("--campaign")
     fault = FAULTS[name]
     generator, loop, tally = random.Random(0), asyncio.get_running_loop(), Tally()
-    async with cluster(fault, kind, tmp_path) as (nodes, store):
-        dataset = await create(nodes.urls[0])
-        clients = [Client(number, CLIENTS, nodes.urls, dataset, tally) for number in range(CLIENTS)]
+    async with AsyncExitStack() as stack:
+        nodes, store = await stack.enter_async_context(cluster(fault, kind, tmp_path))
+        balancer = await stack.enter_async_context(load_balancer(lambda: nodes.urls, DOMAIN))
+        shared = await create_shared(balancer, CLIENTS)
+        clients = [Client(number, CLIENTS, balancer, shared, tally) for number in range(CLIENTS)]
         stop = asyncio.Event()
         running = [asyncio.create_task(client.run(stop)) for client in clients]
         fair = fault.act is losses
@@ -184,8 +187,9 @@ async def test_campaign(
         await asyncio.sleep(QUIET / 2 * seconds)
         faulty = loop.time()
         store.set_weather(fair=False)
-        while loop.time() < begun + (1 - QUIET / 2) * seconds:
-            next_fault = loop.time() + EVERY
+        end = begun + (1 - QUIET / 2) * seconds
+        while loop.time() < end:
+            next_fault = min(end, loop.time() + fault.every)
             await fault.act(nodes, generator)
             await asyncio.sleep(max(0.0, next_fault - loop.time()))
         mended = loop.time()
@@ -196,7 +200,7 @@ async def test_campaign(
         await asyncio.gather(*running)
         for client in clients:
             await client.check()
-            await client.close()
+        await clients[0].check_shared()
     without = (tally.rate(begun, faulty) + tally.rate(mended, ended)) / 2
     under = tally.rate(faulty, mended)
     row = Row(name, kind, len(tally.done), without, under, tally.longest_gap(faulty, mended), tally)

@@ -187,6 +187,29 @@ def test_nodes_on_their_own(tmp_path: Path) -> None:
             process.stdout.close()
 
 
+def test_a_server_that_was_told_to_stop_answers_while_others_learn_of_it(tmp_path: Path) -> None:
+    arguments = ("serve", "--port", "0", "--root", str(tmp_path), "--drain-time", "600")
+    process, lines = start_command(arguments, None, "", {})
+    with lines:
+        try:
+            url = lines.readline().rpartition(" on ")[2].split()[0]
+            assert ask(url + "/readyz") == (200, {"state": "READY"})
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGTERM)
+            assert lines.readline() == "hsparse is stopping\n"
+            assert ask(url + "/readyz")[0] == 503
+            assert ask(url + "/livez")[0] == 200
+            path = store_numbers(url, "/home/admin/a.h5")
+            with urllib.request.urlopen(url + path, timeout=20) as reply:
+                assert reply.headers["Connection"] == "close"
+            os.kill(process.pid, signal.SIGTERM)  # the second one ends the wait
+            process.join(20)
+            assert process.exitcode == 0
+        finally:
+            process.kill()
+            process.join()
+
+
 def test_users_and_their_rights(tmp_path: Path) -> None:
     file = tmp_path / "passwords"
     for name, flags in (("ann", ["--group", "beam"]), ("bob", []), ("root", ["--admin"])):

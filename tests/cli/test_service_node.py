@@ -1,11 +1,24 @@
-"""What jobs' processes are given: where the node is, and an environment without its secret."""
+"""What jobs' processes are given, where the node is and an environment without its secret; a node that is not ready."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
+from hsparse.cli import serve
 from hsparse.cli.service_node import loopback
+from hsparse.cluster.membership_object import MembershipObject
 from hsparse.config import job_environment, load_settings
+from hsparse.errors import Misconfigured
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.storage.posix import PosixStore
+from tests.cli.test_serve import ask
+from tests.support.server_process import start_command
 
 
 @pytest.mark.parametrize(
@@ -34,3 +47,55 @@ def test_the_environment_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["AWS_PROFILE"] == "lab"
     assert found["HSPARSE_S3_ENDPOINT"] == "http://minio.example.org:9000"
     assert found["HSPARSE_S3_REGION"] == "us-east-1"
+
+
+async def test_a_server_waits_for_members_of_another_token_that_were_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "LOOK", 0.01)
+    monkeypatch.setattr(serve, "STARTING", 0.05)
+    other = Misconfigured("Another token.")
+    found: list[Misconfigured | None] = [other, other, None, other]
+    owners, stop = Owners(FixedNodes({}, lambda: found.pop(0))), asyncio.Event()
+    await serve._ready(owners, 0.0, stop)
+    assert found == [other]
+    found += [other] * 5
+    await serve._ready(owners, 0.0, stop)
+    assert found == [other], "they are alive"
+    stop.set()
+    await serve._ready(owners, 3600.0, stop)
+    assert found == []
+
+
+async def join(root: Path, token: str) -> None:
+    store = PosixStore(root, fsync=False, wal=False)
+    await MembershipObject(store, token).join("dn-a", "http://127.0.0.1:1")
+    await store.close()
+
+
+def test_a_service_node_with_another_token_than_the_data_nodes_is_not_ready(tmp_path: Path) -> None:
+    root, log = tmp_path / "store", tmp_path / "log"
+    asyncio.run(join(root, "what-the-others-have"))
+    flags = ("sn", "--port", "0", "--root", str(root))
+    process, lines = start_command(flags, log, "", {"HSPARSE_NODE_TOKEN": "what-this-one-has"})
+    with lines:
+        url = lines.readline().rpartition(" on ")[2].split()[0]
+        try:
+            status, answer = ask(url + "/readyz")
+            assert status == 503
+            assert "HSPARSE_NODE_TOKEN" in answer["error"]["message"]
+            assert ask(url + "/about")[1]["state"] == "WAITING"
+            status, answer = ask(url + "/?domain=/home/")
+            assert (status, answer["error"]["kind"]) == (500, "misconfigured")
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGINT)
+            process.join(20)
+        finally:
+            process.kill()
+            process.join(20)
+    [told] = [
+        line for line in log.read_text().splitlines() if "HSPARSE_NODE_TOKEN" in line and "not ready" in line
+    ]
+    assert "what-t" not in told
+    assert "what-the-others-have" not in log.read_text()
+    assert "what-this-one-has" not in log.read_text()

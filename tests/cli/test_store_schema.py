@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -9,13 +10,16 @@ from typing import Any
 
 import pytest
 
-from hsparse.cli.store_schema import with_schema
+from hsparse.cli.store_schema import needed_schema, with_schema
+from hsparse.cluster.lease_object import LeaseObjects
+from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.errors import Misconfigured, Unsupported
-from hsparse.model.schema import SCHEMA_KEY
+from hsparse.model.schema import FIRST_SCHEMA, SCHEMA_KEY, Schema
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
+from hsparse.storage.posix import PosixStore
 from tests.cli.test_serve import COMMAND, ask, store_numbers
-from tests.support.server_process import server_process
+from tests.support.server_process import server_process, start_command
 
 FIRST = {"version": 1, "readFeatures": [], "writeFeatures": []}
 
@@ -120,3 +124,56 @@ def test_a_server_only_reads_a_store_it_cannot_write(tmp_path: Path, flags: tupl
         assert server.stop() == 0
     assert {file: file.read_bytes() for file in (tmp_path / "db").rglob("*") if file.is_file()} == files
     assert "it can be read only" in log.read_text()
+
+
+async def test_what_several_stores_need_now() -> None:
+    first, second = await store_of(FIRST | {"readFeatures": ["stripes"]}), MemoryStore()
+    only_read = await with_schema(await store_of(FIRST | {"writeFeatures": ["spirals"]}), never)
+    assert await needed_schema([second]) == FIRST_SCHEMA
+    assert await needed_schema([first, second, only_read]) == Schema(read_features=("stripes",))
+    await second.put(SCHEMA_KEY, json.dumps(FIRST | {"writeFeatures": ["spirals"]}).encode())
+    assert (await needed_schema([first, second])).write_features == ("spirals",)
+    await second.put(SCHEMA_KEY, b'{"version": 2}')
+    with pytest.raises(Misconfigured, match="version 2"):
+        await needed_schema([first, second])
+
+
+async def raise_schema(root: Path) -> None:
+    """Have the only member read a membership that needs more, as if a newer hsparse had joined."""
+    store = PosixStore(root, fsync=False, wal=False)
+    stored = await store.get(KEY)
+    form = json.loads(stored.data)
+    form["schema"], form["epoch"] = FIRST | {"writeFeatures": ["spirals"]}, form["epoch"] + 1
+    await store.put_if_match(KEY, json.dumps(form).encode(), stored.etag)
+    [node] = form["members"]
+    leases, recalled = LeaseObjects(store), False
+    while not recalled:
+        lease = await leases.read(node)
+        assert lease is not None
+        after = await leases.recall(node, lease)
+        recalled = after is None or after.state == "recalled"
+    await store.close()
+
+
+async def members(root: Path) -> tuple[str, ...]:
+    store = PosixStore(root, fsync=False, wal=False)
+    view = await MembershipObject(store, "secret").read()
+    await store.close()
+    return view.members
+
+
+def test_a_running_data_node_leaves_a_store_that_needs_more_than_it_knows(tmp_path: Path) -> None:
+    root, log = tmp_path / "store", tmp_path / "log"
+    flags = ("dn", "--port", "0", "--root", str(root), "--no-fsync", "--no-put-log")
+    process, lines = start_command(flags, log, "", {"HSPARSE_NODE_TOKEN": "secret"})
+    with lines:
+        try:
+            assert " on http" in lines.readline()
+            asyncio.run(raise_schema(root))
+            process.join(30)
+        finally:
+            process.kill()
+            process.join(20)
+    assert process.exitcode == 2
+    assert log.read_text().count("'spirals'") == 2, "when it leaves, and at its end"
+    assert asyncio.run(members(root)) == ()

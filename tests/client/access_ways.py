@@ -90,9 +90,12 @@ def bucket_server(moto_endpoint: str) -> Iterator[tuple[str, Bucket]]:
 
 
 @pytest.fixture(scope="session")
-def embedded_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory for embedded stores; it is made when it is opened."""
-    return tmp_path_factory.mktemp("embedded") / "store"
+def embedded_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of an embedded store, which stays open: to open it takes longer than most tests."""
+    root = tmp_path_factory.mktemp("embedded") / "store"
+    with embedded_connection(root) as kept:
+        kept.json("GET", "/about")
+        yield root
 
 
 @contextmanager

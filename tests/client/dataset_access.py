@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,12 @@ from hsparse.client.connection import Connection
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.direct.direct_source import direct_source
 from hsparse.client.sources.elements import Direct
+from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
+from tests.client.access_ways import WAYS, served
+from tests.support.endurance import repeats
+
+V = TypeVar("V")
 
 NUMBERS = itertools.count()
 
@@ -25,9 +31,16 @@ class DatasetAccess:
     connection: Connection
     direct: Direct = False
 
-    def examples(self, count: int) -> int:
-        """Return how many examples of `count` a property is tested with: all over HTTP, fewer over the other ways."""
-        return count if self.way == "http" else max(1, count // 5)
+    def examples(self, full: int, short: int) -> int:
+        """Return how many examples a property is tested with: with --endure `full`; a fourth over all ways but HTTP."""
+        count = repeats(full, short)
+        return count if self.way == "http" else max(1, count // 4)
+
+    def some(self, values: Sequence[V], number: int) -> list[V]:
+        """Return all values over HTTP, or with --endure; else two of them, others for another number and way."""
+        count = len(values) if self.way == "http" else repeats(len(values), short=2)
+        first = 2 * (len(WAYS) * number + WAYS.index(self.way))
+        return [values[(first + step) % len(values)] for step in range(count)]
 
     def create(
         self, shape: tuple[int, ...], dtype: Any, chunks: tuple[int, ...], **options: Any
@@ -35,14 +48,18 @@ class DatasetAccess:
         """Create a dataset and return it as this way reads it."""
         path = f"/way/{next(NUMBERS)}"
         dataset = SparseDataset.create(self.connection, path, shape, dtype, chunks, **options)
-        past = direct_source(self.connection, dataset.record, self.direct, dataset.source)
+        server = served(self.connection, dataset.record)
+        past = direct_source(self.connection, dataset.record, self.direct, server)
         assert (past is None) == (self.way == "http")
-        dataset.source = past or dataset.source
+        dataset.source = past or server
         return dataset
 
     def check_way(self, dataset: SparseDataset) -> None:
         """See that all that was read of a dataset was read in this way."""
-        if isinstance(dataset.source, DirectElements):
+        if self.way == "http":
+            assert isinstance(dataset.source, HttpElements)
+        else:
+            assert isinstance(dataset.source, DirectElements)
             statistics = dataset.source.statistics
             assert statistics.objects > 0
             assert statistics.fallbacks == statistics.small == 0

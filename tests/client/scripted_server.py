@@ -17,13 +17,14 @@ class Script:
     """`connections` are lists of raw answers: after the last one the connection is closed.
 
     `HANG_UP` reads a request and closes instead of answering. `requests` are the request lines in order, `bodies`
-    what was sent with them; `closed` has an event a connection.
+    what was sent with them, `keys` their `Idempotency-Key`; `closed` has an event a connection.
     """
 
     connections: list[list[bytes]]
     url: str = ""
     requests: list[str] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
     closed: list[threading.Event] = field(default_factory=list)
 
 
@@ -67,10 +68,12 @@ def _request(reader: BinaryIO, script: Script) -> bool:
     line = reader.readline()
     if not line:
         return False
-    length = 0
+    length, key = 0, ""
     while (header := reader.readline()) != b"\r\n":
         name, _, value = header.partition(b":")
         length = int(value) if name.lower() == b"content-length" else length
+        key = value.decode().strip() if name.lower() == b"idempotency-key" else key
     script.bodies.append(reader.read(length))
+    script.keys.append(key)
     script.requests.append(line.decode().rsplit(" ", 1)[0])
     return True

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import hsparse
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.client.direct.direct_elements import DirectElements
 from hsparse.client.file import File, Folder
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.http_elements import HttpElements
+from hsparse.storage.store_settings import StoreSettings
+from tests.client.access_ways import plain_settings
 
 
 def test_a_domain_is_a_file(connection: Connection) -> None:
@@ -56,6 +63,47 @@ def test_the_server_may_be_named_apart(url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HS_ENDPOINT", url)
     assert isinstance(hsparse.open("hdf5://apart.h5"), File)
     assert isinstance(hsparse.open("/apart.h5"), File)
+
+
+def test_a_path_into_a_store_s_directory_is_read_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is found above the path, wherever the process stands; nobody has named it."""
+    with embedded_server(plain_settings(StoreSettings(root=tmp_path / "data", fsync=False))) as url:
+        top = hsparse.open(url)
+        assert isinstance(top, Folder)
+        top.create_folder("home")
+        hsparse.open(f"{url}/home/x.h5", "x").close()
+        with pytest.raises(hsparse.HsparseError, match="open the server's URL"):
+            hsparse.open(tmp_path / "data/home/x.h5")
+    monkeypatch.chdir(tmp_path)
+    matrix = sp.random_array((30, 20), density=0.3, rng=1, format="csr")
+    with hsparse.open("data/home/x.h5") as file:
+        assert isinstance(file, File)
+        x = file.create_sparse("x", matrix.shape, "f8", (10, 20))
+        x[...] = matrix
+        assert (x[[5, 3], ::-1] != matrix[[5, 3]][:, ::-1]).nnz == 0
+    monkeypatch.chdir(tmp_path / "data/home")
+    with hsparse.open("new.h5", "x") as file:
+        assert isinstance(file, File)
+        file["dense"] = np.arange(3)
+    with hsparse.open(tmp_path / "data/home/x.h5") as file:
+        assert isinstance(file, File)
+        x = file["x"]
+        assert isinstance(x, hsparse.SparseDataset)
+        assert (x[...] != matrix).nnz == 0
+        assert isinstance(x.source, ChosenElements)
+        assert isinstance(x.source.chosen, DirectElements)
+    folder = hsparse.open(".")
+    assert isinstance(folder, Folder)
+    assert list(folder) == ["new.h5", "x.h5"]
+    folder.close()
+    with pytest.raises(KeyError, match=r"no domain /home/none\.h5"):
+        hsparse.open("none.h5")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="directory of a store"):
+        hsparse.open("elsewhere/x.h5")
+    assert not list((tmp_path / "data/.hsparse/servers").iterdir())
 
 
 def test_values_are_read_as_the_caller_says(url: str) -> None:

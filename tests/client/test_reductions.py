@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import hsparse
 from hsparse import aio
 from hsparse.client.connection import Connection
+from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.errors import MissingKey, NotImplementedHere, ResultTooLarge
 from hsparse.client.file import File
+from hsparse.client.reductions import ReducedDataset
+from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest
+from tests.client.dataset_access import DatasetAccess
+from tests.client.scripted_server import answer, scripted_server
 
 
 @pytest.fixture
@@ -63,8 +71,105 @@ async def test_with_asyncio(file: File) -> None:
     x = file.create_sparse("x", (4, 3), "i4", (2, 2))
     x.write([[0, 0], [1, 0], [3, 2]], [1, 2, 3])
     async with aio.open(f"{file.connection.url}{file.connection.domain}") as opened:
+        assert isinstance(opened, aio.AsyncFile)
         y = await opened.getitem("x")
+        assert isinstance(y, aio.AsyncSparse)
         assert (await y.sum(0)).tolist() == [3, 0, 3]
         assert (await y.mean(), await y.min(), await y.max()) == (0.5, 0, 3)
         assert (await y.reduce("nnz", axis=1))["nnz"].tolist() == [1, 1, 0, 1]
         assert (await y.var(1, ddof=1)).tolist() == x.var(1, ddof=1).tolist()
+
+
+# --- when the server does not ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of a server, by its path."""
+    found: list[str] = []
+    request = Connection._request
+
+    def note(self: Any, method: str, path: str, *rest: Any) -> Any:
+        found.append(f"{method} {path.split('/')[-1] if path.count('/') > 2 else '/datasets'}")
+        return request(self, method, path, *rest)
+
+    monkeypatch.setattr(Connection, "_request", note)
+    return found
+
+
+def without_reductions(dataset: ReducedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server have no such route, as one before it had reductions."""
+    path = dataset._path
+    monkeypatch.setattr(
+        dataset, "_path", lambda what: path("reductions-of-old" if what == "reduce" else what)
+    )
+
+
+def test_an_older_server_is_asked_once(
+    http_access: DatasetAccess, monkeypatch: pytest.MonkeyPatch, requests: list[str]
+) -> None:
+    x = http_access.create((4, 3), "f4", (2, 2))
+    x.write([[0, 0], [3, 2]], [1, 2])
+    without_reductions(x, monkeypatch)
+    requests.clear()
+    assert x.sum() == 3
+    assert requests[:2] == ["POST reductions-of-old", "GET /datasets"]
+    requests.clear()
+    assert x.sum(axis=0).tolist() == [1, 0, 2]
+    assert x.mean() == 0.25
+    assert not {"POST reductions-of-old", "GET /datasets"} & {*requests}
+
+
+def test_labels_that_are_missing_are_no_older_server(file: File, requests: list[str]) -> None:
+    x: SparseDataset = file.create_sparse("unlabelled", (4, 3), "f4", (2, 2))
+    with pytest.raises(MissingKey):
+        x.reduce("sum", axis=0, by="/no/labels")
+    requests.clear()
+    x.sum()
+    assert requests == ["POST reduce"]
+
+
+def test_a_missing_dataset_is_no_older_server(http_access: DatasetAccess) -> None:
+    x = http_access.create((4, 3), "f4", (2, 2))
+    x.connection.json("DELETE", f"/datasets/{x.id}")
+    with pytest.raises(KeyError):
+        x.sum()
+    assert not x._reduces_here
+
+
+def test_what_is_too_large_for_the_server_is_computed_here(
+    file: File, monkeypatch: pytest.MonkeyPatch, requests: list[str]
+) -> None:
+    x = file.create_dataset("many places", data=np.arange(60).reshape(5, 12), chunks=(2, 5))
+    for error in (ResultTooLarge("The result has 12 places"), NotImplementedHere("It has another layout.")):
+
+        def refuse(*args: Any, error: Exception = error, **options: Any) -> Any:
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(x.connection, "binary", refuse)
+            assert x.sum(axis=0).tolist() == np.arange(60).reshape(5, 12).sum(axis=0).tolist()
+        requests.clear()
+        x.sum()
+        assert requests == ["POST reduce"]
+    x.max_bytes = 12 * 40
+    monkeypatch.setattr(x.connection, "binary", refuse)
+    with pytest.raises(ResultTooLarge, match="max_bytes"):
+        x.sum(axis=0)
+
+
+@pytest.mark.parametrize("status", ["405 Method Not Allowed", "501 Not Implemented"])
+def test_a_server_of_another_make(status: str) -> None:
+    record = {
+        "id": "d-1",
+        "type": {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"},
+        "shape": {"class": "H5S_SIMPLE", "dims": [3]},
+    }
+    values = np.array([1, 2, 3], "<i4").tobytes()
+    connections = [[answer(b"no", status), answer(values, media="application/octet-stream")]]
+    with scripted_server(*connections) as script, Connection(script.url, "/x.h5") as connection:
+        assert DenseDataset(connection, record).sum() == 6
+    assert [line.split("?")[0] for line in script.requests] == [
+        "POST /datasets/d-1/reduce",
+        "GET /datasets/d-1/value",
+    ]

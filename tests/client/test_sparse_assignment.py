@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import sparse
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hsparse.client.connection import Connection
@@ -16,16 +18,17 @@ from hsparse.client.errors import InvalidValue, OutOfRange, WrongType
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points
 from tests.client.dataset_access import DatasetAccess, Model
-from tests.client.indexing.key_strategies import (
-    flat_items,
-    items,
-    keys,
-    numpy_key,
-    orthogonal_keys,
-    take_orthogonal,
-)
+from tests.client.indexing.fitting_keys import key_forms, keys_of, orthogonal_forms, orthogonal_keys_of
+from tests.client.indexing.key_strategies import numpy_key, take_orthogonal
 
 SHAPE = (3, 4)
+SHAPES: dict[int, tuple[int, ...]] = {1: (7,), 2: (3, 4), 3: (3, 2, 4), 4: (2, 3, 2, 3)}
+CHUNKS: dict[int, tuple[int, ...]] = {1: (4,), 2: (2, 2), 3: (2, 2, 2), 4: (2, 2, 2, 2)}
+DTYPES = ("i4", "f4", "?", "i1", ">f8", "u8", "u2", ">i2", "i8", "u1", "f8", "u4", ">u8", "i2", ">f4")
+"""A type for each rank and way; scipy has no float16."""
+FORMS = ("dense", "csr", "csc", "coo", "COO")
+TOGETHER = 3
+"""Assignments after which the state is read."""
 
 
 def check_state(dataset: SparseDataset, values: np.ndarray, is_defined: np.ndarray) -> None:
@@ -36,32 +39,56 @@ def check_state(dataset: SparseDataset, values: np.ndarray, is_defined: np.ndarr
     assert np.array_equal(values[tuple(coords.T.astype(int))], found)
 
 
-@pytest.mark.parametrize("orthogonal", [False, True])
-@pytest.mark.parametrize("shape", [SHAPE, (3, 2, 4)])
-def test_assignment_makes_the_region_equal(
-    dataset_access: DatasetAccess, shape: tuple[int, ...], orthogonal: bool
-) -> None:
-    model = Model.random(shape, np.int32, 1)
-    dataset = dataset_access.filled(model, (2,) * len(shape))
-    array, is_defined = model.values.copy(), model.is_defined.copy()
-    wide = (
-        orthogonal_keys | st.tuples(flat_items, flat_items) if orthogonal else keys | st.tuples(items, items)
-    )
-    target = dataset.oindex if orthogonal else dataset
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`x[key] = values`, or `x.oindex[key] = values`; the values are of a form, drawn by a seed."""
 
-    @settings(max_examples=dataset_access.examples(50), deadline=None)
-    @given(key=wide, form=st.sampled_from(["dense", "csr", "csc", "coo", "COO"]), seed=st.integers(0, 99))
-    def check(key: Any, form: str, seed: int) -> None:
-        offsets = np.arange(array.size).reshape(shape)
+    key: Any
+    orthogonal: bool
+    form: str
+    seed: int = 1
+
+    def places(self, offsets: np.ndarray) -> Any:
+        """Return the elements that are selected of an array; IndexError as numpy raises it."""
+        return take_orthogonal(offsets, self.key) if self.orthogonal else offsets[numpy_key(self.key)]
+
+
+def assignments_of(shape: tuple[int, ...]) -> st.SearchStrategy[Assignment]:
+    forms, seeds = st.sampled_from(FORMS), st.integers(0, 99)
+    return st.one_of(
+        st.builds(Assignment, keys_of(shape), st.just(False), forms, seeds),
+        st.builds(Assignment, orthogonal_keys_of(shape), st.just(True), forms, seeds),
+    )
+
+
+def each_form(shape: tuple[int, ...]) -> list[list[Assignment]]:
+    """Return assignments with every form of key, some at a time, and every form of values."""
+    keys = [(key, False) for key in key_forms(shape)] + [(key, True) for key in orthogonal_forms(shape)]
+    found = [Assignment(*key, form) for key, form in zip(keys, itertools.cycle(FORMS), strict=False)]
+    return [found[first : first + TOGETHER] for first in range(0, len(found), TOGETHER)]
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("rank", SHAPES)
+def test_assignment_makes_the_region_equal(dataset_access: DatasetAccess, rank: int) -> None:
+    shape = SHAPES[rank]
+    dtype = dataset_access.some(DTYPES, rank)[0]
+    model = Model.random(shape, dtype, 1)
+    dataset = dataset_access.filled(model, CHUNKS[rank])
+    array, is_defined = model.values.copy(), model.is_defined.copy()
+    offsets = np.arange(array.size).reshape(shape)
+
+    def assign(one: Assignment) -> None:
+        target = dataset.oindex if one.orthogonal else dataset
         try:
-            places = take_orthogonal(offsets, key) if orthogonal else offsets[numpy_key(key)]
+            places = one.places(offsets)
         except IndexError:
             with pytest.raises(OutOfRange):
-                target[key] = 0
+                target[one.key] = np.zeros((), array.dtype)
             return
-        values, stored = values_of(form, np.shape(places), seed)
+        values, stored = values_of(one.form, np.shape(places), one.seed, dtype)
         try:
-            target[key] = values
+            target[one.key] = values
         except OutOfRange:
             assert not places.size, (
                 "numpy lets an index pass that is beyond the extent, if nothing is selected"
@@ -72,16 +99,25 @@ def test_assignment_makes_the_region_equal(
         array.reshape(-1)[places.reshape(-1)] = dense.reshape(-1)
         is_defined.reshape(-1)[places.reshape(-1)] = stored.reshape(-1)
         array[~is_defined] = 0
+
+    @settings(max_examples=dataset_access.examples(60, short=4), deadline=None)
+    @given(some=st.lists(assignments_of(shape), min_size=1, max_size=TOGETHER))
+    def check(some: list[Assignment]) -> None:
+        for one in some:
+            assign(one)
         check_state(dataset, array, is_defined)
 
+    for some in dataset_access.some(each_form(shape), rank):
+        check = example(some)(check)
     check()
+    dataset_access.check_way(dataset)
 
 
-def values_of(form: str, shape: tuple[int, ...], seed: int) -> tuple[Any, np.ndarray]:
+def values_of(form: str, shape: tuple[int, ...], seed: int, dtype: Any = np.int32) -> tuple[Any, np.ndarray]:
     """Return values of a shape in a form, and which of them are stored; zeros may be."""
     rng = np.random.default_rng(seed)
     stored = rng.random(shape) < 0.5
-    dense = np.where(stored, rng.integers(0, 4, shape), 0).astype(np.int32)
+    dense = np.where(stored, rng.integers(0, 4, shape), 0).astype(np.dtype(dtype).newbyteorder("="))
     if form == "dense" or not shape:
         return dense, np.ones(shape, bool)
     if form == "COO" or len(shape) != 2:
@@ -171,7 +207,7 @@ def test_types_are_cast_as_numpy_does_by_the_same_kind(connection: Connection) -
     real.append(sp.csr_array(np.ones((2, 4), np.int64)))
     assert real.to_numpy()[3:].tolist() == [[1] * 4] * 2
     before = whole.to_numpy()
-    for values in (1.5, np.arange(4), np.float32(1), [0.5, 1, 2, 3], sp.csr_array(np.ones((1, 4))), "abcd"):
+    for values in (1.5, np.float32(1), [0.5, 1, 2, 3], sp.csr_array(np.ones((1, 4))), "abcd"):
         with pytest.raises(WrongType, match="do not fit a dataset of uint8") as caught:
             whole[0] = values
         assert isinstance(caught.value, TypeError)
@@ -193,11 +229,15 @@ def test_another_fill_value_is_refused(http_access: DatasetAccess) -> None:
     assert np.array_equal(dataset[...].todense(), values.todense(), equal_nan=True)
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "COO", "dense"])
-@pytest.mark.parametrize("axis", [0, -1])
-def test_arrays_are_appended(dataset_access: DatasetAccess, form: str, axis: int) -> None:
+def test_arrays_are_appended(dataset_access: DatasetAccess) -> None:
+    cases = [(form, axis) for form in ("csr", "csc", "COO", "dense") for axis in (0, -1)]
+    for form, axis in dataset_access.some(cases, 0):
+        check_append(dataset_access, form, axis)
+
+
+def check_append(access: DatasetAccess, form: str, axis: int) -> None:
     model = Model.random((3, 4), np.int32, 2)
-    dataset = dataset_access.filled(model, (2, 2), max_shape=(None, None))
+    dataset = access.filled(model, (2, 2), max_shape=(None, None))
     values, stored = values_of(form, (2, 4) if axis == 0 else (3, 5), 7)
     added = dataset.append(values, axis=axis)
     assert added == (slice(3, 5) if axis == 0 else slice(4, 9))
@@ -213,6 +253,7 @@ def test_arrays_are_appended(dataset_access: DatasetAccess, form: str, axis: int
         with pytest.raises(InvalidValue, match="other lengths"):
             dataset.append(wrong, axis=axis)
     assert dataset.refresh() == whole.shape
+    access.check_way(dataset)
 
 
 def test_a_large_assignment_is_sent_in_parts(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

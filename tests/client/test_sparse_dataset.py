@@ -402,11 +402,11 @@ def test_clients_append_at_the_same_time(connection: Connection, dataset: Sparse
 def test_appending_a_region(dataset: SparseDataset) -> None:
     block = np.arange(1, 1 + 2 * SIDE).reshape(2, SIDE)
     assert dataset.append_region(block) == slice(SIDE, SIDE + 2)
-    assert dataset.append_region(np.ones((SIDE + 2, 1)), axis=-1) == slice(SIDE, SIDE + 1)
+    assert dataset.append_region(np.ones((SIDE + 2, 1), int), axis=-1) == slice(SIDE, SIDE + 1)
     assert dataset.shape == (SIDE + 2, SIDE + 1)
     np.testing.assert_array_equal(dataset.read_dense((slice(SIDE, None), slice(0, SIDE))), block)
     with pytest.raises(BadRequest, match="other lengths"):
-        dataset.append_region(np.ones((1, 3)))
+        dataset.append_region(np.ones((1, 3), int))
     with pytest.raises(BadRequest, match="no axis 2"):
         dataset.append([], [], count=1, axis=2)
     with pytest.raises(BadRequest):

@@ -45,6 +45,24 @@ async def test_a_holder_that_does_not_follow_is_evicted() -> None:
     assert not await watch.follows("a", 8), "it stays so"
 
 
+async def test_a_lease_is_watched_anew_when_the_clock_of_the_watching_machine_is_set() -> None:
+    """The time of day that was set back is not waited for."""
+
+    class SetBack(SystemClock):
+        readings = 0
+
+        def now(self) -> float:
+            self.readings += 1
+            return super().now() - (3600 if self.readings > 2 else 0)
+
+    leases = LeaseObjects(MemoryStore())
+    await leases.take("a", SHORT)
+    lease = await leases.read("a")
+    assert lease is not None
+    async with asyncio.timeout(20):
+        assert await LeaseWatch(leases, SetBack()).run_out("a", lease, may_revoke=True)
+
+
 async def test_a_lease_that_is_renewed_does_not_run_out() -> None:
     leases = LeaseObjects(MemoryStore())
     etag = await leases.take("a", SHORT)

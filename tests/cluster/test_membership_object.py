@@ -10,6 +10,7 @@ import pytest
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
 from hsparse.errors import Corrupt, Misconfigured, Outdated, PreconditionFailed
+from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.memory import MemoryStore
 
 
@@ -40,7 +41,17 @@ async def test_changes_at_once_are_all_made() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b'{"epoch": "1", "version": 1, "secret": "", "members": {}}', b"\xff"]
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"epoch": "1", "version": 1, "secret": "", "members": {}}',
+        b"\xff",
+        b'{"epoch": 1, "version": 1, "secret": "", "members": {"a": {"url": "", "buckets": "x"}}}',
+        b'{"epoch": 1, "version": 1, "secret": "", "members": {"a": {"url": "", "buckets": [[]]}}}',
+        b'{"epoch": 1, "version": 1, "secret": "", "members": {}, "schema": {"version": "1"}}',
+    ],
 )
 async def test_a_damaged_object_is_named_and_rebuilt(data: bytes) -> None:
     store = MemoryStore()
@@ -141,3 +152,76 @@ async def test_nodes_with_another_token_are_told_apart() -> None:
     assert isinstance(theirs.other_token(view), Misconfigured)
     assert b'secret"' in (data := (await store.get(KEY)).data)
     assert b'"guess"' not in data
+
+
+async def test_two_nodes_of_different_tokens_that_join_an_empty_store_at_once_do_not_both() -> None:
+    store = MemoryStore()
+    ours, theirs = MembershipObject(store, "secret"), MembershipObject(store, "guess")
+    joined = await asyncio.gather(
+        ours.join("a", "http://a"), theirs.join("b", "http://b"), return_exceptions=True
+    )
+    assert [type(one) for one in joined].count(Misconfigured) == 1
+    assert len((await ours.read()).nodes) == 1
+
+
+async def test_data_nodes_that_join_serve_the_buckets_of_all_others() -> None:
+    store = MemoryStore()
+    none, one, two = (MembershipObject(store, "secret", names) for names in ((), ("x",), ("y", "x")))
+    assert none.unserved_bucket(await one.read()) is None
+    assert one.unserved_bucket(await one.read()) is None, "nobody says what is served"
+    view = await none.join("a", "http://a")
+    assert view.buckets == frozenset()
+    assert "--bucket x" in str(one.unserved_bucket(view))
+    view = await two.join("b", "http://b")
+    assert view.buckets == frozenset(), "not by all"
+    await one.join("c", "http://c")
+    view = await none.leave("a")
+    assert (view.buckets, one.unserved_bucket(view)) == ({"x"}, None)
+    assert isinstance(two.unserved_bucket(view), Misconfigured)
+    with pytest.raises(Misconfigured, match=r"--bucket x\. To drop a bucket, stop all data nodes"):
+        await none.join("d", "http://d")
+    view = await none.join_as_server("s")
+    assert view.buckets == {"x"}, "nobody asks a server for objects"
+    await one.leave("c")
+    with pytest.raises(Misconfigured, match="--bucket x --bucket y"):
+        await none.join("d", "http://d")
+    await two.remove("b")
+    assert (await none.join("d", "http://d")).buckets == frozenset()
+
+
+async def test_members_of_before_say_nothing_of_buckets_and_schema() -> None:
+    store = MemoryStore()
+    stored = MembershipObject(store, "secret", ("x",))
+    await stored.join("a", "http://a")
+    form = json.loads((await store.get(KEY)).data)
+    del form["members"]["a"]["buckets"], form["schema"]
+    await store.put(KEY, json.dumps(form).encode())
+    view = await stored.read()
+    assert (view.buckets, view.schema) == (None, FIRST_SCHEMA)
+    assert stored.unusable(view) is None
+    assert (await stored.join("b", "http://b")).buckets == {"x"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "usable"),
+    [
+        (Schema(2), False),
+        (Schema(read_features=("spirals",)), False),
+        (Schema(write_features=("spirals",)), True),
+    ],
+)
+async def test_what_is_needed_of_members_is_kept_and_who_does_not_know_it_refused(
+    schema: Schema, usable: bool
+) -> None:
+    store = MemoryStore()
+    stored = MembershipObject(store, "secret")
+    await stored.join("a", "http://a", schema=Schema(read_features=("stripes",)))
+    form = json.loads((await store.get(KEY)).data)
+    form["schema"] = Schema(read_features=("stripes",)).and_also(schema).to_json()  # as a newer hsparse joins
+    await store.put(KEY, json.dumps(form).encode())
+    view = await stored.leave("a")
+    assert view.schema == Schema(read_features=("stripes",)).and_also(schema)
+    assert (stored.unusable(view) is None) is usable
+    for joining in stored.join("b", "http://b"), stored.join_as_server("b"):
+        with pytest.raises(Misconfigured, match="newer hsparse"):
+            await joining

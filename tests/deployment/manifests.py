@@ -60,6 +60,12 @@ def pods_of(objects: list[Object]) -> list[Object]:
     return [one for one in objects if one["kind"] == "Deployment"]
 
 
+def jobs_of(objects: list[Object]) -> list[Object]:
+    """Return the jobs of the CronJobs among objects, with their names, in the form of Deployments."""
+    crons = [one for one in objects if one["kind"] == "CronJob"]
+    return [{**one["spec"]["jobTemplate"], "metadata": one["metadata"]} for one in crons]
+
+
 def pod(workload: Object) -> Object:
     spec: Object = workload["spec"]["template"]["spec"]
     return spec

@@ -20,6 +20,7 @@ from tests.deployment.manifests import (
     by_name,
     container,
     documents,
+    jobs_of,
     pod,
     pods_of,
     render_chart,
@@ -105,6 +106,9 @@ def test_an_installation_is_what_kubernetes_takes(flags: tuple[str, ...]) -> Non
         assert {name for name in names if name.startswith("HSPARSE_")} <= variables()
         mounted = {mount["name"] for mount in container(one).get("volumeMounts", ())}
         assert mounted == {volume["name"] for volume in pod(one).get("volumes", ())}
+    (job,) = jobs_of(objects)
+    assert list(violations(pod(job))) == []
+    assert container(job)["args"][0] == "sweep"
     (config,) = [
         one for one in objects if one["metadata"]["name"] == "hsparse" and one["kind"] == "ConfigMap"
     ]
@@ -140,7 +144,8 @@ def test_every_value_has_its_effect() -> None:
     for value in {str(one) for one in scalars(OTHER) if not isinstance(one, bool)} - unused:
         word = re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
         assert any(word.search(text) for text in texts), f"{value} is nowhere"
-    assert {container(one)["image"] for one in pods_of(objects)} == {"other.example.org/sparse:7.7.7"}
+    images = {container(one)["image"] for one in (*pods_of(objects), *jobs_of(objects))}
+    assert images == {"other.example.org/sparse:7.7.7"}
 
 
 @pytest.mark.needs("helm")
@@ -189,6 +194,8 @@ def test_releases_have_names_of_their_own() -> None:
         ("store.endpoint=s3.example.org", "store.endpoint: Does not match pattern"),
         ("settings.HSPARSE_NODE_TOKEN=x", "settings"),
         ("serviceNode.port=80", "serviceNode.port"),
+        ("sweep.schedule=weekly", "sweep.schedule"),
+        ("sweep.minAgeHours=0", "sweep.minAgeHours"),
     ],
 )
 def test_a_wrong_value_is_refused(flag: str, said: str) -> None:

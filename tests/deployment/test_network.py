@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.deployment.manifests import Object, by_name, container, pods_of, rendered
+from tests.deployment.manifests import Object, by_name, container, jobs_of, pods_of, rendered
 
 OBJECTS = by_name([one for objects in rendered().values() for one in objects])
 PODS = {
@@ -60,6 +60,24 @@ def test_nodes_reach_names_data_nodes_and_the_store_alone() -> None:
         assert peers(nodes, "to") == {"data-node"}
         assert nodes["ports"] == ports("data-node")
         assert store == {"ports": [{"port": 443, "protocol": "TCP"}]}
+
+
+def test_a_sweep_reaches_names_and_the_store_and_nobody_reaches_it() -> None:
+    (job,) = jobs_of(list(OBJECTS.values()))
+    labels = job["spec"]["template"]["metadata"]["labels"].items()
+    policies = [one["spec"] for one in OBJECTS.values() if one["kind"] == "NetworkPolicy"]
+    (spec,) = [one for one in policies if one["podSelector"]["matchLabels"].items() <= labels]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in spec
+    assert spec["egress"] == [
+        rule for rule in policy("data-node")["egress"] if "podSelector" not in str(rule)
+    ]
+    assert selected(spec["podSelector"]) == set()
+    assert not any(
+        (one["spec"].get("selector") or {"no": "pods"}).items() <= labels
+        for one in OBJECTS.values()
+        if one["kind"] == "Service"
+    )
 
 
 def test_ports_that_are_named_exist() -> None:

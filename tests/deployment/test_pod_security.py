@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deployment.manifests import K8S, Object, container, pod, pods_of, rendered
+from tests.deployment.manifests import K8S, Object, container, jobs_of, pod, pods_of, rendered
 from tests.deployment.pod_security import violations
 
-WORKLOADS = pods_of([one for objects in rendered().values() for one in objects])
+OBJECTS = [one for objects in rendered().values() for one in objects]
+WORKLOADS = [*pods_of(OBJECTS), *jobs_of(OBJECTS)]
 workloads = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda one: one["metadata"]["name"])
 
 

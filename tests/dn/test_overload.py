@@ -129,6 +129,23 @@ async def test_a_read_is_given_up_at_its_deadline_and_the_load_goes_on() -> None
     await service.close()
 
 
+async def test_the_store_is_not_asked_for_longer_than_anybody_waits() -> None:
+    store = HeldStore()
+    service = DataService(store, SystemClock())
+
+    async def read(seconds: float) -> object:
+        begin_trace(RequestTrace("a", deadline=asyncio.get_running_loop().time() + seconds))
+        return await service.send(READ)
+
+    outcomes = await asyncio.gather(*(read(0.01 * number) for number in (1, 2, 3)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [Busy] * 3
+    await asyncio.sleep(0)
+    assert (store.begun, store.most) == (0, 1)
+    store.gate.set()
+    await read(60.0)  # asks again
+    await service.close()
+
+
 async def test_changes_wait_where_reads_are_refused(node: Node) -> None:
     node.admission._mean = 10.0
     held = asyncio.create_task(node.send(READ, "a"))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hsparse.cluster.lease_object import MARGIN
 from hsparse.cluster.membership_object import KEY
 from hsparse.wire.contract import CONTRACT
 from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
@@ -176,6 +177,45 @@ async def jump(nemesis: Nemesis) -> None:
     machine.clock.jump(seconds)
 
 
+async def drift(nemesis: Nemesis) -> None:
+    """Let a machine's monotonic clock drift: any two of them keep within what leases allow for."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    machine = generator.choice([*cluster.data_nodes.values(), *cluster.service_nodes.values()])
+    rate = MARGIN ** generator.uniform(-0.5, 0.5)
+    nemesis.tell(f"let the clock of {machine.process.name} drift: {rate:.3f} s a second")
+    machine.clock.drift(rate)
+
+
+async def drift_far(nemesis: Nemesis) -> None:
+    """Let a data node's monotonic clock go far slower, or faster, than leases allow for; its time of day is right."""
+    machine = nemesis.data_node()
+    if machine is not None:
+        rate = nemesis.generator.choice((0.0, 0.3, 0.8, 1.5, 5.0))
+        nemesis.tell(f"let the clock of {machine.process.name} drift far: {rate:.1f} s a second")
+        machine.clock.drift(rate)
+
+
+async def slow_machine(nemesis: Nemesis) -> None:
+    """Let both clocks of a data node's machine go far slower than leases allow for: nothing there can tell."""
+    machine = nemesis.data_node()
+    if machine is not None:
+        nemesis.tell(f"let the clocks of {machine.process.name} go slowly")
+        machine.clock.drift(0.1, both=True)
+
+
+async def suspend(nemesis: Nemesis) -> None:
+    """Suspend a data node's machine; in half of the cases its monotonic clock stands meanwhile."""
+    machine = nemesis.data_node()
+    if machine is None:
+        return
+    seconds = nemesis.generator.uniform(4, 7)
+    freeze(nemesis, machine, seconds)
+    if nemesis.generator.random() < 0.5:
+        nemesis.tell(f"let the clock of {machine.process.name} stand meanwhile")
+        machine.clock.stand()
+        nemesis.after(seconds, machine.clock.go_on)
+
+
 async def restart_service_node(nemesis: Nemesis) -> None:
     """Kill a service node at any await, and start another one."""
     cluster = nemesis.cluster
@@ -341,3 +381,5 @@ SERVERS: tuple[Fault, ...] = (
 """Faults where whole servers share a store."""
 BESIDE: tuple[Fault, ...] = (serve, serve, stop_server, pause_server, *ALL)
 """Faults where servers come and go beside a cluster."""
+CLOCKS: tuple[Fault, ...] = (drift, drift, jump, suspend, drift_far, isolate, kill, join)
+"""Faults of clocks, and those for which leases are counted."""

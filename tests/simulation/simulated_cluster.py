@@ -106,10 +106,15 @@ class SimulatedCluster:
                     make, view, clock, TOKEN, self._connect(machine), contract=machine.contract
                 )
                 try:
-                    return await machine.node.join(machine.process.name)
+                    await machine.node.join(machine.process.name)
                 except HsparseError as error:
                     machine.error = str(error)
                     await asyncio.sleep(RESTART)
+                else:
+                    break
+            await machine.node.unfit.wait()
+            machine.ending = True
+            self.stop_data_node(machine)
 
         self.loop.spawn(machine.process, start())
         return machine
@@ -259,11 +264,14 @@ class SimulatedCluster:
         self.rates = self.store_rates = CALM
         self.put_rates = None
         for machine in [*self.data_nodes.values(), *self.service_nodes.values()]:
+            machine.clock.drift(1.0, both=True)
             if machine.process.frozen:
                 machine.process.thaw(self.loop)
-        if not self.living(self.data_nodes) and not all(one.is_server for one in self.service_nodes.values()):
-            self.start_data_node()
-        while not self._settled():  # noqa: ASYNC110 - a node in force tells nobody
+        while not self._settled():
+            if not self.living(self.data_nodes) and not all(
+                one.is_server for one in self.service_nodes.values()
+            ):
+                self.start_data_node()
             await asyncio.sleep(1)
 
     def describe(self) -> str:
@@ -289,4 +297,6 @@ class SimulatedCluster:
             return False
         if not all(machine.node for machine in servers):
             return False
-        return len({node.membership.epoch for node in nodes}) == 1
+        return len({node.membership.epoch for node in nodes}) == 1 and not any(
+            node.unfit.is_set() for node in nodes
+        )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.cluster.clock_reading import ClockReading
 from hsparse.dn import extent_changes
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.membership import replaced_messages
@@ -36,7 +37,9 @@ from tests.simulation.nemesis import (
     partition,
     pause,
     pause_long,
+    slow_machine,
     slow_puts,
+    suspend,
     upgrade,
 )
 from tests.simulation.service_operations import DTYPE, ServiceOperations, points
@@ -105,6 +108,21 @@ def test_a_membership_that_is_adopted_before_earlier_changes_have_ended(
 def test_a_change_that_is_stored_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemberOwnership, "may_change", lambda ownership, term: True)
     wrong = found(range(28, 200), (slow_puts, pause_long), operations=40, most=6, mix=MOST_WRITES)
+    assert "not linearizable" in wrong
+
+
+def test_a_lease_on_a_clock_that_stands_while_the_machine_is_suspended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ClockReading, "most", lambda sent, clock: clock.monotonic() - sent.monotonic)
+    monkeypatch.setattr(ClockReading, "jumped", lambda before, later, tolerance: False)
+    wrong = found(range(12, 100), (suspend,), operations=30, most=6, mix=MOST_READS)
+    assert "not linearizable" in wrong
+
+
+def test_clocks_that_go_slower_than_others_wait() -> None:
+    """Nothing on that machine can tell: leases rely on one of its clocks."""
+    wrong = found(range(9, 100), (slow_machine, isolate), operations=30, most=6, mix=MOST_READS)
     assert "not linearizable" in wrong
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.nemesis import ALL, BESIDE, PROCESSES, SERVERS, UPGRADES, upgrade
+from tests.simulation.nemesis import ALL, BESIDE, CLOCKS, PROCESSES, SERVERS, UPGRADES, upgrade
 from tests.simulation.seeds import SEEDS, KeptSeed
 from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
@@ -57,6 +57,12 @@ def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) 
     """Kills, pauses, joins and leaves of data nodes are seen by no client."""
     seeds = range(pytestconfig.getoption("seeds") // 2)
     assert failed(lambda seed: run_seed(seed, PROCESSES, errors_allowed=False), seeds) == []
+
+
+def test_clocks_that_drift_jump_and_stand(pytestconfig: pytest.Config) -> None:
+    """A lease is no longer than others wait, whatever one of the clocks of a machine does."""
+    seeds = range(pytestconfig.getoption("seeds") // 8)
+    assert failed(lambda seed: run_seed(seed, CLOCKS), seeds) == []
 
 
 def test_no_request_fails_in_an_upgrade_or_a_rollback(pytestconfig: pytest.Config) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from hsparse import __version__
+from hsparse.errors import Misconfigured
+from hsparse.sn.data_nodes.node_set import FixedNodes
+from hsparse.sn.data_nodes.owners import Owners
 from tests.support.rest_client import RestClient
 
 
@@ -24,3 +27,12 @@ async def test_info(bare: RestClient) -> None:
         "node_count": 1,
     }
     assert info["data_nodes"][0]["id"] == "dn-001"
+
+
+async def test_a_node_that_may_not_use_the_data_nodes_is_not_ready(bare: RestClient) -> None:
+    assert (await bare("GET", "/readyz", user=None)).body == {"state": "READY"}
+    bare.service.owners = Owners(FixedNodes({}, lambda: Misconfigured("Another token.")))
+    reply = await bare("GET", "/readyz", user=None)
+    assert (reply.status, reply["error"]["message"]) == (503, "Another token.")
+    assert (await bare("GET", "/about", user=None))["state"] == "WAITING"
+    assert (await bare("GET", "/livez", user=None)).status == 200

@@ -77,7 +77,10 @@ def test_it_has_the_parameters_of_the_rest_reference() -> None:
 
 def test_every_parameter_is_used_and_read_somewhere() -> None:
     used = {
-        name for one in OPERATIONS.values() for where in ("path", "query") for name in parameters(one, where)
+        name
+        for one in OPERATIONS.values()
+        for where in ("path", "query", "header")
+        for name in parameters(one, where)
     }
     assert used == set(COMPONENTS["parameters"])
     source = "\n".join(path.read_text() for path in (PROJECT / "hsparse" / "sn").rglob("*.py"))

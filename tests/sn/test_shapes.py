@@ -54,6 +54,7 @@ DIFFERENCES = (
     Difference("reply.name", "other", "our own name", pairs="about*"),
     Difference("reply.greeting", "other", "our own name", pairs="about*"),
     Difference("reply.about", "other", "our own name", pairs="about*"),
+    Difference("reply.idempotency_keys", "extra", "what clients may repeat with a key", pairs="about*"),
     Difference("reply.hsparse_version", "extra", "the version of the server, beside that of the API", pairs="about*"),
     Difference("reply.dn_urls", "other", "where data nodes are is not told to anybody who asks", pairs="about*"),
     Difference("reply.hsds_version", "other", "one version for both dialects", (OLD,), pairs="about*"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -13,6 +13,7 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.service import DataService
 from hsparse.errors import Unanswered
+from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
@@ -74,7 +75,15 @@ class Cluster:
         """Return a node's contract."""
         return self.contracts.get(node, CONTRACT)
 
-    def make(self, url: str, token: str = TOKEN, *, server: bool = False) -> MemberNode:
+    def make(
+        self,
+        url: str,
+        token: str = TOKEN,
+        *,
+        server: bool = False,
+        buckets: Sequence[str] = (),
+        schema: Callable[[], Awaitable[Schema]] | None = None,
+    ) -> MemberNode:
         """Return a data node that has not joined."""
         store = self.stores[url] = CrashingStore(self.store)
         clock = SystemClock()
@@ -87,14 +96,16 @@ class Cluster:
             LEASE / 2,
             server=server,
             contract=self.contract(url),
+            buckets=buckets,
+            schema=schema,
         )
 
-    async def start(self, contract: Contract = CONTRACT) -> str:
-        """Start a data node; return its URL once it owns something."""
+    async def start(self, contract: Contract = CONTRACT, *, buckets: Sequence[str] = ()) -> str:
+        """Start a data node, which serves more `buckets`; return its URL once it owns something."""
         self.started += 1
         url = f"http://node-{self.started}"
         self.contracts[url] = contract
-        member = self.members[url] = self.make(url)
+        member = self.members[url] = self.make(url, buckets=buckets)
         await member.join(url)
         await self.in_force(url)
         return url
@@ -132,10 +143,17 @@ class Cluster:
         self.dead.append(member)
         return member
 
-    def owners(self, sender: str = "sn", contract: Contract = CONTRACT) -> Owners:
+    def owners(
+        self,
+        sender: str = "sn",
+        contract: Contract = CONTRACT,
+        *,
+        token: str = TOKEN,
+        buckets: Sequence[str] = (),
+    ) -> Owners:
         """Return the owners as a service node has them."""
         self.contracts[sender] = contract
-        stored = MembershipObject(self.store, TOKEN)
+        stored = MembershipObject(self.store, token, buckets)
         return Owners(
             ClusterNodes(stored, SystemClock(), lambda url, version: Link(self, sender, url, version))
         )

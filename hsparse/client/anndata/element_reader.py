@@ -19,6 +19,7 @@ from hsparse.client.anndata.compressed_matrix import compressed_matrix
 from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.legacy_frame import categories_path, legacy_fields, legacy_frame, legacy_index
 from hsparse.client.errors import NotImplementedHere
+from hsparse.client.progress import Progress
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
 from hsparse.client.sparse.compressed_rows import CompressedRows
@@ -71,10 +72,10 @@ class ElementReader:
         if index:
             self.want(self._tree.index_path(path), rows)
 
-    def fetch(self) -> None:
+    def fetch(self, progress: Progress = False) -> None:
         """Read all that is noted, by as few requests as its size allows."""
         paths = [path for path in self._reads if path not in self._values]
-        found = read_datasets(self._tree.connection, [self._reads[path] for path in paths])
+        found = read_datasets(self._tree.connection, [self._reads[path] for path in paths], progress)
         self._values |= dict(zip(paths, found, strict=True))
 
     def element(self, path: str) -> Any:

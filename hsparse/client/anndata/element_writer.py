@@ -91,7 +91,7 @@ class ElementWriter:
                 array = np.asarray(value)
                 data = Hdf5Type.of(array).encode(array)
                 small[path] = body | ({"value_base64": base64.b64encode(data).decode()} if array.size else {})
-                advance(array.nbytes)
+                advance(_nbytes(array))
         self._create("datasets", small)
         self._create("datasets", large)
         for path in large:
@@ -123,7 +123,7 @@ class ElementWriter:
             select = f"[{','.join([f'{first}:{first + len(array)}', *':' * (value.ndim - 1)])}]"
             data = Hdf5Type.of(array).encode(array)
             self._connection.json("PUT", f"/datasets/{id}/value", data, select=select)
-            advance(array.nbytes)
+            advance(_nbytes(array))
 
     def _write_matrices(self, elements: EncodedElements, advance: Advance) -> None:
         bodies = {}

@@ -15,6 +15,7 @@ from hsparse.client.anndata.element_reader import ANNDATA, PANDAS, ElementReader
 from hsparse.client.anndata.expression import INDEX, Expression
 from hsparse.client.anndata.frame_labels import places_of
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
+from hsparse.client.progress import Progress, show_rows
 from hsparse.client.sources.value_batch import Axis
 from hsparse.client.sparse.prefetch import prefetched
 
@@ -101,29 +102,36 @@ class Query:
         """The data frame of the columns."""
         return self._frame(1)
 
-    def to_anndata(self) -> Any:
-        """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names."""
-        return self._anndata(self.rows)
+    def to_anndata(self, *, progress: Progress = None) -> Any:
+        """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names.
 
-    def to_scipy(self) -> Any:
+        `progress` is as in `SparseDataset.to_numpy`.
+        """
+        return self._anndata(self.rows, progress)
+
+    def to_scipy(self, *, progress: Progress = None) -> Any:
         """Return X of the rows and columns: csr or csc, as it is stored, or an array if it is dense."""
         if self._matrix is None:
             raise InvalidValue(f"{self._tree.name} has no X; name a layer.")
         reader = ElementReader(self._tree)
         reader.want(self._matrix, *map(_ascending, self._places, self._lengths))
-        reader.fetch()
+        reader.fetch(progress)
         return _arranged(reader.element(self._matrix), self._places)
 
-    def iter(self, size: int) -> Iterator[Any]:
-        """Yield AnnDatas of at most `size` rows each; the next is read while one is used."""
+    def iter(self, size: int, *, progress: Progress = False) -> Iterator[Any]:
+        """Yield AnnDatas of at most `size` rows each; the next is read while one is used.
+
+        `progress` is as in `SparseDataset.iter_rows`.
+        """
         if size < 1:
             raise InvalidValue(f"A part has at least one row, not {size}.")
         parts = (self.rows[start : start + size] for start in range(0, self.n_obs, size))
-        yield from prefetched(self._anndata, parts)
+        found = prefetched(self._anndata, parts)
+        yield from show_rows(found, progress, self._tree.name, self.n_obs, lambda part: int(part.n_obs))
 
     # --- reading --------------------------------------------------------------------------------------
 
-    def _anndata(self, rows: NDArray[np.intp]) -> Any:
+    def _anndata(self, rows: NDArray[np.intp], progress: Progress = False) -> Any:
         wanted, places = self._wanted, (rows, self.variables)
         axes = tuple(map(_ascending, places, self._lengths))
         reader = ElementReader(self._tree)
@@ -135,7 +143,7 @@ class Query:
         names = [(part, name) for part in PARTS for name in getattr(wanted, part)]
         for part, name in names:
             reader.want(f"{part}/{name}", *(axes[axis] for axis in PARTS[part]))
-        reader.fetch()
+        reader.fetch(progress)
         found: dict[str, Any] = {part: {} for part in PARTS}
         for part, name in names:
             chosen = tuple(places[axis] for axis in PARTS[part])

@@ -6,6 +6,7 @@ Needs the extra `dask`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
+from hsparse.client.progress import Advance, Progress, ignore, show_progress
 from hsparse.client.sparse.sparse_values import sparse_values
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.model.auto_chunk import auto_chunk
@@ -24,13 +26,20 @@ CHUNK_BYTES = 4 << 20, 32 << 20
 
 
 def from_dask(
-    group: Group, path: str, array: Any, *, chunks: tuple[int, ...] | None = None, filters: Any = ()
+    group: Group,
+    path: str,
+    array: Any,
+    *,
+    chunks: tuple[int, ...] | None = None,
+    filters: Any = (),
+    progress: Progress = None,
 ) -> SparseDataset | DenseDataset:
     """Create a dataset of an array of dask, and write each block as soon as it is computed.
 
     There are as many blocks in memory as dask's scheduler runs tasks at a time. Blocks of `sparse` or `scipy.sparse`
     make a sparse dataset, whose elements are those that the blocks have, numpy's a dense one. `chunks` is the shape of
-    the stored chunks. What has been written stays if a block fails.
+    the stored chunks. What has been written stays if a block fails. `progress` is as in `from_scipy`, of the bytes that
+    the blocks would have were they dense. Of blocks that other processes write nothing is shown.
     """
     if any(np.isnan(length) for lengths in array.chunks for length in lengths):
         raise InvalidValue("The array has blocks of unknown lengths: call its compute_chunk_sizes first.")
@@ -40,13 +49,31 @@ def from_dask(
         target = group.create_sparse(
             path, array.shape, array.dtype, stored, fill_value=empty.fill_value, filters=filters
         )
-        DASK.load().store([array], [SparseTarget(target)], lock=False)
+        stored_in: Any = SparseTarget(target)
     elif isinstance(array._meta, np.ndarray):
         target = group.create_dataset(path, array.shape, array.dtype, chunks=chunks, filters=filters)
-        DASK.load().store([array], [target], lock=False)
+        stored_in = target
     else:
         raise WrongType(f"Blocks of {type(array._meta)} are neither numpy's nor sparse ones.")
+    with show_progress(progress, path, int(array.nbytes)) as advance:
+        shown = stored_in if advance is ignore else WatchedTarget(stored_in, advance)
+        DASK.load().store([array], [shown], lock=False)
     return target
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedTarget:
+    """What dask stores blocks into, with progress; a pickle, which goes to another process, has none."""
+
+    target: Any
+    advance: Advance
+
+    def __setitem__(self, key: tuple[slice, ...], block: Any) -> None:
+        self.target[key] = block
+        self.advance(prod(block.shape) * block.dtype.itemsize)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WatchedTarget, (self.target, ignore)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from hsparse.client.direct.object_reader import (
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
+from hsparse.client.progress import ignore, received
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, NotFound, Unsupported
@@ -324,6 +325,7 @@ class DirectElements:
         """
         results: list[T | None] = [None] * len(items)
         sizes: list[int] = []
+        advance = received()
 
         def use(number: int, take: Take) -> None:
             item = items[number]
@@ -331,6 +333,8 @@ class DirectElements:
                 data = take()
                 sizes.append(len(data))
                 results[number] = work(item, data)
+                if advance is not ignore:
+                    advance(_expected_bytes(found, chunk(item)))
             except ObjectChanged:
                 failed.changed.append(chunk(item))
             except (ObjectUnavailable, HsparseError) as error:
@@ -350,6 +354,14 @@ class DirectElements:
             finally:
                 self.statistics.add(objects=len(sizes), bytes=sum(sizes))
         return results
+
+
+def _expected_bytes(found: DatasetMap, one: PlannedChunk) -> int:
+    """Return about how many bytes the values have that are taken of a chunk."""
+    size = one.selection.size
+    if found.spec.sparse:
+        size = int(found.defined[found.rows[one.scaled]]) * size // prod(found.spec.dims)
+    return size * found.spec.dtype.itemsize
 
 
 def _columns(found: DatasetMap, data: Buffer) -> ChunkColumns:

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
-
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, NotImplementedHere
 from hsparse.client.file import Folder, connect
@@ -22,7 +20,11 @@ from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.errors import Gone, NotFound
 from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.optional_module import OptionalModule
 
+SPEC = OptionalModule("fsspec.spec", "fsspec").load()
+AbstractFileSystem: Any = SPEC.AbstractFileSystem
+AbstractBufferedFile: Any = SPEC.AbstractBufferedFile
 BLOCK = 1 << 20
 """Bytes of a request; 32 blocks of a file are kept."""
 SCHEMES = {"hsparse": "http", "hsparse+https": "https"}

@@ -53,17 +53,18 @@ class Repeatable:
     """What a request may be repeated after, besides a 429, with which nothing was done.
 
     `busy` is a 503, also of a proxy that may have passed the request on; `lost` is an answer that never came,
-    of the server or of the data nodes behind it.
+    of the server or of the data nodes behind it. `known` is asked before it is repeated after either.
     """
 
     busy: bool = True
     lost: bool = True
+    known: Callable[[], bool] = lambda: True
 
     @classmethod
-    def request(cls, method: str, *, reads: bool = False, grows: bool = False) -> Repeatable:
-        """Return what a request allows: one that `reads` changes nothing, one that `grows` appends at each attempt."""
+    def request(cls, method: str, *, reads: bool = False) -> Repeatable:
+        """Return what a request allows: one that `reads` changes nothing."""
         reads = reads or method in READING
-        return cls(busy=reads or (method in IDEMPOTENT and not grows), lost=reads)
+        return cls(busy=reads or method in IDEMPOTENT, lost=reads)
 
 
 class Attempts:
@@ -83,12 +84,12 @@ class Attempts:
         if isinstance(error, Busy | RateLimited):
             return self._pause_busy(error)
         self._lost += 1
-        if not self._repeatable.lost or self._lost >= self._retry.tries:
+        if not self._repeatable.lost or self._lost >= self._retry.tries or not self._repeatable.known():
             raise error
         return _backoff(self._lost - 1)
 
     def _pause_busy(self, error: Busy | RateLimited) -> float:
-        if isinstance(error, Busy) and not self._repeatable.busy:
+        if isinstance(error, Busy) and not (self._repeatable.busy and self._repeatable.known()):
             raise error
         clock = self._retry.clock
         now = clock.monotonic()

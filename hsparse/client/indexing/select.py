@@ -5,17 +5,20 @@ Tests: tests/client/indexing/test_select.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hsparse.client.errors import InvalidValue, OutOfRange
 from hsparse.client.indexing.index_key import parse_key, parse_orthogonal_key
 from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
 from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis, row_numbers
 from hsparse.client.indexing.key_items import Key
+from hsparse.errors import BadRequest
 from hsparse.format.selections.axis import Axis, Span, indices
 from hsparse.format.selections.select_syntax import parse_axes
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, coords_at
@@ -70,11 +73,35 @@ Region: TypeAlias = IndexedRegion | BoxRegion
 
 
 def select_region(select: Select, extent: Sequence[int]) -> Region:
-    """Return the region of a selection in an extent; `OutOfRange` or `BadRequest` if it does not fit.
+    """Return the region of a selection in an extent; `OutOfRange` if it does not fit, or is none.
 
     In a `select` string an index keeps its dimension, and paired lists are in the place of the first one.
     """
-    extent = tuple(extent)
+    with _as_out_of_range():
+        return _select_region(select, tuple(extent))
+
+
+def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
+    """Return the places `coords: (n, rank)` of an extent; `OutOfRange` if one is not in it, or is no integers."""
+    with _as_out_of_range():
+        try:
+            return Points(tuple(extent), np.asarray(coords))
+        except ValueError as error:
+            raise OutOfRange(f"Places are rows of {len(extent)} coordinates, all of one length.") from error
+
+
+@contextmanager
+def _as_out_of_range() -> Iterator[None]:
+    """Raise each `BadRequest` as an `IndexError`, as numpy does for whatever is wrong with an index."""
+    try:
+        yield
+    except OutOfRange:
+        raise
+    except BadRequest as error:
+        raise OutOfRange(error.message) from error
+
+
+def _select_region(select: Select, extent: tuple[int, ...]) -> Region:
     if isinstance(select, ArrayKey):
         return (parse_orthogonal_key if select.orthogonal else parse_key)(select.key, extent)
     if select is None:

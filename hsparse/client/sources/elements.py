@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.direct.bucket_objects import Bucket
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.format.selections.selection import Orthogonal, Selection
 
-Direct: TypeAlias = bool | str | Path | Bucket | None
+if TYPE_CHECKING:
+    from hsparse.client.direct.bucket_objects import Bucket
+
+Direct: TypeAlias = "bool | str | Path | Bucket | None"
 """How datasets are read past the server.
 
 True: as the server offers it. A path: the store's directory. `s3://bucket`, or a `Bucket`: the store's bucket, with the

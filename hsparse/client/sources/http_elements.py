@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
+from hsparse.client.progress import received
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import open_values, read_values
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.errors import Corrupt
-from hsparse.format.arrow_stream import Column, stream_batches
 from hsparse.format.selections.selection import Orthogonal, Selection
-from hsparse.format.structured.region import decode_region
+from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from hsparse.format.arrow_stream import Column
+
+REGION = OptionalModule("hsparse.format.structured.region")
+STREAM = OptionalModule("hsparse.format.arrow_stream")
+"""Imported when they are used: a first value should not wait for them."""
 ARROW = "application/vnd.apache.arrow.stream"
 SMALL = 1 << 12
 """Elements of a selection whose answer is one structured chunk: it is made in less time than an Arrow stream.
@@ -49,13 +55,16 @@ class HttpElements:
 
     def _few(self, selection: Selection) -> Elements:
         data = bytearray(read_values(self._connection, self._id, selection, sparse=True))
-        found, values = decode_region(data, self._dtype)
+        found, values = REGION.load().decode_region(data, self._dtype)
         return Elements(tuple(found.coords().T), values)
 
     def _many(self, selection: Selection) -> Elements:
         with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
-            rank = len(selection.extent)
-            parts = [arrow_elements(columns, rank, self._dtype) for _, columns in stream_batches(answer.read)]
+            rank, advance = len(selection.extent), received()
+            parts = []
+            for _, columns in STREAM.load().stream_batches(answer.read):
+                parts.append(arrow_elements(columns, rank, self._dtype))
+                advance(parts[-1].values.nbytes)
             answer.read()  # the end, after which the connection can be kept
         return Elements.concatenate(parts)
 

@@ -13,6 +13,7 @@ from http.client import HTTPResponse
 from typing import Any
 
 from hsparse.client.connection import BINARY, Body, Connection, Json
+from hsparse.client.progress import read_answer
 from hsparse.format.selections.axis import as_span
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
@@ -73,7 +74,7 @@ def read_values(connection: Connection, id: str, selection: Selection, **params:
 
     def read() -> bytes:
         with open_values(connection, id, selection, BINARY, **params) as answer:
-            return answer.read()
+            return read_answer(answer)
 
     return connection.repeated(read)
 

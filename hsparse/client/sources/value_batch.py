@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
@@ -18,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import BINARY, Connection, Json
-from hsparse.client.errors import ResultTooLarge
+from hsparse.client.progress import Progress, read_answer, show_read
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.http_elements import arrow_elements
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.client.sparse.memory_limit import default_limit
+from hsparse.client.sparse.memory_limit import check_total, element_bytes
 from hsparse.client.sparse.sparse_result import fills_with_zero
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Conflict, Corrupt
@@ -38,8 +39,6 @@ MOST_DATASETS = 5_000
 LARGE_BYTES = 32 << 20
 """Values of so many bytes, if they were dense, are read past the server where the way is open."""
 THREADS = 4
-TEXT_BYTES = 32
-"""The guess for an element of variable length."""
 INDEX_BYTES = 8
 """The coordinates of an element in memory."""
 SPARSE_DIVISOR = 8
@@ -78,8 +77,17 @@ class DatasetRead:
     @property
     def nbytes(self) -> int:
         """The bytes of the values if they were dense; a guess for those of variable length."""
-        size = TEXT_BYTES if self.dtype.hasobject else self.dtype.itemsize
-        return prod(self.shape) * size
+        return prod(self.shape) * element_bytes(self.dtype)
+
+    @property
+    def most_bytes(self) -> int:
+        """The bytes of the result, of a sparse one if all elements were defined."""
+        return prod(self.shape) * self.each if self.sparse else self.nbytes
+
+    @property
+    def each(self) -> int:
+        """The bytes of a defined element."""
+        return self.dtype.itemsize + INDEX_BYTES
 
     @property
     def select(self) -> str | None:
@@ -111,41 +119,67 @@ def _text_of(axis: Axis) -> str:
 Found: TypeAlias = "NDArray[Any] | Elements | CompressedRows"
 
 
-def read_datasets(connection: Connection, reads: Sequence[DatasetRead]) -> list[Found]:
+def read_datasets(
+    connection: Connection, reads: Sequence[DatasetRead], progress: Progress = False
+) -> list[Found]:
     """Return the values of each read, an array of its shape that may be written to.
 
-    Of sparse ones `Elements` or `CompressedRows` are returned.
+    Of sparse ones `Elements` or `CompressedRows` are returned. If progress is shown, large sparse ones are counted
+    first.
 
     `Conflict` if the extent of a dataset is not that of its record any more. `ResultTooLarge` for what would take more
-    than a third of the memory; only a sparse dataset that could do so is asked for its number of elements.
+    than `connection.max_bytes`; sparse datasets are asked for their numbers of elements only if all together could.
     """
     wanted = [read for read in reads if prod(read.shape)]
     _check_memory(connection, wanted)
     batches = list(_batches(connection, wanted))
     found: dict[int, Found] = {}
-    if len(batches) == 1:
-        found |= _read(connection, batches[0])
-    elif batches:
-        with ThreadPoolExecutor(THREADS, "hsparse-values") as pool:
-            for part in pool.map(lambda batch: _read(connection, batch), batches):
-                found |= part
+    most = sum(read.most_bytes for read in wanted)
+    with show_read(
+        progress,
+        str(connection.domain),
+        most,
+        lambda: sum(_expected_bytes(connection, one) for one in wanted),
+    ):
+        if len(batches) == 1:
+            found |= _read(connection, batches[0])
+        elif batches:
+            with ThreadPoolExecutor(THREADS, "hsparse-values") as pool:
+                # in a context each, which says where progress is shown
+                parts = [pool.submit(copy_context().run, _read, connection, batch) for batch in batches]
+                for part in parts:
+                    found |= part.result()
     return [found[id(read)] if id(read) in found else _nothing(read) for read in reads]
 
 
 def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
-    limit = default_limit()
-    total = sum(read.nbytes for read in reads if not read.sparse)
-    for read in reads:
-        each = read.dtype.itemsize + INDEX_BYTES
-        if read.sparse and prod(read.shape) * each > limit:
-            body = {"select": read.select or "[...]", "orthogonal": True}
-            path = f"/datasets/{read.record['id']}/defined"
-            total += int(connection.json("POST", path, body, count_only=1)["count"]) * each
-    if total > limit:
-        raise ResultTooLarge(
-            f"This would take {total / 1e9:.2f} GB of memory; the limit is {limit / 1e9:.2f} GB, a third of what there "
-            "is: choose rows and columns by query, take them in parts by its iter, or all by to_anndata(lazy=True)."
-        )
+    total = sum(read.most_bytes for read in reads)
+    for read in sorted(reads, key=lambda read: read.most_bytes, reverse=True):
+        if total <= connection.max_bytes:
+            return
+        if read.sparse:
+            total += _count(connection, read) * read.each - read.most_bytes
+    remedy = (
+        "choose rows and columns by query, take them in parts by its iter, or all by to_anndata(lazy=True)"
+    )
+    check_total(total, connection.max_bytes, "This would take", remedy)
+
+
+def _count(connection: Connection, read: DatasetRead) -> int:
+    """Return how many of the elements are defined."""
+    body = {"select": read.select or "[...]", "orthogonal": True}
+    path = f"/datasets/{read.record['id']}/defined"
+    return int(connection.json("POST", path, body, count_only=1)["count"])
+
+
+def _expected_bytes(connection: Connection, read: DatasetRead) -> int:
+    """Return about how many bytes are received."""
+    if not read.sparse:
+        return read.nbytes
+    if read.nbytes < LARGE_BYTES:
+        return read.nbytes // SPARSE_DIVISOR
+    itemsize = read.dtype.itemsize
+    return _count(connection, read) * (itemsize if _is_direct(connection, read) else itemsize + INDEX_BYTES)
 
 
 def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[list[DatasetRead]]:
@@ -182,7 +216,7 @@ def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
 
 def _ask(connection: Connection, groups: list[Json]) -> bytes:
     with connection.stream("POST", "/datasets/values", BINARY, {"reads": groups}) as answer:
-        return answer.read()
+        return read_answer(answer)
 
 
 def _is_direct(connection: Connection, read: DatasetRead) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 from hsparse.optional_module import OptionalModule
 
 SCIPY = OptionalModule("scipy.sparse", "scipy")
+FUTURES = OptionalModule("concurrent.futures")
+"""With `logging` it takes 10 ms to import."""
 LEAST = 1 << 20
 """Elements from which threads are worth their start."""
 MAX_THREADS = 8
@@ -79,7 +80,8 @@ def to_banded_csr(
     parts = [slice(*pair) for pair in pairwise(ends)]
     indices, data = np.empty_like(columns), np.empty_like(values)
     counts = np.zeros(shape[0] + 1, columns.dtype)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, MAX_THREADS), thread_name_prefix="csr") as pool:
+    threads = min(os.cpu_count() or 1, MAX_THREADS)
+    with FUTURES.load().ThreadPoolExecutor(threads, thread_name_prefix="csr") as pool:
         limits = list(pool.map(lambda part: (int(rows[part].min()), int(rows[part].max())), parts))
         if any(before[1] >= after[0] for before, after in pairwise(limits)):
             return None

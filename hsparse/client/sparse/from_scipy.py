@@ -30,7 +30,8 @@ def from_scipy(
 
     Stored elements of the matrix are defined, zeros too. It is sent in bands of rows, or of columns if it is csc; its
     form is noted in an attribute, so that the domain's file has it as AnnData reads it. `AlreadyExists` if the path
-    has an object.
+    has an object. It is shown by a bar on a terminal, if tqdm or rich is installed. `progress` may be a function of
+    the bytes of values that are stored and their total, True for a bar in any case, and False for none.
 
         counts = hsparse.from_scipy(f, "counts", scipy.sparse.random_array((1000, 2000), format="csr"))
     """

@@ -6,6 +6,7 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_arrays.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -15,20 +16,28 @@ from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.indexed_region import IndexedRegion
 from hsparse.client.indexing.select import Region, Select
+from hsparse.client.progress import Progress, show_read
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
 from hsparse.client.sparse.banded_csr import row_bands
 from hsparse.client.sparse.memory_limit import check_size
-from hsparse.client.sparse.sparse_result import SparseResult, bytes_of_dense, bytes_of_result, fills_with_zero
-from hsparse.format.selections.encoded_selection import decode_selection
+from hsparse.client.sparse.sparse_result import (
+    SparseResult,
+    bytes_of_dense,
+    bytes_of_result,
+    fills_with_zero,
+    in_native_order,
+)
 from hsparse.format.selections.selection import Orthogonal
+from hsparse.optional_module import OptionalModule
+
+ENCODED_SELECTION = OptionalModule("hsparse.format.selections.encoded_selection")
 
 
 class SparseReads(Dataset):
     """The reads of `SparseDataset`: of a selection by one request, whatever it spans."""
 
     source: ValueSource
-    max_bytes: int
 
     def read(self, select: Select = None) -> tuple[NDArray[np.uint64], NDArray[Any]]:
         """Return the defined elements of the selection: coordinates and values, each element once.
@@ -37,7 +46,7 @@ class SparseReads(Dataset):
         """
 
         def get(region: Region) -> Elements:
-            self._check_elements(region)
+            self._check_elements(region, self.dtype.itemsize + 8 * self.ndim)
             return self.source.defined_elements(region.selection)
 
         found = self._in_region(select, get)
@@ -54,16 +63,21 @@ class SparseReads(Dataset):
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
         """Return the values (n,) at `coords` in their order, the fill value where undefined."""
-        body = self._points(coords).astype("<u8").tobytes()
+        places = self._points(coords)
+        check_size(bytes_of_dense((len(places),), self.dtype.itemsize), self.max_bytes, (len(places),))
+        body = places.astype("<u8").tobytes()
         return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype).copy()
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
         """Return the coordinates of the defined elements of the selection, in the order of `read`."""
-        data = self._in_region(
-            select,
-            lambda region: read_defined(self.connection, self.id, region.selection, named=select is not None),
-        )
-        return decode_selection(data).coords()
+
+        def get(region: Region) -> NDArray[np.uint64]:
+            self._check_elements(region, 8 * self.ndim)
+            data = read_defined(self.connection, self.id, region.selection, named=select is not None)
+            coords: NDArray[np.uint64] = ENCODED_SELECTION.load().decode_selection(data).coords()
+            return coords
+
+        return self._in_region(select, get)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return all values, so that numpy's functions do not ask for one row after the other."""
@@ -71,10 +85,10 @@ class SparseReads(Dataset):
             raise ValueError("The values are on a server: numpy gets a copy.")
         return np.asarray(self.to_numpy(), dtype)
 
-    def to_scipy(self, format: str = "csr", key: Select = ...) -> Any:
+    def to_scipy(self, format: str = "csr", key: Select = ..., *, progress: Progress = None) -> Any:
         """Return the selected elements as a sparse array of scipy, in a format of rank 2, or for rank 1 "coo".
 
-        `InvalidValue` for another rank, or if the fill value is not 0.
+        `InvalidValue` for another rank, or if the fill value is not 0. `progress` is as in `to_numpy`.
         """
 
         def get(region: Region) -> Any:
@@ -83,24 +97,31 @@ class SparseReads(Dataset):
                     f"scipy has no sparse array of the shape {list(region.shape)} of {self.dtype} with the fill value "
                     f"{self.fill_value!s}: take to_coo()."
                 )
-            return self._csr(region)
+            with self._shown(progress, region):
+                return self._csr(region)
 
         return self._in_region(key, get).asformat(format)
 
-    def to_coo(self, key: Select = ...) -> Any:
+    def to_coo(self, key: Select = ..., *, progress: Progress = None) -> Any:
         """Return the selected elements as a `sparse.COO`, of any rank, with the fill value."""
-        return self._sparse(key).to_coo()
+        return self._sparse(key, progress).to_coo()
 
-    def to_arrow(self, key: Select = ...) -> Any:
+    def to_arrow(self, key: Select = ..., *, progress: Progress = None) -> Any:
         """Return the selected elements as a `pyarrow.Table`: their positions in `dim_0`, `dim_1`, ..., and `value`."""
-        return self._sparse(key).to_arrow()
+        return self._sparse(key, progress).to_arrow()
 
-    def to_numpy(self, key: Select = ...) -> NDArray[Any]:
-        """Return all selected values as a dense array, the fill value where undefined."""
+    def to_numpy(self, key: Select = ..., *, progress: Progress = None) -> NDArray[Any]:
+        """Return all selected values as a dense array, the fill value where undefined.
+
+        A long read is shown by a bar on a terminal, if tqdm or rich is installed. `progress` may be a function of the
+        bytes of values that are received and their total, True for a bar in any case, and False for none. If it is
+        shown, the elements are counted first, by one request more.
+        """
 
         def get(region: Region) -> NDArray[Any]:
             check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
-            return self._elements(region).to_numpy()
+            with self._shown(progress, region):
+                return self._elements(region).to_numpy()
 
         return self._in_region(key, get)
 
@@ -114,7 +135,7 @@ class SparseReads(Dataset):
         found = self._elements(region)
         if not has_zeros or not (len(region.shape) == 1 and self.ndim == 2):
             return found.to_coo()
-        return found.to_numpy() if region.is_list and region.size else found.to_csr()
+        return in_native_order(found.to_numpy()) if region.is_list and region.size else found.to_csr()
 
     def _csr(self, region: Region) -> Any:
         """Return a region as scipy's array, which has to have a fill value of 0: of rank 2 a `csr_array`."""
@@ -122,12 +143,26 @@ class SparseReads(Dataset):
         matrix = self._rows(region)
         return self._placed(region).to_csr() if matrix is None else matrix
 
-    def _sparse(self, select: Select) -> SparseResult:
-        return self._in_region(select, self._elements)
+    def _sparse(self, select: Select, progress: Progress) -> SparseResult:
+        def get(region: Region) -> SparseResult:
+            with self._shown(progress, region):
+                return self._elements(region)
+
+        return self._in_region(select, get)
+
+    def _shown(self, progress: Progress, region: Region) -> AbstractContextManager[None]:
+        """Show in the context what is received of a region."""
+        selection, itemsize = region.selection, self.dtype.itemsize
+        return show_read(
+            progress,
+            self.name or self.id,
+            selection.size * itemsize,
+            lambda: count_defined(self.connection, self.id, selection) * itemsize,
+        )
 
     def _elements(self, region: Region) -> SparseResult:
         """Return the defined elements of a region at their places in the result; `ResultTooLarge` for too many."""
-        self._check_elements(region)
+        self._check_elements(region, self.dtype.itemsize + 8 * len(region.shape))
         return self._placed(region)
 
     def _placed(self, region: Region) -> SparseResult:
@@ -155,10 +190,18 @@ class SparseReads(Dataset):
             matrix.sort_indices()
         return matrix
 
-    def _check_elements(self, region: Region) -> None:
-        """Raise `ResultTooLarge` for too many elements; the server is asked how many only if all would be too many."""
-        itemsize, most = self.dtype.itemsize, region.size
-        if bytes_of_result(region.shape, most, itemsize) > self.max_bytes and most:
+    def _check_elements(self, region: Region, each: int | None = None) -> None:
+        """Raise `ResultTooLarge` for too many elements, of `each` so many bytes, by default those of scipy's arrays.
+
+        The server is asked how many there are only if all would be too many.
+        """
+
+        def nbytes(count: int) -> int:
+            if each is None:
+                return bytes_of_result(region.shape, count, self.dtype.itemsize)
+            return count * each
+
+        if nbytes(region.size) > self.max_bytes and region.size:
             count = count_defined(self.connection, self.id, region.selection)
-            repeated = -(-count * most // region.selection.size)
-            check_size(bytes_of_result(region.shape, repeated, itemsize), self.max_bytes, region.shape)
+            repeated = -(-count * region.size // region.selection.size)
+            check_size(nbytes(repeated), self.max_bytes, region.shape)

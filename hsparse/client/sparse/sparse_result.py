@@ -53,7 +53,7 @@ class SparseResult:
 
     def to_csr(self) -> Any:
         """Return a `csr_array` with sorted indices; of rank 1 a `coo_array`. Defined zeros are stored."""
-        values, columns = _native(self.values), self._index_columns()
+        values, columns = in_native_order(self.values), self._index_columns()
         if len(self.shape) == 2:
             pair = columns[0], columns[1]
             found = to_sorted_csr(*pair, values, self.shape)
@@ -71,10 +71,10 @@ class SparseResult:
         try:
             return module.COO(
                 coords.reshape(len(self.shape), len(self.values)),
-                _native(self.values),
+                in_native_order(self.values),
                 shape=self.shape,
                 has_duplicates=False,
-                fill_value=_native(np.asarray(self.fill_value))[()],
+                fill_value=in_native_order(np.asarray(self.fill_value))[()],
             )
         except (TypeError, ValueError) as error:
             raise WrongType(
@@ -86,7 +86,7 @@ class SparseResult:
         module = ARROW.load()
         columns = {f"dim_{dim}": module.array(column) for dim, column in enumerate(self.columns)}
         try:
-            return module.table(columns | {"value": module.array(_native(self.values))})
+            return module.table(columns | {"value": module.array(in_native_order(self.values))})
         except module.ArrowException as error:
             raise WrongType(
                 f"Arrow has no values of {self.values.dtype} ({error}): take to_numpy(), or places by defined()."
@@ -112,5 +112,6 @@ def bytes_of_dense(shape: tuple[int, ...], itemsize: int) -> int:
     return prod(shape) * itemsize
 
 
-def _native(values: NDArray[Any]) -> NDArray[Any]:
+def in_native_order(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values in the machine's byte order."""
     return values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -75,19 +75,27 @@ def sparse_values(values: Any) -> SparseValues | None:
 def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return dense values in the dataset's type; `WrongType` unless numpy can cast them by its rule "same_kind".
 
-    Python's numbers have no type of their own: an integer that fits is one of any numeric type.
+    Python's numbers have no type of their own: an integer that fits is one of any numeric type. Arrays of signed
+    integers go into unsigned ones, too, if all fit; `InvalidValue` if not.
     """
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidValue("The values are lists of different lengths, which no array has.") from error
     if not array.size:
-        return array.astype(dtype, copy=False)
+        return np.asarray(values, dtype)
     may_fit = not hasattr(values, "dtype") and array.dtype.kind in "biu" and dtype.kind in "iuf"
-    if dtype.kind not in "SV" and not may_fit and not np.can_cast(array.dtype, dtype, "same_kind"):
+    if array.dtype.kind == "i" and dtype.kind == "u" and not may_fit:
+        least, most = int(array.min()), int(array.max())
+        if least < 0 or most > np.iinfo(dtype).max:
+            raise InvalidValue(f"The values, from {least} to {most}, do not fit a dataset of {dtype}.")
+    elif dtype.kind not in "SV" and not may_fit and not np.can_cast(array.dtype, dtype, "same_kind"):
         raise WrongType(
             f"Values of {array.dtype} do not fit a dataset of {dtype}: convert them with astype()."
         )
     try:
         return np.asarray(values, dtype)
-    except OverflowError as error:
+    except (OverflowError, ValueError, TypeError) as error:
         raise InvalidValue(f"The values do not fit a dataset of {dtype}: {error}.") from error
 
 

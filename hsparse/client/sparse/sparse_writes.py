@@ -15,13 +15,14 @@ from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_axes import Columns
 from hsparse.client.indexing.key_items import Key
-from hsparse.client.indexing.select import ArrayKey, Region, Select
+from hsparse.client.indexing.select import ArrayKey, Region, Select, select_points
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
 from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
-from hsparse.format.structured.region import encode_region
+from hsparse.optional_module import OptionalModule
 
+REGION = OptionalModule("hsparse.format.structured.region")
 PIECE = 48 << 20
 """Bytes of elements in a request: servers take bodies of 100 MiB."""
 
@@ -45,7 +46,7 @@ class SparseWrites(Dataset):
         """Do as `x[key] = values` for any form of selection."""
         found = sparse_values(values)
         if found is None:
-            self.write_region(select, cast_values(values, self.dtype))
+            self.write_region(select, values)
             return
         stored = self._checked(found)
 
@@ -62,13 +63,13 @@ class SparseWrites(Dataset):
     def write(self, coords: ArrayLike, values: ArrayLike, *, drop_fill: bool = False) -> None:
         """Define the elements at `coords`; of an element named twice the last value counts.
 
-        `drop_fill` leaves out elements that equal the fill value.
+        `drop_fill` leaves out elements that equal the fill value. `OutOfRange` for places that are not in the extent,
+        `InvalidValue` if there is not one value each, `WrongType` as `x[key] = values` raises it.
         """
-        places = np.asarray(coords)
-        column = np.ascontiguousarray(values, self.dtype)
+        column = np.ascontiguousarray(cast_values(values, self.dtype))
 
         def send(extent: tuple[int, ...]) -> None:
-            self._put_elements(Points(extent, places), column, drop_fill=drop_fill or None)
+            self._put_elements(select_points(coords, extent), column, drop_fill=drop_fill or None)
 
         self._in_current_extent(send)
 
@@ -77,7 +78,7 @@ class SparseWrites(Dataset):
 
         For a string, a `Selection` or None they may also be a list in the selection's order.
         """
-        array = np.asarray(values, self.dtype)
+        array = cast_values(values, self.dtype)
         is_listed = select is None or isinstance(select, str | Orthogonal | Boxes | Points)
 
         def send(region: Region) -> None:
@@ -126,6 +127,7 @@ class SparseWrites(Dataset):
         in 10 new rows; the first new row is row 0.
 
         Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
+        `OutOfRange` for `coords` that are not in what is new,
         `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
         """
         if values is not None:
@@ -133,15 +135,15 @@ class SparseWrites(Dataset):
                 raise InvalidValue(
                     f"Say by how many the dimension {axis} grows: append(coords, values, count=...)."
                 )
-            column = np.ascontiguousarray(values, self.dtype)
-            return self._append_elements(np.asarray(block), column, count, axis, drop_fill)
+            column = np.ascontiguousarray(cast_values(values, self.dtype))
+            return self._append_elements(block, column, count, axis, drop_fill)
         if count is not None:
             raise InvalidValue(
                 "A count is for coords and values: an array says by its shape how many it appends."
             )
         found = sparse_values(block)
         if found is None:
-            return self.append_region(cast_values(block, self.dtype), axis=axis, drop_fill=drop_fill)
+            return self.append_region(block, axis=axis, drop_fill=drop_fill)
         stored = self._checked(found)
         dim = self._axis(axis, self.shape)
         self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
@@ -150,7 +152,7 @@ class SparseWrites(Dataset):
 
     def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
         """Append `values`, all of them defined: they have the shape of what is new. Else as `append`."""
-        array = np.ascontiguousarray(values, self.dtype)
+        array = np.ascontiguousarray(cast_values(values, self.dtype))
 
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
@@ -160,12 +162,12 @@ class SparseWrites(Dataset):
         return self._in_current_extent(send)
 
     def _append_elements(
-        self, coords: NDArray[Any], column: NDArray[Any], count: int, axis: int, drop_fill: bool
+        self, coords: ArrayLike, column: NDArray[Any], count: int, axis: int, drop_fill: bool
     ) -> slice:
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
             slab = (*extent[:dim], count, *extent[dim + 1 :])
-            body = encode_region(Points(slab, coords), column)
+            body = REGION.load().encode_region(select_points(coords, slab), column)
             return self._append(body, dim, count, sparse=1, drop_fill=drop_fill or None)
 
         return self._in_current_extent(send)
@@ -207,7 +209,7 @@ class SparseWrites(Dataset):
             self._put_elements(Points(extent, piece.coords()), piece.values)
 
     def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
-        self._put(encode_region(selection, values), sparse=1, **params)
+        self._put(REGION.load().encode_region(selection, values), sparse=1, **params)
 
     def _put(self, body: bytes, **params: object) -> None:
         self.connection.json("PUT", self._path("value"), body, **params)

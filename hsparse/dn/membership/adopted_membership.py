@@ -20,9 +20,9 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import MemberOwnership
+from hsparse.dn.membership.ownership import Kept, MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
-from hsparse.errors import Corrupt, HsparseError, Misdirected, Outdated, Unanswered
+from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,13 @@ FINISHING = 0.3
 """Seconds that the answer to `AdoptMembership` waits for earlier changes: it also tells that this node is alive."""
 LOOKS = 8
 """A member looks after another one each time that it has renewed its lease so often."""
-Kept = Callable[[str], bool]
 
 
 class AdoptedMembership:
     """The newest membership that a node knows of, as the `LeaseHolder` of its lease.
 
-    `doubt` is told which names the node owned before and after, `forget` that it has not heard of all changes.
+    `doubt` is told which names the node owned before and after, `forget` that it has not heard of all changes, `refuse`
+    why it may not be a member of what it adopts.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class AdoptedMembership:
         tasks: NodeTasks,
         doubt: Callable[[Kept], None],
         forget: Callable[[], None],
+        refuse: Callable[[Misconfigured], None],
     ) -> None:
         self._ownership = ownership
         self._stored = stored
@@ -57,6 +58,7 @@ class AdoptedMembership:
         self._eviction = eviction
         self._doubt = doubt
         self._forget = forget
+        self._refuse = refuse
         self._renewals = 0
         self._running: Counter[int] = Counter()
         """How many changes are being carried out that were accepted in each epoch."""
@@ -98,6 +100,8 @@ class AdoptedMembership:
         )
         await self._peers.follow(view.urls, view.versions)
         await self.notify()
+        if (error := self._stored.newer_schema(view)) is not None:
+            self._refuse(error)
 
     async def adopt_newest(self) -> None:
         """Adopt the membership in the store."""

@@ -8,52 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
-from hsparse.dn.membership.adopted_membership import AdoptedMembership, Kept
+from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import MemberOwnership, Ownership
+from hsparse.dn.membership.ownership import MemberOwnership, Ownership, OwningService
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
-from hsparse.errors import HsparseError, Misdirected, Outdated, Unanswered
+from hsparse.errors import HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
+from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.contract import CONTRACT, Contract
 from hsparse.wire.member_connections import Connect
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
-from hsparse.wire.message import DataNode, GetInfo, Message, NodeInfo
+from hsparse.wire.message import GetInfo, Message, NodeInfo
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+
 RECOVERY = 2
 """After so many times the seconds of a lease a node takes it back that was revoked, if it was not evicted by then."""
-
-
-class OwningService(DataNode, Protocol):
-    """The service of a data node, which is told what it does not own any more."""
-
-    def doubt(self, kept: Kept) -> None:
-        """See `DataService`."""
-        ...
-
-    def forget_news(self) -> None:
-        """See `DataService`."""
-        ...
-
-    def counters(self) -> dict[str, int]:
-        """See `DataService`."""
-        ...
 
 
 class MemberNode:
@@ -61,7 +47,8 @@ class MemberNode:
 
     `make` makes the service, given what it owns. `token` is the nodes' secret. The lease is renewed every `period`
     seconds, and lasts twice as long. A `server` answers only its own service node, directly. `contract` has the
-    versions of the messages that it understands. One event loop uses it.
+    versions of the messages that it understands. `buckets` are served besides that of `store`; `schema` reads what the
+    stores need. One event loop uses it.
     """
 
     def __init__(
@@ -75,11 +62,14 @@ class MemberNode:
         *,
         server: bool = False,
         contract: Contract = CONTRACT,
+        buckets: Iterable[str] = (),
+        schema: Callable[[], Awaitable[Schema]] | None = None,
     ) -> None:
         self._contract = contract
         self._clock = clock
         self._server = server
-        self._stored = MembershipObject(store, token)
+        self._schema = schema
+        self._stored = MembershipObject(store, token, buckets)
         self._leases = LeaseObjects(store)
         self._lease = LeaseKeeper(self._leases, clock, period)
         self._ownership = MemberOwnership(self._lease.holds, server=server)
@@ -95,10 +85,15 @@ class MemberNode:
             self._tasks,
             self._service.doubt,
             self._service.forget_news,
+            self._refuse,
         )
         self._replaced = ReplacedMessages()
         self._staying: asyncio.Task[None] | None = None
         self._url = ""
+        self.refused: Misconfigured | None = None
+        """Why this node may not be a member any more, None while it may."""
+        self.unfit = asyncio.Event()
+        """Set with `refused`: this node leaves by itself, and is of no use any more."""
 
     @property
     def id(self) -> str:
@@ -140,8 +135,8 @@ class MemberNode:
     async def join(self, url: str = "") -> None:
         """Become a member that is reached at `url`, and stay one until `close`; raises as `MembershipObject.read`.
 
-        `Misconfigured` when there are members with another token, `Outdated` when one speaks no version that this node
-        does, `Unanswered` when one is alive but does not answer.
+        `Misconfigured` when there are members with another token or other buckets, or that need a newer hsparse,
+        `Outdated` when one speaks no version that this node does, `Unanswered` when one is alive but does not answer.
         """
         self._url = url
         await self._join()
@@ -149,6 +144,9 @@ class MemberNode:
 
     async def leave(self) -> None:
         """Leave the cluster: own nothing any more, and finish the accepted changes. Others are told where to go on."""
+        await self._tasks.once("leave", "", self._leave_once)
+
+    async def _leave_once(self) -> None:
         if self._staying is None:
             return
         try:
@@ -156,6 +154,14 @@ class MemberNode:
         except HsparseError as error:
             log.warning("%s could not leave, and will be evicted: %s", self.id, error.message)
         self._staying = None
+
+    def _refuse(self, error: Misconfigured) -> None:
+        """Leave, as this node may not be a member any more."""
+        if self.refused is None:
+            log.error("%s leaves: %s", self.id, error.message)
+            self.refused = error
+            self.unfit.set()
+            self._tasks.start(self.leave())
 
     async def close(self) -> None:
         """Leave, then stop."""
@@ -166,6 +172,7 @@ class MemberNode:
 
     async def _join(self) -> None:
         id = f"{'serve' if self._server else 'dn'}-{self._clock.token(4).hex()}"
+        schema = FIRST_SCHEMA if self._schema is None else await self._schema()
         view = await self._stored.read()
         if not view.epoch:
             await self._eviction.expire_unlisted()
@@ -173,19 +180,17 @@ class MemberNode:
             await self._evict_dead(id, view)
         self._ownership.node = id
         await self._lease.take(id, view.epoch)
-        if self._server:
-            await self._adopted.adopt(await self._stored.join_as_server(id))
-        else:
-            await self._adopted.adopt(await self._join_nodes(id))
-
-    async def _join_nodes(self, id: str) -> Membership:
         contract = self._contract
         try:
-            return await self._stored.join(id, self._url, contract.version, contract.oldest)
-        except Outdated:
+            if self._server:
+                view = await self._stored.join_as_server(id, schema)
+            else:
+                view = await self._stored.join(id, self._url, contract.version, contract.oldest, schema)
+        except (Misconfigured, Outdated):
             self._lease.give_up()
             await self._leases.delete(id)
             raise
+        await self._adopted.adopt(view)
 
     async def _evict_dead(self, id: str, view: Membership) -> None:
         """Evict the reachable members that do not answer, before this node joins as `id`."""
@@ -202,24 +207,27 @@ class MemberNode:
 
     async def _stay(self) -> None:
         """Keep the lease; take it back, or join again, when another node has overwritten it."""
-        while True:
-            await self._lease.keep(self._adopted, at_once=self.membership.shared)
-            log.warning("%s has lost its lease", self.id)
-            self._adopted.renounce()
-            recovered = False
-            while not recovered:
-                await asyncio.sleep(RECOVERY * self._lease.seconds)
-                recovered = await self._recovered()
+        try:
+            while True:
+                await self._lease.keep(self._adopted, at_once=self.membership.shared)
+                log.warning("%s has lost its lease", self.id)
+                self._adopted.renounce()
+                recovered = False
+                while not recovered:
+                    await asyncio.sleep(RECOVERY * self._lease.seconds)
+                    recovered = await self._recovered()
+        except Misconfigured as error:
+            self._refuse(error)
 
     async def _recovered(self) -> bool:
-        """Be a member again, and say whether that worked."""
+        """Be a member again, and say whether that worked; `Misconfigured` if it never will."""
         try:
             if await self._lease.take_back(self.membership.epoch):
                 await self._adopted.adopt(await self._stored.read(), renewed=True)
             else:
                 self._service.forget_news()
                 await self._join()
-        except Outdated:
+        except (Misconfigured, Outdated):
             raise
         except HsparseError as error:
             log.warning("%s cannot join again yet: %s", self.id, error.message)
@@ -258,7 +266,11 @@ class MemberNode:
                 return await self._adopted.answers(node)
             case GetInfo():
                 return replace(cast(NodeInfo, await self._service.send(message)), id=self.id)
-        if not self._server or message.only_reads:
+        if not self._server:
+            return await self._service.send(message)
+        if self.refused is not None:
+            raise self.refused
+        if message.only_reads:
             return await self._service.send(message)
         await self._adopted.wait_in_force()
         with self._adopted.running_change():

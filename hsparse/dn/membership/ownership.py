@@ -11,7 +11,10 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from hsparse.cluster.membership import NO_MEMBERS, Membership
+from hsparse.wire.message import DataNode
 
+Kept = Callable[[str], bool]
+"""Says of an object's name whether the node owned it before, and does now."""
 _ACCEPTED_IN: ContextVar[int | None] = ContextVar("accepted_in", default=None)
 
 
@@ -41,6 +44,22 @@ class Ownership(Protocol):
 
         Otherwise another node may own the object, and have carried out the change, and others after it.
         """
+        ...
+
+
+class OwningService(DataNode, Protocol):
+    """The service of a data node, which is told what it does not own any more."""
+
+    def doubt(self, kept: Kept) -> None:
+        """See `DataService`."""
+        ...
+
+    def forget_news(self) -> None:
+        """See `DataService`."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """See `DataService`."""
         ...
 
 

@@ -30,7 +30,7 @@ from hsparse.format.selections.merged_boxes import (
     row_runs,
 )
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.planar_points import planar_points
+from hsparse.format.selections.planar_points import planar_blocks, planar_points
 from hsparse.format.selections.runs import count_runs, expand, runs_of
 from hsparse.format.selections.serialized_selection import (
     ALL,
@@ -122,6 +122,9 @@ def decode_offsets(
         points = None if count is None else planar_points(data, chunk, count)
         if points is not None:
             return _offsets_of_points(points, chunk)
+        offsets = None if count is None else _planar_blocks(data, chunk, count)
+        if offsets is not None:
+            return offsets, None
         data = data.joined()
     found, size = _decode_places(data, chunk, count)
     return _as_offsets(found, chunk, size)
@@ -139,6 +142,9 @@ def decode_columns(
         points = planar_points(data, chunk, count)
         if points is not None and _ascend(points):
             return points, None
+        blocks = None if points is not None else _planar_blocks(data, chunk, count)
+        if blocks is not None:
+            return tuple(coordinate_columns(blocks, chunk)), None
     if isinstance(data, BytePlanes):
         data = data.joined()
     found, size = _decode_places(data, chunk, count)
@@ -210,7 +216,7 @@ def _offsets_of_blocks(
     starts: NDArray[np.uint64], ends: NDArray[np.uint64], dims: Sequence[int], size: int
 ) -> NDArray[np.uint32]:
     if len(dims) == 2 and size <= min(math.prod(dims), SMALL_BLOCK * len(starts)):
-        return _offsets_of_small_blocks(starts, ends, dims[1])
+        return _offsets_of_small_blocks((*starts.T,), (*ends.T,), dims[1])
     stops = ends + np.uint64(1)
     if size > math.prod(dims) or count_runs(starts, stops, dims) > size:
         raise Corrupt(f"Blocks of the hyperslab overlap: they have {size} elements in all.")
@@ -222,26 +228,51 @@ def _offsets_of_blocks(
     return expand(begins, run_ends).astype(np.uint32)
 
 
+def _planar_blocks(data: BytePlanes, dims: Sequence[int], count: int) -> NDArray[np.uint32] | None:
+    """Return the offsets of small blocks in a plane that are shuffled; None for all else, and for what is wrong."""
+    found = planar_blocks(data, dims) if len(dims) == 2 else None
+    if found is None:
+        return None
+    starts, ends = found
+    lengths = [
+        (end - start).astype(np.uint64) + np.uint64(1) for start, end in zip(starts, ends, strict=True)
+    ]
+    size = int(reduce(np.multiply, lengths).sum())
+    if size != count or size > min(math.prod(dims), SMALL_BLOCK * len(starts[0])):
+        return None
+    return _offsets_of_small_blocks(starts, ends, dims[1])
+
+
 def _offsets_of_small_blocks(
-    starts: NDArray[np.uint64], ends: NDArray[np.uint64], width: int
+    starts: Sequence[NDArray[Any]], ends: Sequence[NDArray[Any]], width: int
 ) -> NDArray[np.uint32]:
-    """Do as `_offsets_of_blocks` in a plane, without runs: of blocks of a column, each row would be one."""
-    first = (starts[:, 0] * np.uint64(width) + starts[:, 1]).astype(np.uint32)
-    heights, widths = ((ends - starts).astype(np.uint32) + np.uint32(1)).T
-    sizes = (heights * widths).astype(np.intp)
-    begins = np.repeat((np.cumsum(sizes) - sizes).astype(np.uint32), sizes)
-    inside = np.arange(len(begins), dtype=np.uint32) - begins
-    if (widths == 1).all():
-        inside *= np.uint32(width)
-    else:
-        rows, columns = np.divmod(inside, np.repeat(widths, sizes))
-        inside = rows * np.uint32(width) + columns
-    offsets: NDArray[np.uint32] = np.repeat(first, sizes) + inside
-    offsets.sort()
+    """Do as `_offsets_of_blocks` in a plane, without runs: of blocks of a column, each row would be one.
+
+    The blocks come as columns of any unsigned dtype.
+    """
+    rows, columns = (column.astype(np.uint32) for column in starts)
+    heights = ends[0].astype(np.uint32) - rows + np.uint32(1)
+    widths = ends[1].astype(np.uint32) - columns + np.uint32(1)
+    offsets = _expand_steps(rows * np.uint32(width) + columns, heights, width)
+    if (widths != 1).any():
+        offsets = _expand_steps(offsets, np.repeat(widths, heights), 1)
+    offsets = np.sort(offsets)
     twice = offsets[1:] == offsets[:-1]
     if twice.any():
         raise Corrupt(f"Blocks of the hyperslab overlap at offset {offsets[1:][twice][0]}.")
     return offsets
+
+
+def _expand_steps(first: NDArray[np.uint32], counts: NDArray[np.uint32], step: int) -> NDArray[np.uint32]:
+    """Return `counts` numbers, 1 or more, from each of `first` on, `step` apart: the sums of their differences."""
+    total = int(counts.sum())
+    if total == len(first):
+        return first
+    differences = np.full(total, step, np.uint32)
+    last = first + (counts - np.uint32(1)) * np.uint32(step)
+    differences[0] = first[0]
+    differences[np.cumsum(counts[:-1], dtype=np.intp)] = first[1:] - last[:-1]  # modulo 2^32
+    return np.cumsum(differences, dtype=np.uint32)
 
 
 def _offsets_of_points(

@@ -1,6 +1,7 @@
-"""A list of points in section 0 of a structured chunk, by columns, as the shuffle filter has left it.
+"""Points or blocks in section 0 of a structured chunk, by columns, as the shuffle filter has left them.
 
-HDF5 File Format Specification, "Dataspace Selection", points of version 2: what hsparse writes.
+HDF5 File Format Specification, "Dataspace Selection", points of version 2 and hyperslabs of version 3, as hsparse
+writes them.
 
 Tests: tests/format/kinds/test_chunk_columns.py.
 """
@@ -10,16 +11,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
 from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.dataspace_message import encode_image
-from hsparse.format.selections.serialized_selection import POINTS, width_for
+from hsparse.format.selections.serialized_selection import HYPERSLABS, POINTS, WIDTHS, width_for
+
+Columns: TypeAlias = tuple[NDArray[Any], ...]
 
 
-def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> tuple[NDArray[Any], ...] | None:
+def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> Columns | None:
     """Return `count` points inside `dims`, one column of unsigned coordinates a dimension, in list order.
 
     `data` is the section without its checksum. None for anything but points in the form that hsparse writes, with the
@@ -35,10 +38,40 @@ def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> tuple[ND
     head = data.head(begin)
     if head != expected + count.to_bytes(width, "little"):
         return None
+    return _columns(data, dims, begin, step, count, width)
+
+
+def planar_blocks(data: BytePlanes, dims: Sequence[int]) -> tuple[Columns, Columns] | None:
+    """Return the first and the last coordinates of blocks inside `dims`, as `planar_points` returns points.
+
+    None for anything but blocks in the form that hsparse writes.
+    """
+    rank = len(dims)
+    for width in WIDTHS:
+        expected = _head_of_blocks(tuple(dims), width)
+        begin, step = len(expected) + width, 2 * rank * width
+        if data.head(len(expected)) != expected:
+            continue
+        count = int.from_bytes(data.head(begin)[-width:], "little")
+        if begin + step * count != data.size or not count:
+            return None
+        columns = _columns(data, (*dims, *dims), begin, step, count, width)
+        if columns is None:
+            return None
+        starts, ends = columns[:rank], columns[rank:]
+        is_right = all((start <= end).all() for start, end in zip(starts, ends, strict=True))
+        return (starts, ends) if is_right else None
+    return None
+
+
+def _columns(
+    data: BytePlanes, extents: Sequence[int], begin: int, step: int, count: int, width: int
+) -> Columns | None:
+    """Return the columns of a table of coordinates below `extents`, None if one of them is not."""
     columns = []
-    for dim, extent in enumerate(dims):
+    for place, extent in enumerate(extents):
         narrow = 1 if extent < 1 << 8 else 2 if extent < 1 << 16 else width
-        column = data.column(begin + dim * width, step, count, width, narrow)
+        column = data.column(begin + place * width, step, count, width, narrow)
         if column is None or (count and int(column.max()) >= extent):
             return None
         columns.append(column)
@@ -49,3 +82,9 @@ def planar_points(data: BytePlanes, dims: Sequence[int], count: int) -> tuple[ND
 def _head(dims: tuple[int, ...], width: int) -> bytes:
     """Return the section before the number of its points."""
     return encode_image(dims, None, struct.pack("<IIBI", POINTS, 2, width, len(dims)))
+
+
+@lru_cache(maxsize=1024)
+def _head_of_blocks(dims: tuple[int, ...], width: int) -> bytes:
+    """Return the section before the number of its blocks."""
+    return encode_image(dims, None, struct.pack("<IIBBI", HYPERSLABS, 3, 0, width, len(dims)))

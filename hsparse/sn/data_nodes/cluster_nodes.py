@@ -21,7 +21,15 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.concurrency.staggered import staggered
-from hsparse.errors import Corrupt, Misdirected, Outdated, StoreFailed, Unanswered
+from hsparse.errors import (
+    Corrupt,
+    HsparseError,
+    Misconfigured,
+    Misdirected,
+    Outdated,
+    StoreFailed,
+    Unanswered,
+)
 from hsparse.sn.data_nodes.node_set import Resend
 from hsparse.sn.data_nodes.patience import Patience
 from hsparse.wire.member_connections import Connect, MemberConnections
@@ -37,6 +45,8 @@ DEADLINE = 30.0
 PAUSE = 0.02
 """Seconds before a message is sent again by the same membership; the double each time, up to `MAX_PAUSE`."""
 MAX_PAUSE = 0.5
+LOOK = 1.0
+"""Seconds from one look at the membership to the next while this node may not use the members, or knows of none."""
 AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
 UNREAD = (Unanswered, StoreFailed, Outdated)
@@ -53,11 +63,33 @@ class ClusterNodes:
         self._avoided: dict[str, float] = {}
         self._reading: asyncio.Task[None] | None = None
         self._patience = Patience()
+        self._refused: Misconfigured | None = None
+        self._next_look = 0.0
         self.membership: Membership = NO_MEMBERS
 
     # --- the membership -------------------------------------------------------------------------------
 
+    async def unready(self) -> Misconfigured | None:
+        if self._refused is not None or not self.membership.nodes:
+            try:
+                async with asyncio.timeout(LOOK):
+                    await self._look()
+            except (HsparseError, TimeoutError) as error:
+                if error is not self._refused:
+                    log.warning("the members could not be read: %s", error)
+        return self._refused
+
+    async def _look(self) -> None:
+        """Read the membership, but not more often than once in `LOOK` seconds."""
+        if self._clock.monotonic() >= self._next_look:
+            self._next_look = self._clock.monotonic() + LOOK
+            await self._read()
+
     async def members(self, again: Resend | None) -> Membership:
+        if self._refused is not None:
+            await self._look()
+            if self._refused is not None:
+                raise self._refused
         if again is None and self.membership.nodes:
             return self.membership
         again = again or self._never_sent()
@@ -82,10 +114,17 @@ class ClusterNodes:
     async def _read_once(self) -> None:
         try:
             newest = await self._stored.read()
-            if (refused := self._stored.other_token(newest)) is not None:
+            if (refused := self._stored.unusable(newest)) is not None:
                 raise refused
-            self.membership = newest
+            if self._refused is not None:
+                log.warning("this service node is ready again")
+            self.membership, self._refused = newest, None
             await self._connections.follow(newest.urls, newest.versions)
+        except Misconfigured as error:
+            if self._refused is None:
+                log.error("this service node is not ready: %s", error.message)
+            self._refused = error
+            raise
         except Corrupt as error:
             log.error("the members of epoch %d are kept: %s", self.membership.epoch, error.message)
         finally:

@@ -5,11 +5,13 @@ Tests: tests/sn/data_nodes/test_owners.py, tests/dn/membership/test_member_node.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from hsparse.cluster.membership import Membership
 from hsparse.concurrency.gather import gather_all
+from hsparse.errors import Misconfigured
 from hsparse.wire.message import DataNode, Message
 
 T = TypeVar("T")
@@ -53,6 +55,13 @@ class NodeSet(Protocol):
         """The newest membership that is known."""
         ...
 
+    async def unready(self) -> Misconfigured | None:
+        """Return why no message may be sent, None if messages may, or wait for the first node.
+
+        While the nodes are not known that looks for them.
+        """
+        ...
+
     async def members(self, again: Resend | None) -> Membership:
         """Return a membership with at least one node, to send by; `again` is the outcome by an earlier one.
 
@@ -76,11 +85,17 @@ class NodeSet(Protocol):
 
 
 class FixedNodes:
-    """`NodeSet` of the data nodes of this process, by id; they are always there."""
+    """`NodeSet` of the data nodes of this process, by id; they are always there. `refused` says why they stopped."""
 
-    def __init__(self, nodes: dict[str, DataNode]) -> None:
+    def __init__(
+        self, nodes: dict[str, DataNode], refused: Callable[[], Misconfigured | None] = lambda: None
+    ) -> None:
         self._nodes = nodes
+        self._refused = refused
         self.membership = Membership(0, tuple(nodes))
+
+    async def unready(self) -> Misconfigured | None:
+        return self._refused()
 
     async def members(self, again: Resend | None) -> Membership:
         return self.membership

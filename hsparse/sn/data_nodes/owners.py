@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from hsparse.cluster.membership import Membership
 from hsparse.concurrency.gather import gather_all
+from hsparse.errors import Misconfigured
 from hsparse.sn.data_nodes.node_set import NodeSet, Resend
 from hsparse.wire.message import InBucket, Message, Record
 from hsparse.wire.record_message import ChangeObjects, Outcome, ReadObjects, RecordChange
@@ -33,6 +34,10 @@ class Owners:
     def of_bucket(self, bucket: str) -> Owners:
         """Return the owners of the objects of another bucket, the same data nodes."""
         return Owners(self._nodes, bucket)
+
+    async def unready(self) -> Misconfigured | None:
+        """See `NodeSet`."""
+        return await self._nodes.unready()
 
     async def read(self, *ids: str) -> list[Outcome]:
         """Read records; one outcome for each id, in order."""

@@ -112,8 +112,8 @@ class GatedConnection(Connection):
         assert head is not None
         assert given is not None
         assert self._gate is not None
-        transport = self._open_transport()
-        if transport is None or not self._framed or self._left or not head.plain or self.writing_paused:
+        transport, plain = self._open_transport(), head.plain and self._gate.keeps_open()
+        if transport is None or not self._framed or self._left or not plain or self.writing_paused:
             given.error = error
             self._parse()
             return

@@ -7,6 +7,7 @@ is when twice as many come as can be served. Here a refusal takes a tenth of tha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from email.utils import formatdate
 
 from aiohttp import hdrs, web
@@ -32,7 +33,7 @@ class RequestGate:
     """Turns and refusals for the connections of one application.
 
     `open_paths` never wait. `headers` are of every answer to a request that no page sends. Requests without
-    `Request-Timeout` have `timeout` seconds, 0 for no deadline.
+    `Request-Timeout` have `timeout` seconds, 0 for no deadline. `keeps_open` says whether connections stay open.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class RequestGate:
         open_paths: frozenset[str],
         headers: dict[str, str],
         timeout: float,
+        keeps_open: Callable[[], bool] = lambda: True,
     ) -> None:
         self._admission = admission
         self._users = users
@@ -55,6 +57,7 @@ class RequestGate:
         self._open_paths = open_paths
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._timeout = timeout
+        self.keeps_open = keeps_open
         self._date, self._second = "", 0
         self._answers: dict[tuple[str, float], tuple[str, bytes]] = {}
 

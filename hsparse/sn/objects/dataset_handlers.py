@@ -31,6 +31,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
 from hsparse.sn.file_backed.creation import check_backing_file, refuse_values
+from hsparse.sn.http.idempotency_key import idempotency_key
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
@@ -41,6 +42,7 @@ from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.wire.change_token import keyed_token
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, SetExtent, extents_of_change
 
@@ -178,12 +180,33 @@ async def put_shape(context: Context) -> web.StreamResponse:
     Elements outside a smaller extent are erased before the answer.
     """
     record = await requested(context, "datasets")
-    change = _extent_change(record, await read_json_object(context))
-    change = replace(change, token=context.service.clock.token(8).hex())
-    changed = await _set_extent(context.service.owners, record, change)
-    extents = extents_of_change(changed, change.token)
+    key = idempotency_key(context.request, context.principal.name)
+    token = keyed_token(key, "" if key else context.service.clock.token(8).hex())
+    body = await read_json_object(context)
+    extents = extents_of_change(record, token)
+    if extents is None:  # else it may be beyond what the dataset can have, as it was made
+        change = replace(_extent_change(record, body), token=token)
+        extents = extents_of_change(await _set_extent(context.service.owners, record, change), token)
+    if extents is not None and key:
+        _require_same(body, *extents)
     selection = growth_selection(*extents) if extents else None
     return respond({"selection": selection} if selection else {}, status=201)
+
+
+def _require_same(body: Record, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+    """Raise `BadRequest` unless the change of an extent is what a body asks for."""
+    if "extend" in body:
+        dim = body.get("extend_dim", 0)
+        same = [new - old for old, new in zip(before, after, strict=True)] == [
+            body["extend"] if place == dim else 0 for place in range(len(before))
+        ]
+    else:
+        same = parse_extent(body.get("shape")) == after
+    if not same:
+        raise BadRequest(
+            f"The Idempotency-Key was used to change the extent from {list(before)} to {list(after)}: give each "
+            "request a key of its own."
+        )
 
 
 async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Record:

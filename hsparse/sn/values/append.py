@@ -22,6 +22,7 @@ from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
+from hsparse.wire.change_token import appended_before, keyed_token, part_of
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, appended_parts
 
@@ -58,10 +59,13 @@ class Append:
             raise BadRequest(f"append_dim is {self.dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
         return _with_length(dataset, self.dim, self.count)
 
-    async def apply(self, owners: Owners, clock: Clock, load: Load, prepare: Prepare, write: Write) -> str:
+    async def apply(
+        self, owners: Owners, clock: Clock, load: Load, prepare: Prepare, write: Write, key: str = ""
+    ) -> str:
         """Append to the dataset that `load` returns; return the select string of the new elements.
 
-        `prepare` returns what to append, as a selection in the slab that it is given, and its values.
+        `prepare` returns what to append, as a selection in the slab that it is given, and its values. What was appended
+        with `key` before is not appended again; `BadRequest` if that was something else.
         """
         for _ in range(ATTEMPTS):
             dataset = await load()
@@ -72,7 +76,8 @@ class Append:
             if "trim" in dataset.record:
                 await finish_trim(owners, dataset.record)
             with suppress(Moved):
-                return await self._attempt(owners, clock.token(8).hex(), slab, selection, values, write)
+                token = keyed_token(key, clock.token(8).hex())
+                return await self._attempt(owners, token, slab, selection, values, write)
             await self._others(owners, dataset.id)
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
@@ -81,6 +86,14 @@ class Append:
     ) -> str:
         begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE)
         record = (await owners.apply(begin)).unwrap()
+        if (before := appended_before(record, token)) is not None:
+            self._require_same(slab, before["dim"], before["count"])
+            return self._select(slab, before["start"])
+        if (part := part_of(record, token)) is not None:
+            # Perhaps begun by another service node, which the client did not get an answer from: both write the same.
+            self._require_same(slab, record["appends"]["dim"], part["count"])
+            token = part["token"]
+            begin = replace(begin, token=token)
         try:
             start = _start(record, token)
             target = _with_length(Dataset.of(record), self.dim, start + self.count)
@@ -91,6 +104,14 @@ class Append:
             await change_extent(owners, AbandonAppends(slab.id, token))
             raise
         return self._select(target, start)
+
+    def _require_same(self, slab: Dataset, dim: int, count: int) -> None:
+        """Raise `BadRequest` unless this is the append that a key was used for."""
+        if (dim, count) != (self.dim, self.count):
+            raise BadRequest(
+                f"The Idempotency-Key was used to append {count} elements to dimension {dim} of {slab.id}: give each "
+                "request a key of its own."
+            )
 
     async def _end(self, owners: Owners, id: str, token: str) -> None:
         """Return when the elements are visible; `Moved` if they were dropped because an earlier append has died."""

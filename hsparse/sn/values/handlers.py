@@ -16,6 +16,7 @@ from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
+from hsparse.sn.http.idempotency_key import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.http.stream import respond_stream
@@ -86,8 +87,9 @@ async def put_value(context: Context) -> web.StreamResponse:
         await until_current(context, write.apply)
         return respond({})
     owners, clock = context.service.owners, context.service.clock
+    key = idempotency_key(context.request, context.principal.name)
     selection = await write.body.append.apply(
-        owners, clock, lambda: load_dataset(context), write.resolve, write.write
+        owners, clock, lambda: load_dataset(context), write.resolve, write.write, key
     )
     return respond({"selection": selection})
 

@@ -1,5 +1,5 @@
-{{/* Parts of pods that both kinds of nodes have. Each takes (dict "chart" CHART "kind" KIND "node" VALUES "component" NAME):
-     KIND is a key of the values and of a size, `dataNode` or `serviceNode`. */}}
+{{/* Parts of pods that both kinds of nodes and sweeps have, or only the nodes. Each takes (dict "chart" CHART "kind" KIND "node" VALUES "component" NAME):
+     KIND is a key of the values; of nodes it is one of a size, too: `dataNode` or `serviceNode`. */}}
 
 {{- define "hsparse.podMetadata" -}}
 metadata:
@@ -46,6 +46,7 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- if ne .kind "sweep" }}
 {{- with .chart.Values.topologySpread }}
 topologySpreadConstraints:
   {{- range . }}
@@ -59,11 +60,10 @@ topologySpreadConstraints:
         {{- include "hsparse.selector" (list $.chart $.component) | nindent 8 }}
   {{- end }}
 {{- end }}
+{{- end }}
 {{- end -}}
 
-{{- define "hsparse.container" -}}
-{{- $sizes := required (printf "%s.size is none of sizes: %s" .kind .node.size) (index .chart.Values.sizes .node.size) -}}
-{{- $size := index $sizes .kind -}}
+{{- define "hsparse.program" -}}
 image: {{ include "hsparse.image" .chart }}
 imagePullPolicy: {{ .chart.Values.image.pullPolicy }}
 envFrom:
@@ -74,6 +74,28 @@ envFrom:
       name: {{ . }}
       optional: true
   {{- end }}
+securityContext:
+  readOnlyRootFilesystem: true
+  allowPrivilegeEscalation: false
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{/* Takes (dict "resources" RESOURCES "storage" STORAGE). */}}
+{{- define "hsparse.resources" -}}
+resources:
+  requests:
+    {{- toYaml .resources.requests | nindent 4 }}
+    ephemeral-storage: {{ .storage.request }}
+  limits:
+    {{- toYaml .resources.limits | nindent 4 }}
+    ephemeral-storage: {{ .storage.limit }}
+{{- end -}}
+
+{{- define "hsparse.container" -}}
+{{- $sizes := required (printf "%s.size is none of sizes: %s" .kind .node.size) (index .chart.Values.sizes .node.size) -}}
+{{- $size := index $sizes .kind -}}
+{{ include "hsparse.program" . }}
 env:
   - name: HSPARSE_NODE_TOKEN
     valueFrom:
@@ -113,16 +135,5 @@ livenessProbe:
   periodSeconds: 20
   timeoutSeconds: 10
   failureThreshold: 6
-resources:
-  requests:
-    {{- toYaml $size.requests | nindent 4 }}
-    ephemeral-storage: {{ .chart.Values.ephemeralStorage.request }}
-  limits:
-    {{- toYaml $size.limits | nindent 4 }}
-    ephemeral-storage: {{ .chart.Values.ephemeralStorage.limit }}
-securityContext:
-  readOnlyRootFilesystem: true
-  allowPrivilegeEscalation: false
-  capabilities:
-    drop: [ALL]
+{{ include "hsparse.resources" (dict "resources" $size "storage" .chart.Values.ephemeralStorage) }}
 {{- end -}}

@@ -20,6 +20,8 @@ from hsparse.cli.main import parse_arguments
 from tests.client.anndata.anndata_examples import EXAMPLES
 
 NUMBERS = itertools.count()
+PBMC = Path(__file__).parents[3] / "demo" / "data" / "pbmc68k_reduced.h5ad"
+"""A file that AnnData wrote before version 0.7."""
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +47,12 @@ def imported(url: str, example_file: Callable[[str], Path]) -> Callable[[str], h
         return import_file(url, example_file(name))
 
     return lambda name: open_file(f"{url}{domain(name)}")
+
+
+@pytest.fixture(scope="session")
+def imported_pbmc(url: str) -> str:
+    """The address of the domain into which `PBMC` was imported."""
+    return url + import_file(url, PBMC)
 
 
 def import_file(url: str, file: Path) -> str:

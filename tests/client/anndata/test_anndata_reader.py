@@ -14,9 +14,7 @@ import pytest
 import hsparse
 from hsparse.client.errors import InvalidValue, MissingKey, NotImplementedHere
 from tests.client.anndata.anndata_examples import EXAMPLES, column_kinds, plain
-from tests.client.anndata.conftest import assert_same, import_file, open_file
-
-PBMC = Path(__file__).parents[3] / "demo" / "data" / "pbmc68k_reduced.h5ad"
+from tests.client.anndata.conftest import PBMC, assert_same, import_file, open_file
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -35,9 +33,8 @@ def test_it_is_what_anndata_reads(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_file_of_before_0_7_is_read_as_anndata_does(url: str) -> None:
-    domain = import_file(url, PBMC)
-    with open_file(url + domain) as file:
+def test_a_file_of_before_0_7_is_read_as_anndata_does(imported_pbmc: str) -> None:
+    with open_file(imported_pbmc) as file:
         assert_same(file.to_anndata(), anndata.read_h5ad(PBMC))
 
 

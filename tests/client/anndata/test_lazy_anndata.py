@@ -5,17 +5,20 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import anndata
 import dask
 import dask.array
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+from anndata.tests.helpers import assert_equal
 
 import hsparse
 from tests.client.anndata.anndata_examples import EXAMPLES, ROWS
-from tests.client.anndata.conftest import assert_same
+from tests.client.anndata.conftest import PBMC, assert_same, import_file, open_file
 
 PARTS = ("layers", "obsm", "varm", "obsp", "varp")
 
@@ -31,7 +34,6 @@ def test_in_memory_it_is_what_anndata_reads(
         assert isinstance(lazy.raw.X, dask.array.Array)
         raw = lazy.raw.to_adata().to_memory()
         np.testing.assert_array_equal(raw.X.toarray(), wanted.raw.X.toarray())
-        found.raw, wanted.raw = None, None
     assert_same(found, wanted)
 
 
@@ -50,6 +52,84 @@ def test_arrays_are_dask_as_those_of_read_lazy(
                     assert type(found._meta) is type(wanted._meta), key
         assert isinstance(lazy.X, dask.array.Array)
         assert isinstance(lazy.X._meta, sp.csr_matrix)
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "empty"])
+def test_obs_var_and_raw_are_those_of_read_lazy(
+    name: str, imported: Callable[[str], hsparse.File], example_file: Callable[[str], Path]
+) -> None:
+    """Of frames without rows `read_lazy` loses the categories."""
+    check_frames(imported(name).to_anndata(lazy=True), anndata.experimental.read_lazy(example_file(name)))
+
+
+def check_frames(found: Any, theirs: Any) -> None:
+    """See that frames are those of a lazy AnnData, read, and raw the same."""
+    for part in ("obs", "var"):
+        check_frame(getattr(found, part), getattr(theirs, part))
+    assert (found.raw is None) == (theirs.raw is None)
+    if theirs.raw is not None:
+        assert found.raw.shape == theirs.raw.shape
+        assert type(found.raw.X._meta) is type(theirs.raw.X._meta)
+        np.testing.assert_array_equal(found.raw.X.compute().toarray(), theirs.raw.X.compute().toarray())
+        check_frame(found.raw.var, theirs.raw.var)
+
+
+def check_frame(found: pd.DataFrame, theirs: Any) -> None:
+    wanted = theirs.to_memory()
+    # Of a frame without columns theirs has numbers as names.
+    pd.testing.assert_frame_equal(found, wanted, check_column_type="equiv" if len(wanted.columns) else False)
+
+
+@pytest.mark.parametrize("name", ["column_kinds", "layers", "dimensions", "with_raw", "by_gene"])
+def test_views_and_concatenations_are_those_of_anndata(
+    name: str, imported: Callable[[str], hsparse.File], example_file: Callable[[str], Path]
+) -> None:
+    """What AnnData asserts of its own lazy ones."""
+    lazy, wanted = imported(name).to_anndata(lazy=True), anndata.read_h5ad(example_file(name))
+    rows, columns = lazy.obs_names[::-3], lazy.var_names[1::2]
+    assert_equal(lazy[rows].to_memory(), wanted[rows].copy())
+    assert_equal(lazy[:, columns].to_memory(), wanted[:, columns].copy())
+    assert_equal(lazy[rows][:, columns][2:9].to_memory(), wanted[rows][:, columns][2:9].copy())
+    if name == "column_kinds":
+        chosen = lazy.obs["cell type"] == "T cell"
+        assert_equal(lazy[chosen].to_memory(), wanted[wanted.obs["cell type"] == "T cell"].copy())
+    joined = [
+        anndata.concat([one, one[:3]], join="outer", merge="same", index_unique="-") for one in (lazy, wanted)
+    ]
+    assert isinstance(joined[0].X, dask.array.Array)
+    assert_equal(joined[0].to_memory(), joined[1])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_file_of_before_0_7_is_in_memory(imported_pbmc: str) -> None:
+    """`read_lazy` does not read such files."""
+    with open_file(imported_pbmc) as file:
+        assert_same(file.to_anndata(lazy=True), anndata.read_h5ad(PBMC))
+    with pytest.raises(TypeError):
+        anndata.experimental.read_lazy(PBMC)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pbmc_in_today_s_encoding(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "pbmc.h5ad"
+    anndata.read_h5ad(PBMC).write_h5ad(path)
+    wanted = anndata.read_h5ad(path)
+    with open_file(url + import_file(url, path)) as file:
+        lazy = file.to_anndata(lazy=True)
+        check_frames(lazy, anndata.experimental.read_lazy(path))
+        assert_same(lazy[:100].to_memory(), wanted[:100].copy())
+        assert_same(lazy.to_memory(), wanted)
+
+
+def test_uns_and_frames_of_obsm_are_in_memory(
+    imported: Callable[[str], hsparse.File], example_file: Callable[[str], Path]
+) -> None:
+    """There `read_lazy` has dask arrays and frames of xarray."""
+    lazy, theirs = imported("unstructured").to_anndata(lazy=True), example_file("unstructured")
+    assert isinstance(anndata.experimental.read_lazy(theirs).uns["large"], dask.array.Array)
+    assert isinstance(lazy.uns["large"], np.ndarray)
+    assert isinstance(lazy.uns["table"], pd.DataFrame)
+    assert isinstance(imported("dimensions").to_anndata(lazy=True).obsm["table"], pd.DataFrame)
 
 
 def test_only_the_blocks_that_are_computed_are_read(

@@ -17,6 +17,8 @@ from hsparse.format.selections.selection import Orthogonal
 from tests.client.scripted_server import HANG_UP, answer, scripted_server
 
 OK = answer(b"{}")
+OTHER_SERVER = answer(b'{"hsds_version": "1.0"}')
+HEEDS_KEYS = answer(b'{"idempotency_keys": true}')
 BYTES = answer(b"four", media="application/octet-stream")
 
 
@@ -82,8 +84,9 @@ def test_what_may_be_repeated_waits_for_a_busy_server_as_it_says(ask: Ask) -> No
 @pytest.mark.parametrize("ask", [append, extend, create])
 def test_what_has_another_effect_each_time_is_repeated_after_a_429_alone(ask: Ask) -> None:
     pauses = Pauses()
+    about = [] if ask is create else [OTHER_SERVER]
     with (
-        scripted_server([refused(429, 2), refused(503, 3)]) as server,
+        scripted_server([refused(429, 2), refused(503, 3), *about]) as server,
         Connection(server.url, retry=pauses.retry()) as connection,
         pytest.raises(Busy) as busy,
     ):
@@ -118,13 +121,33 @@ def test_a_read_is_repeated_when_the_server_hangs_up(ask: Ask) -> None:
 @pytest.mark.parametrize("ask", [write, append, create])
 def test_a_change_is_not(ask: Ask) -> None:
     pauses = Pauses()
+    about = [[OTHER_SERVER]] if ask is append else []
     with (
-        scripted_server([HANG_UP]) as server,
+        scripted_server([HANG_UP], *about) as server,
         Connection(server.url, retry=pauses.retry()) as connection,
         pytest.raises(Unreachable, match="may or may not"),
     ):
         ask(connection)
     assert pauses == []
+
+
+@pytest.mark.parametrize("ask", [append, extend])
+def test_what_grows_is_repeated_with_its_key_where_the_server_heeds_it(ask: Ask) -> None:
+    pauses = Pauses()
+    with (
+        scripted_server([HANG_UP], [HEEDS_KEYS, refused(503, 3), HANG_UP], [OK, HANG_UP], [OK]) as server,
+        Connection(server.url, retry=pauses.retry()) as connection,
+    ):
+        ask(connection)
+        ask(connection)  # the server is not asked again, and the key is another one
+    assert [line.split("?")[0] for line in server.requests].count("GET /about") == 1
+    assert len(server.requests) == 7
+    keys = [key for line, key in zip(server.requests, server.keys, strict=True) if "about" not in line]
+    assert len(set(keys[:4])) == 1
+    assert len(set(keys[4:])) == 1
+    assert len(set(keys)) == 2
+    assert all(key.startswith('"') and key.endswith('"') and len(key) > 20 for key in keys)
+    assert len(pauses) == 4
 
 
 @pytest.mark.parametrize(("ask", "tries"), [(read, 3), (write, 1), (create, 1)])

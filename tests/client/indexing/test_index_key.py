@@ -16,12 +16,19 @@ from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Span, gather, scatter
+from tests.client.indexing.fitting_keys import (
+    fitting_keys,
+    fitting_orthogonal_keys,
+    key_forms,
+    orthogonal_forms,
+)
 from tests.client.indexing.key_strategies import extents, keys, numpy_key, orthogonal_keys, take_orthogonal
+from tests.support.endurance import repeats
 
 Take = Callable[[np.ndarray, Any], Any]
 
 
-@settings(max_examples=500)
+@settings(max_examples=repeats(500, short=200))
 @example((3, 4, 5), (0, slice(None), [1, 2]))
 @example((3, 4, 5), ([[0], [1]], slice(None), [1, 2, 1]))
 @example((3, 4, 5), ([2, 0, 2], slice(None, None, -2), [1, 2, 1]))
@@ -34,10 +41,31 @@ Take = Callable[[np.ndarray, Any], Any]
 @example((2, 3), (1, 2, ...))
 @given(extent=extents, key=keys)
 def test_a_key_selects_what_it_selects_in_numpy(extent: tuple[int, ...], key: Any) -> None:
-    check(extent, key, lambda array, one: array[numpy_key(one)], parse_key)
+    check(extent, key, take, parse_key)
 
 
-@settings(max_examples=300)
+def take(array: np.ndarray, key: Any) -> Any:
+    return array[numpy_key(key)]
+
+
+@pytest.mark.parametrize("extent", [(11,), (6, 5), (3, 4, 5), (3, 2, 4, 3)])
+def test_each_form_of_key_selects_what_it_selects_in_numpy(extent: tuple[int, ...]) -> None:
+    for key in key_forms(extent):
+        check(extent, key, take, parse_key)
+    for key in orthogonal_forms(extent):
+        check(extent, key, take_orthogonal, parse_orthogonal_key)
+
+
+@settings(max_examples=repeats(500, short=100))
+@given(data=st.data(), extent=st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple))
+def test_a_key_that_fits_selects_what_it_selects_in_numpy(
+    data: st.DataObject, extent: tuple[int, ...]
+) -> None:
+    check(extent, data.draw(fitting_keys(extent)), take, parse_key)
+    check(extent, data.draw(fitting_orthogonal_keys(extent)), take_orthogonal, parse_orthogonal_key)
+
+
+@settings(max_examples=repeats(300, short=100))
 @example((3, 4, 5), ([2, 0, 2], slice(None, None, -2), [1, 1]))
 @example((3, 4, 5), (0, [1, 0], [1, 1, 2]))
 @given(extent=extents, key=orthogonal_keys)

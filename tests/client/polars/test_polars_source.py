@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from polars.testing import assert_frame_equal
 import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from tests.support.endurance import repeats
 
 SHAPE = (60, 9, 40)
 CHUNKS = (7, 9, 16)
@@ -57,23 +59,74 @@ def asked(dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """A dataset, and its elements as a frame of pandas, with the types of pandas that know missing values."""
+
+    dataset: SparseDataset
+    frame: pd.DataFrame
+
+
+@pytest.fixture(
+    scope="module", params=[("i4", (300,)), ("f4", (60, 40)), (">f8", (30, 9, 20)), ("f8", (12, 5, 6, 7))]
+)
+def scanned(url: str, request: pytest.FixtureRequest) -> Scanned:
+    """A dataset of each rank, with NaN and infinity if it has them."""
+    dtype, shape = request.param
+    file = hsparse.open(f"{url}/polars-{len(shape)}.h5", "x")
+    assert isinstance(file, hsparse.File)
+    dataset = file.create_sparse("x", shape, dtype, tuple(max(2, length // 4) for length in shape))
+    rng = np.random.default_rng(2)
+    places = np.unique(rng.integers(0, shape, (200, len(shape))), axis=0)
+    values = rng.integers(-20, 60, len(places)).astype(dtype)
+    if values.dtype.kind == "f":
+        values[::5], values[1::31], values[2::31], values[3::31] = np.nan, np.inf, -np.inf, -0.0
+    dataset.write(places, values)
+    coords, found = dataset.read()
+    native = found.astype(found.dtype.newbyteorder("="))
+    columns = {f"dim_{dim}": coords[:, dim].astype(np.int64) for dim in range(len(shape))}
+    return Scanned(dataset, pd.DataFrame(columns | {"value": native}))
+
+
 Condition = tuple[polars.Expr, Callable[[pd.DataFrame], Any]]
 
 
+def known(rows: pd.DataFrame, name: str) -> Any:
+    """Return a column of pandas that is missing where it is NaN."""
+    return rows[name].astype("Float64" if rows[name].dtype.kind == "f" else "Int64")
+
+
 @st.composite
-def comparisons(draw: st.DrawFn) -> Condition:
-    name = draw(st.sampled_from(["dim_0", "dim_1", "dim_2", "value"]))
-    limit = draw(st.integers(0, 60))
-    kind = draw(st.sampled_from(["<", ">=", "==", "in", "modulo"]))
-    several = [limit, limit // 2, 7]
-    found: dict[str, Condition] = {
-        "<": (col(name) < limit, lambda rows: rows[name] < limit),
-        ">=": (col(name) >= limit, lambda rows: rows[name] >= limit),
-        "==": (col(name) == limit, lambda rows: rows[name] == limit),
-        "in": (col(name).is_in(several), lambda rows: rows[name].isin(several)),
-        "modulo": (col(name) % 3 == 1, lambda rows: rows[name] % 3 == 1),
-    }
-    return found[kind]
+def comparisons(draw: st.DrawFn, names: list[str], *, has_nan: bool) -> Condition:
+    """Draw a condition on a column, for polars and for pandas. NaN is as it is, or missing (null)."""
+    name = draw(st.sampled_from([*names, names[-1]]))
+    limit = draw(st.integers(-1, 40))
+    listed = float if has_nan and name == "value" else int
+    several = [listed(abs(limit)), listed(abs(limit) // 2), listed(7)]
+    number = col(name).cast(polars.Float64).fill_nan(None)  # whatever its type
+    return draw(
+        st.sampled_from(
+            [
+                (col(name) < limit, lambda rows: rows[name] < limit),
+                (col(name) == limit, lambda rows: rows[name] == limit),
+                (col(name).is_in(several), lambda rows: rows[name].isin(several)),
+                # polars takes NaN for the greatest number; pandas compares it with nothing
+                (col(name) >= limit, lambda rows: (rows[name] >= limit) | rows[name].isna()),
+                (number >= limit, lambda rows: known(rows, name) >= limit),
+                (number != limit, lambda rows: known(rows, name) != limit),
+                (number.is_null(), lambda rows: known(rows, name).isna()),
+                (number.fill_null(limit) == limit, lambda rows: known(rows, name).fillna(limit) == limit),
+                (
+                    number.replace(limit, None) < 2 * limit,
+                    lambda rows: known(rows, name).mask(known(rows, name) == limit) < 2 * limit,
+                ),
+                (
+                    number.is_between(limit // 2, limit),
+                    lambda rows: known(rows, name).between(limit // 2, limit),
+                ),
+            ]
+        )
+    )
 
 
 def joined(conditions: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
@@ -88,16 +141,22 @@ def joined(conditions: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condit
     )
 
 
-@settings(max_examples=40)
-@given(condition=st.recursive(comparisons(), joined, max_leaves=5))
-def test_conditions_are_those_of_pandas(
-    condition: Condition, dataset: SparseDataset, frame: pd.DataFrame
-) -> None:
-    expression, of_pandas = condition
-    found = hsparse.scan(dataset).filter(expression).collect()
-    names = list(frame.columns)
-    wanted = frame[of_pandas(frame)].sort_values(names).to_numpy(np.int64)
-    assert np.array_equal(found.sort(names).to_numpy().astype(np.int64), wanted)
+@pytest.mark.endurance
+def test_conditions_are_those_of_pandas(scanned: Scanned) -> None:
+    names = list(scanned.frame.columns)
+    conditions = comparisons(names, has_nan=scanned.dataset.dtype.kind == "f")
+
+    @settings(max_examples=repeats(150, short=15))
+    @given(condition=st.recursive(conditions, joined, max_leaves=5))
+    def check(condition: Condition) -> None:
+        expression, of_pandas = condition
+        found = hsparse.scan(scanned.dataset).filter(expression).collect().to_pandas()
+        wanted = scanned.frame[of_pandas(scanned.frame)]
+        ordered = (rows.sort_values(names, ignore_index=True) for rows in (found, wanted))
+        pd.testing.assert_frame_equal(*ordered, check_dtype=False)
+        assert found["value"].dtype == wanted["value"].dtype
+
+    check()
 
 
 def test_columns_and_types(dataset: SparseDataset, url: str) -> None:

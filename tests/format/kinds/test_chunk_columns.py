@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
+from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.dataspace_message import encode_image
 from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.transforms import Shuffle
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.selections.axis import Span
+from hsparse.format.selections.encoded_offsets import encode_offsets
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.serialized_selection import encode_points
+from hsparse.format.selections.planar_points import planar_blocks
+from hsparse.format.selections.serialized_selection import encode_blocks, encode_points
 from hsparse.format.structured.container import METADATA_FIXED, build
 from hsparse.format.structured.footer import seal
 from tests.format.selection_strategies import extents, offset_sets, selections
@@ -89,6 +93,65 @@ def test_points_that_stay_shuffled(dims: tuple[int, int], element: int) -> None:
         assert_same(columns, chunk)
         rows = Orthogonal(dims, (Span.range(dims[0] - 1, dims[0]), Span.range(0, dims[1])))
         assert_same(columns.select(rows), chunk.select(rows.contains(chunk.offsets)))
+
+
+@pytest.mark.parametrize("dims", [(200, 66), (16_384, 66), (300, 300), (90_000, 20)], ids=str)
+@pytest.mark.parametrize("element", [2, 4, 8, 16])
+def test_blocks_that_stay_shuffled(dims: tuple[int, int], element: int) -> None:
+    rng = np.random.default_rng(9)
+    for heights, widths in ((4, 1), (1, 4), (5, 4)):
+        offsets = some_blocks(rng, dims, heights, widths)
+        chunk, columns = both(dims, offsets, shuffled(element))
+        assert chunk.offsets.tolist() == offsets.tolist()
+        assert_same(columns, chunk)
+        image = encode_offsets(offsets, dims)
+        planes = BytePlanes(bytes(Shuffle().encode((element,), image)), element, len(image))
+        found = planar_blocks(planes, dims)
+        assert found is not None
+        starts, ends = found
+        lengths = [end.astype(int) - start + 1 for start, end in zip(starts, ends, strict=True)]
+        assert int((lengths[0] * lengths[1]).sum()) == len(offsets)
+
+
+def some_blocks(rng: np.random.Generator, dims: tuple[int, int], heights: int, widths: int) -> Any:
+    """Return the offsets of blocks of up to so many rows and columns, with room between them."""
+    defined = np.zeros(dims, np.bool_)
+    for row in range(0, min(dims[0], 400) - heights, heights + 1):
+        for column in range(0, dims[1] - widths + 1, widths + 1):
+            height, width = rng.integers(1, heights + 1), rng.integers(1, widths + 1)
+            defined[row : row + height, column : column + width] = True
+    return np.flatnonzero(defined).astype(np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "words"),
+    [
+        ([[0, 1], [2, 2], [5, 5]], [[1, 2], [2, 3], [5, 6]], None),
+        ([[2, 2], [0, 1], [5, 5]], [[2, 3], [1, 2], [5, 6]], None),
+        ([[0, 1], [1, 2], [5, 5]], [[1, 2], [2, 3], [5, 6]], "overlap at offset 302"),
+        ([[0, 1], [2, 2], [5, 5]], [[1, 2], [2, 300], [5, 6]], "has coordinate 300"),
+        ([[0, 1], [3, 2], [5, 5]], [[1, 2], [2, 3], [5, 6]], "ends before it starts"),
+    ],
+)
+def test_blocks_in_any_order_and_wrong_ones(starts: Any, ends: Any, words: str | None) -> None:
+    dims, pipelines = (8, 300), shuffled(4)
+    bounds = np.array(starts, np.uint64), np.array(ends, np.uint64)
+    selection = encode_image(dims, None, encode_blocks(*bounds))
+    lengths = (bounds[1] + np.uint64(1) - bounds[0]).astype(np.int64)
+    count = max(1, int(lengths.prod(axis=1).sum()))
+    values = np.arange(count, dtype=DTYPE)
+    data = seal(build((selection, values.tobytes()), METADATA_FIXED, pipelines), count)
+    if words is None:
+        found = read_columns(data, dims, DTYPE, pipelines)
+        assert_same(found, decode_sparse(data, dims, DTYPE, pipelines))
+        assert [column.tolist() for column in found.columns] == [
+            [0, 0, 1, 1, 2, 2, 5, 5],
+            [1, 2, 1, 2, 2, 3, 5, 6],
+        ]
+        return
+    for read in (read_columns, decode_sparse):
+        with pytest.raises(Corrupt, match=words):
+            read(data, dims, DTYPE, pipelines)
 
 
 def test_points_out_of_order_and_beyond_the_chunk() -> None:

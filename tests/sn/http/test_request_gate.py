@@ -313,3 +313,23 @@ async def test_however_requests_are_cut_into_pieces_each_is_answered(node: Node,
             assert answer.status == 200
             assert answer.body.startswith(expected)
     assert (node.service.admission.running, node.service.admission.waiting) == (0, 0)
+
+
+async def test_a_node_that_ends_soon_closes_each_connection_with_its_answer(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [await node.connect() for _ in range(6)]
+    assert (await clients[0].ask(request("GET", path="/readyz"))).status == 200
+    async with node.full(monkeypatch):
+        node.service.end_soon()
+        answers = [
+            await client.ask(request("GET", path=path))
+            for client, path in zip(clients, ("/readyz", "/livez", "/about", "/echo"), strict=False)
+        ]
+    clients[4].send(request("PUT", b"abc")[:-3])
+    clients[4].send(b"abc")
+    answers += [await clients[4].answer(), await clients[5].ask(request("GET", path="/echo?1"))]
+    assert [one.status for one in answers] == [503, 200, 200, 503, 200, 200]
+    assert {one.headers["Connection"] for one in answers} == {"close"}
+    assert int(answers[0].headers["Retry-After"]) >= 1
+    assert [await client.reader.read() for client in clients] == [b""] * 6

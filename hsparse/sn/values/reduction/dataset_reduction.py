@@ -7,25 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
-from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.chunk_statistics import SUMMED
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks
-from hsparse.format.reductions.partials import LIMB, Partials, split_integers
-from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers, parse_axes
+from hsparse.format.reductions.finished import add_missing, finished, needed_columns
+from hsparse.format.reductions.label_groups import LabelGroups
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import Codes, Reduction, check_numbers, parse_axes
 from hsparse.format.selections import axis as ax
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
 from hsparse.sn.values.reduction.described_chunks import DescribedChunks
-from hsparse.sn.values.reduction.group_labels import GroupLabels
+from hsparse.sn.values.reduction.group_labels import read_groups
 from hsparse.sn.values.reduction.reduce_request import FILL, ReduceRequest
 
 Array = NDArray[Any]
@@ -125,23 +126,22 @@ class DatasetReduction:
         dtype, field = self._dataset.dtype, self._request.field
         return dtype[field] if field else dtype
 
-    async def _groups(self, axes: Sequence[int]) -> GroupLabels | None:
+    async def _groups(self, axes: Sequence[int]) -> LabelGroups | None:
         """Return the groups of the selection's positions along the first of the axes, None without groups."""
         if self._request.by is None:
             return None
         if not axes or self._request.axis in (None, ""):
             raise BadRequest("Name the axis that by has labels of: the first one in axis.")
         length = self._dataset.extent[axes[0]]
-        found = await GroupLabels.read(self._context, self._request.by, length)
+        found = await read_groups(self._context, self._request.by, length)
         picked = found.codes[ax.indices(self._selection.axes[axes[0]]).astype(np.intp)]
-        return GroupLabels(picked, found.labels)
+        return LabelGroups(picked, found.labels)
 
-    def _reduction(self, axes: Sequence[int], groups: GroupLabels | None) -> Reduction:
-        needed = {column for name in self._request.operations for column in OPERATIONS[name]}
+    def _reduction(self, axes: Sequence[int], groups: LabelGroups | None) -> Reduction:
         return Reduction(
             self._selection.shape,
             tuple(sorted(axes)),
-            tuple(sorted(needed)),
+            needed_columns(self._request.operations),
             self._request.field,
             -1 if groups is None else axes[0],
             0 if groups is None else len(groups.labels),
@@ -151,97 +151,8 @@ class DatasetReduction:
 
     def _finished(self, state: Partials, reduction: Reduction, codes: Codes | None) -> dict[str, Array]:
         """Return the result of each operation."""
+        fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
         if self._fills:
-            fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
-            missing = _sizes(reduction, codes) - state.count
-            state.merge(filled(missing, reduction.numbers(fill), reduction.columns))
-        shape = reduction.result_shape
-        return {name: self._result(name, state).reshape(shape) for name in self._request.operations}
-
-    def _result(self, name: str, state: Partials) -> Array:
-        match name:
-            case "count":
-                return state.count
-            case "nnz":
-                return state.nonzero
-            case "sum":
-                return whole_sums(state, self._numbers)
-            case "mean":
-                return state.means()
-            case "var":
-                with np.errstate(invalid="ignore", divide="ignore"):
-                    return np.where(
-                        state.count > self._request.ddof,
-                        state.squares / (state.count - self._request.ddof),
-                        np.nan,
-                    )
-            case "min":
-                return self._extremes(state.least, state)
-            case "max":
-                return self._extremes(state.greatest, state)
-        raise Unsupported(f"The operation {name} has no result here.")
-
-    def _extremes(self, found: Array, state: Partials) -> Array:
-        """Return extremes, the fill value where there is no element."""
-        fill = self._dataset.fill[self._request.field] if self._request.field else self._dataset.fill
-        return np.where(state.count > 0, found, fill.astype(found.dtype))
-
-
-def filled(missing: NDArray[np.int64], fill: Array, columns: Sequence[str]) -> Partials:
-    """Return the partial results of `missing: (k,)` elements of the fill value."""
-    places = np.flatnonzero(missing)
-    count = missing[places]
-    found = Partials.empty(len(places), fill.dtype, columns)
-    found.places = places
-    found.count[:] = count
-    if len(found.nonzero) and fill != 0:
-        found.nonzero[:] = count
-    if found.total.size and fill != 0:
-        found.total[:] = _multiplied(count, fill)
-    if len(found.least):
-        found.least[:] = fill
-    if len(found.greatest):
-        found.greatest[:] = fill
-    return found
-
-
-def whole_sums(state: Partials, dtype: np.dtype[Any]) -> Array:
-    """Return sums as doubles or, of integers, as such of 64 bits; `BadRequest` if one has more."""
-    if dtype.kind == "f":
-        return state.sums()
-    high, low = state.total
-    least, most = (0, 1 << LIMB) if dtype.kind == "u" else (-(1 << (LIMB - 1)), 1 << (LIMB - 1))
-    if len(high) and not (least <= int(high.min()) and int(high.max()) < most):
-        raise BadRequest("A sum has more than 64 bits: ask for the mean and the count, or select less.")
-    kind = np.uint64 if dtype.kind == "u" else np.int64
-    return np.asarray((high.astype(kind) << kind(LIMB)) | low.astype(kind))
-
-
-def _multiplied(count: NDArray[np.int64], fill: Array) -> Array:
-    """Return so many times the fill value, as `total` has it; exact for integers."""
-    if fill.dtype.kind == "f":
-        return np.stack((count * np.float64(fill), np.zeros(len(count))))
-    high, low = split_integers(fill.reshape(1))[:, 0].tolist()
-    if int(count.max(initial=0)) < 1 << (LIMB - 1):
-        upper, lower = count * high, count * low
-        return np.stack((upper + (lower >> LIMB), lower & ((1 << LIMB) - 1)))
-    products = [number * int(fill) for number in count.tolist()]
-    if any(not -(1 << 94) < product < 1 << 94 for product in products):
-        raise BadRequest("A sum has more than 64 bits: ask for undefined=skip, or select less.")
-    return np.array(
-        [[one >> LIMB for one in products], [one & ((1 << LIMB) - 1) for one in products]], np.int64
-    )
-
-
-def _sizes(reduction: Reduction, codes: Codes | None) -> NDArray[np.int64]:
-    """Return how many elements, defined or not, each place of the result has."""
-    each = prod(reduction.shape[dim] for dim in reduction.axes if dim != reduction.grouped)
-    if each >= 1 << 63:
-        raise TooLarge("The selection has more elements than 63 bits can count; select less.")
-    if codes is None:
-        return np.full(reduction.places, each, np.int64)
-    sizes = np.bincount(codes[codes >= 0], minlength=reduction.groups).astype(np.int64) * each
-    place = reduction.kept.index(reduction.grouped)
-    after = prod(reduction.result_shape[place + 1 :])
-    before = prod(reduction.result_shape[:place])
-    return np.tile(np.repeat(sizes, after), before)
+            add_missing(state, reduction, fill, codes)
+        shape, number, ddof = reduction.result_shape, reduction.numbers(fill), self._request.ddof
+        return {name: finished(name, state, number, ddof).reshape(shape) for name in self._request.operations}

@@ -8,8 +8,6 @@ Tests: tests/sn/values/test_reduce_groups.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.reductions.reduction import NO_GROUP, Codes
+from hsparse.format.reductions.label_groups import LabelGroups, check_labels
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.ids import collection_of
 from hsparse.model.vlen_array import VlenArray
@@ -29,83 +27,37 @@ from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
 
 CODES, CATEGORIES = "codes", "categories"
-MAX_GROUPS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class GroupLabels:
-    """The groups of the positions along an axis: `codes: (n,)` int32, -1 for none, and the label of each group.
+async def read_groups(context: Context, by: str | list[Any], length: int) -> LabelGroups:
+    """Return the groups that `by` names for an axis of this length.
 
-    Labels are numbers, truth values or text, ascending; those of categories are in their order.
+    `BadRequest` if there is not one label for each index; `NotFound` if there is no such dataset.
     """
+    if isinstance(by, list):
+        check_labels(len(by), length)
+        return await offload(len(by), LabelGroups.of_list, by)
+    record = await _record(context, by)
+    if collection_of(record["id"]) == "groups":
+        return await _read_categories(context, record, length)
+    values = await _read(context, record, length)
+    if isinstance(values, list):
+        return await offload(len(values), LabelGroups.of_list, values)
+    return await offload(len(values), LabelGroups.of_numbers, values)
 
-    codes: Codes
-    labels: list[Any]
 
-    @classmethod
-    async def read(cls, context: Context, by: str | list[Any], length: int) -> GroupLabels:
-        """Return the groups that `by` names for an axis of this length.
-
-        `BadRequest` if there is not one label for each index; `NotFound` if there is no such dataset.
-        """
-        if isinstance(by, list):
-            _check_length(len(by), length)
-            if not all(isinstance(label, str | int | None) for label in by):
-                raise BadRequest("Labels must be strings or integers, or null for none.")
-            return await offload(len(by), cls._of_list, by)
-        record = await _record(context, by)
-        if collection_of(record["id"]) == "groups":
-            return await cls._of_categories(context, record, length)
-        values = await _read(context, record, length)
-        if isinstance(values, list):
-            return await offload(len(values), cls._of_list, values)
-        return await offload(len(values), cls._of_numbers, values)
-
-    @classmethod
-    def _of_list(cls, labels: Sequence[Any]) -> GroupLabels:
-        """Return the groups of labels in a list; None is no label."""
-        known = {label for label in labels if label is not None}
-        if len({isinstance(label, str) for label in known}) > 1:
-            raise BadRequest("Labels must all be strings, or all integers.")
-        ordered = sorted(known)
-        numbers = {label: number for number, label in enumerate(ordered)}
-        codes = np.array([numbers.get(label, NO_GROUP) for label in labels], np.int32)
-        return cls._checked(codes, ordered)
-
-    @classmethod
-    def _of_numbers(cls, values: NDArray[Any]) -> GroupLabels:
-        """Return the groups of numbers; NaN is no label."""
-        labels, codes = np.unique(values, return_inverse=True, equal_nan=True)
-        codes = codes.reshape(-1)
-        if labels.dtype.kind == "f" and len(labels) and np.isnan(labels[-1]):
-            labels = labels[:-1]
-            codes[codes == len(labels)] = NO_GROUP
-        return cls._checked(codes.astype(np.int32), labels.tolist())
-
-    @classmethod
-    async def _of_categories(cls, context: Context, record: Record, length: int) -> GroupLabels:
-        links = record.get("links") or {}
-        ids = [links.get(name, {}).get("id") for name in (CODES, CATEGORIES)]
-        if None in ids:
-            raise BadRequest(
-                f"{record['id']} is a group without the datasets {CODES} and {CATEGORIES}: by is a dataset, or a "
-                "categorical column of AnnData."
-            )
-        codes_record, categories_record = [(await context.service.owners.record(id)) for id in ids]
-        codes = await _read(context, codes_record, length)
-        labels = await _read(context, categories_record, None)
-        if isinstance(codes, list) or codes.dtype.kind not in "iu":
-            raise BadRequest(f"{codes_record['id']} has the codes of categories, which must be integers.")
-        listed = labels if isinstance(labels, list) else labels.tolist()
-        if len(codes) and int(codes.max()) >= len(listed):
-            raise BadRequest(f"{codes_record['id']} has codes beyond the {len(listed)} categories.")
-        return cls._checked(np.where(codes < 0, NO_GROUP, codes).astype(np.int32), listed)
-
-    @classmethod
-    def _checked(cls, codes: Codes, labels: list[Any]) -> GroupLabels:
-        if len(labels) > MAX_GROUPS:
-            raise TooLarge(f"The labels make {len(labels)} groups; there can be {MAX_GROUPS}.")
-        return cls(codes, labels)
+async def _read_categories(context: Context, record: Record, length: int) -> LabelGroups:
+    links = record.get("links") or {}
+    ids = [links.get(name, {}).get("id") for name in (CODES, CATEGORIES)]
+    if None in ids:
+        raise BadRequest(
+            f"{record['id']} is a group without the datasets {CODES} and {CATEGORIES}: by is a dataset, or a "
+            "categorical column of AnnData."
+        )
+    codes_record, categories_record = [(await context.service.owners.record(id)) for id in ids]
+    codes = await _read(context, codes_record, length)
+    labels = await _read(context, categories_record, None)
+    return LabelGroups.of_categories(codes, labels, codes_record["id"])
 
 
 async def _record(context: Context, by: str) -> Record:
@@ -125,7 +77,7 @@ async def _read(context: Context, record: Record, length: int | None) -> NDArray
     if len(dataset.extent) != 1:
         raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
     if length is not None:
-        _check_length(dataset.extent[0], length)
+        check_labels(dataset.extent[0], length)
     limit = context.service.settings.max_request_size
     async with context.service.answers.hold(min(limit, dataset.arrays.expected(dataset.extent[0]))):
         if dataset.arrays.least(dataset.extent[0]) > limit:
@@ -141,11 +93,6 @@ async def _read(context: Context, record: Record, length: int | None) -> NDArray
     if not all(isinstance(label, str | int | None) for label in listed):
         raise BadRequest(f"The elements of {dataset.id} are no labels: these are numbers or text.")
     return list(listed)
-
-
-def _check_length(found: int, length: int) -> None:
-    if found != length:
-        raise BadRequest(f"There are {found} labels for an axis of {length}.")
 
 
 def _too_large(dataset: Dataset, limit: int) -> TooLarge:

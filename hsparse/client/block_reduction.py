@@ -1,0 +1,209 @@
+"""Reductions in this process, for servers that do not compute them: block by block, by the server's own code.
+
+    found = BlockReduction(dataset, selection, ("mean", "var"), axes=(0,)).run()
+
+So results are those of a server: sums of integers are exact, those of floats compensated between blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.connection import Connection
+from hsparse.client.errors import InvalidValue
+from hsparse.client.reduction_labels import read_groups
+from hsparse.client.sources.elements import ValueSource
+from hsparse.client.sources.selection_request import count_defined
+from hsparse.client.sparse.memory_limit import check_size
+from hsparse.client.sparse.prefetch import prefetched
+from hsparse.format.reductions.box_partials import reduce_array, reduce_positions
+from hsparse.format.reductions.finished import add_missing, finished, needed_columns
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers
+from hsparse.format.selections import axis as ax
+from hsparse.format.selections.extent import strides
+from hsparse.format.selections.selection import Orthogonal
+
+BLOCK_BYTES = 32 << 20
+"""What a block has in memory, if the dataset is as dense everywhere; two are there at a time."""
+UNEVEN = 2
+"""How often `BLOCK_BYTES` a block may have that was asked for its number of elements."""
+STATE_BYTES = 64
+"""About the most bytes of one place of a result while it is computed."""
+
+
+class BlockSource(Protocol):
+    """A dataset as a reduction reads it."""
+
+    connection: Connection
+    id: str
+    max_bytes: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def chunks(self) -> tuple[int, ...] | None: ...
+    @property
+    def fill_value(self) -> Any: ...
+    @property
+    def source(self) -> ValueSource: ...
+    @property
+    def has_undefined(self) -> bool:
+        """Whether elements may be undefined: of a dense dataset none is."""
+        ...
+
+
+class BlockReduction:
+    """A reduction of the elements that a selection has, over `axes`, the first of which `by` has labels of.
+
+    `fills`: what is not defined counts as the fill value. Of compounds `field` is reduced. Raises what the server does:
+    `BadRequest` for operations that the elements do not have, `TooLarge`, and `NotFound` for labels.
+    """
+
+    def __init__(
+        self,
+        dataset: BlockSource,
+        selection: Orthogonal,
+        operations: Sequence[str],
+        axes: Sequence[int],
+        *,
+        by: Any = None,
+        field: str = "",
+        fills: bool = True,
+        ddof: int = 0,
+    ) -> None:
+        unknown = [name for name in operations if name not in OPERATIONS]
+        if unknown or not operations:
+            raise InvalidValue(f"There is no operation {unknown}; there are: {', '.join(OPERATIONS)}.")
+        check_numbers(dataset.dtype, field, operations)
+        self._dataset = dataset
+        self._selection = selection
+        self._operations = operations
+        self._fills = fills or not dataset.has_undefined
+        self._ddof = ddof
+        self._codes: Codes | None = None
+        self.labels: list[Any] | None = None
+        """The labels of the groups, once it has run; None without groups."""
+        if by is not None:
+            found = read_groups(dataset.connection, by, selection.extent[axes[0]])
+            self._codes = found.codes[ax.indices(selection.axes[axes[0]]).astype(np.intp)]
+            self.labels = found.labels
+        self._reduction = Reduction(
+            selection.shape,
+            tuple(sorted(axes)),
+            needed_columns(operations),
+            field,
+            -1 if by is None else axes[0],
+            len(self.labels or ()),
+        )
+
+    def run(self) -> dict[str, NDArray[Any]]:
+        """Return the result of each operation, by its name."""
+        reduction, fill = self._reduction, self._fill()
+        shape, number = reduction.result_shape, reduction.numbers(fill)
+        check_size(reduction.places * STATE_BYTES, self._dataset.max_bytes, shape)
+        state = Partials.empty(reduction.places, number.dtype, reduction.columns)
+        if self._dataset.has_undefined or reduction.columns:  # else all are there, and only counted
+            for part in prefetched(self._reduced, self._blocks()):
+                state.merge(part)
+        if self._fills:
+            add_missing(state, reduction, fill, self._codes)
+        return {name: finished(name, state, number, self._ddof).reshape(shape) for name in self._operations}
+
+    def _fill(self) -> NDArray[Any]:
+        """Return the fill value in the machine's byte order; elements of variable length are only counted."""
+        dtype = self._dataset.dtype
+        if dtype.kind == "O":
+            return np.zeros((), "u1")
+        return np.array(self._dataset.fill_value, dtype.newbyteorder("="))
+
+    def _blocks(self) -> Iterator[Block]:
+        dtype, selection = self._dataset.dtype, self._selection
+        if not selection.size:
+            return iter(())
+        whole = Block(selection.axes, (0,) * len(selection.axes))
+        chunks = self._dataset.chunks or selection.extent
+        if not self._dataset.has_undefined:
+            return whole.divided(chunks, max(1, BLOCK_BYTES // dtype.itemsize))
+        return self._sparse_blocks(whole, chunks, dtype.itemsize + 8 * len(selection.extent))
+
+    def _sparse_blocks(self, whole: Block, chunks: Sequence[int], each: int) -> Iterator[Block]:
+        """Yield blocks that have about `BLOCK_BYTES` of defined elements, `each` of so many bytes.
+
+        Where all elements of a block would be too many, it is asked for their number.
+        """
+
+        def most(block: Block) -> int:
+            selection = Orthogonal.trusted(self._selection.extent, block.axes)
+            count = count_defined(self._dataset.connection, self._dataset.id, selection)
+            return max(1, BLOCK_BYTES * block.size // (each * max(1, count)))
+
+        for block in whole.divided(chunks, most(whole)):
+            if block.size * each <= self._dataset.max_bytes:
+                yield block
+            else:
+                yield from block.divided(chunks, UNEVEN * most(block))
+
+    def _reduced(self, block: Block) -> Partials:
+        """Return the partial results of a block, at places of the whole result."""
+        selection = Orthogonal.trusted(self._selection.extent, block.axes)
+        codes, grouped = self._codes, self._reduction.grouped
+        if codes is not None:
+            first = block.origin[grouped]
+            codes = codes[first : first + selection.shape[grouped]]
+        if self._dataset.has_undefined:
+            found = self._reduced_elements(selection, codes)
+        else:
+            values = self._dataset.source.dense_values(selection)
+            found = reduce_array(_native(values), self._reduction, codes)
+        return found.placed(self._reduction, selection.shape, block.origin)
+
+    def _reduced_elements(self, selection: Orthogonal, codes: Codes | None) -> Partials:
+        found = self._dataset.source.defined_elements(selection)
+        positions = np.zeros(len(found), np.uint64)
+        for axis, column, stride in zip(selection.axes, found.columns, strides(selection.shape), strict=True):
+            positions += ax.positions(axis, column.astype(np.uint64)).astype(np.uint64) * np.uint64(stride)
+        return reduce_positions(positions, _native(found.values), selection.shape, self._reduction, codes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A part of a selection: its `axes`, and where they begin in those of the selection, the `origin`."""
+
+    axes: tuple[ax.Axis, ...]
+    origin: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return prod(axis.size for axis in self.axes)
+
+    def divided(self, chunks: Sequence[int], most: int) -> Iterator[Block]:
+        """Yield blocks of at most `most` elements, one after the other; of whole chunks, unless one has more."""
+        if self.size <= most:
+            yield self
+            return
+        dim, count = self._middle(chunks)
+        for start, stop in ((0, count), (count, self.axes[dim].size)):
+            axes, origin = list(self.axes), list(self.origin)
+            axes[dim], origin[dim] = ax.take(axes[dim], start, stop), origin[dim] + start
+            yield from Block(tuple(axes), tuple(origin)).divided(chunks, most)
+
+    def _middle(self, chunks: Sequence[int]) -> tuple[int, int]:
+        """Return which dimension to cut, and after how many indices: between chunks, if it has several."""
+        for dim, (axis, chunk) in enumerate(zip(self.axes, chunks, strict=False)):
+            low, high = ax.bounds(axis) or (0, 1)
+            first, last = low // chunk, (high - 1) // chunk
+            if first < last:
+                return dim, ax.clip(axis, 0, (first + last + 1) // 2 * chunk).size
+        sizes = [axis.size for axis in self.axes]
+        return sizes.index(max(sizes)), max(sizes) // 2
+
+
+def _native(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
