@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hsparse.errors import BadRequest
 from hsparse.model.dataspace import UNLIMITED
-from hsparse.model.ids import check_id
+from hsparse.model.ids import COLLECTIONS
 from hsparse.model.link import EXTERNAL, HARD, SOFT
 from hsparse.wire.message import Record
 
@@ -21,9 +20,9 @@ IDS = ("id", "root")
 OBJECTS = ("acls", "creationProperties", "layout", "askedLayout")
 RECORDS = frozenset({".group.json", ".dataset.json", ".datatype.json", ".domain.json"})
 """The last parts of the keys of records; of other objects nothing is checked."""
-LINKS = {HARD: ("id",), SOFT: ("h5path",), EXTERNAL: ("h5path",)}
-"""The texts that each class of link has."""
-ID_LENGTH = 38
+TARGETS = {HARD: "id", SOFT: "h5path", EXTERNAL: "h5path"}
+"""Where each class of link has its target."""
+NO_SHAPE = {"class": ""}
 
 
 def wrong_part(key: str, record: Record) -> str:
@@ -37,7 +36,7 @@ def wrong_part(key: str, record: Record) -> str:
     return (
         next((name for name in IDS if name in record and not _is_id(record[name])), "")
         or _wrong_type(record, "type")
-        or _wrong_shape(record.get("shape", {"class": ""}), "shape")
+        or _wrong_shape(record.get("shape", NO_SHAPE), "shape")
         or _wrong_sizes(record.get("layout", {}), "layout")
         or _wrong_member(record.get("acls"), "acls", lambda _: "")
         or _wrong_member(record.get("links"), "links", _wrong_link)
@@ -60,30 +59,24 @@ def _wrong_member(members: Json, path: str, check: Callable[[Record], str]) -> s
 
 
 def _wrong_link(link: Record) -> str:
-    kind = link.get("class")
-    texts = LINKS.get(kind) if type(kind) is str else None
-    if texts is None:
+    kind = link.get("class", HARD)
+    if type(kind) is not str or kind not in TARGETS:
         return "class"
-    for name in texts:
-        text = link.get(name)
-        if type(text) is not str or (name == "id" and len(text) != ID_LENGTH):
+    for name, wanted in ((TARGETS[kind], str), ("created", (float, int))):
+        if name in link and not isinstance(link[name], wanted):
             return name
-    return "created" if type(link.get("created", 0)) not in (float, int) else ""
+    return ""
 
 
 def _wrong_attribute(attribute: Record) -> str:
-    if "type" not in attribute or "shape" not in attribute:
-        return "shape" if "type" in attribute else "type"
-    if type(attribute.get("created", 0)) not in (float, int):
+    if not isinstance(attribute.get("created", 0), (float, int)):
         return "created"
-    return _wrong_type(attribute, "type") or _wrong_shape(attribute["shape"], "shape")
+    return _wrong_type(attribute, "type") or _wrong_shape(attribute.get("shape", NO_SHAPE), "shape")
 
 
 def _is_id(id: Json) -> bool:
-    try:
-        return type(id) is str and bool(check_id(id))
-    except BadRequest:
-        return False
+    """Say whether a text may be an id; those that cannot be are refused where they are used."""
+    return type(id) is str and id[1:2] == "-" and id[0] in COLLECTIONS
 
 
 def _wrong_type(record: Record, path: str) -> str:
