@@ -60,6 +60,18 @@ class AsyncDataset(AsyncObject[AnyDataset]):
         return self.sync.fill_value
 
     @property
+    def max_bytes(self) -> int:
+        return self.sync.max_bytes
+
+    @max_bytes.setter
+    def max_bytes(self, limit: int) -> None:
+        self.sync.max_bytes = limit
+
+    @property
+    def has_undefined(self) -> bool:
+        return self.sync.has_undefined
+
+    @property
     def attrs(self) -> AsyncAttributes:
         return AsyncAttributes(self.sync.attrs, self.pool)
 
@@ -87,20 +99,13 @@ class AsyncDense(AsyncDataset[DenseDataset]):
     getitem = Awaited(DenseDataset.__getitem__)
     setitem = Awaited(DenseDataset.__setitem__)
     take = Awaited(DenseDataset.take)
+    iter_rows = Iterated(DenseDataset.iter_rows)
     to_numpy = Awaited(DenseDataset.to_numpy)
     to_dask = Awaited(DenseDataset.to_dask)
 
 
 class AsyncSparse(AsyncDataset[SparseDataset]):
     """A sparse dataset."""
-
-    @property
-    def max_bytes(self) -> int:
-        return self.sync.max_bytes
-
-    @max_bytes.setter
-    def max_bytes(self, limit: int) -> None:
-        self.sync.max_bytes = limit
 
     @property
     def oindex(self) -> AsyncIndex:
