@@ -77,6 +77,10 @@ class AsyncDataset(AsyncObject[AnyDataset]):
         self.sync.max_bytes = limit
 
     @property
+    def has_undefined(self) -> bool:
+        return self.sync.has_undefined
+
+    @property
     def attrs(self) -> AsyncAttributes:
         return AsyncAttributes(self.sync.attrs, self.pool)
 
@@ -90,7 +94,6 @@ class AsyncDataset(AsyncObject[AnyDataset]):
     resize = Awaited(Dataset.resize)
     extend = Awaited(Dataset.extend)
     storage = Awaited(Dataset.storage)
-    iter_rows = Iterated(Dataset.iter_rows)
     sum = Awaited(ReducedDataset.sum)
     mean = Awaited(ReducedDataset.mean)
     var = Awaited(ReducedDataset.var)
@@ -116,6 +119,7 @@ class AsyncDense(AsyncDataset[DenseDataset]):
     getitem = Awaited(DenseDataset.__getitem__)
     setitem = Awaited(DenseDataset.__setitem__)
     take = Awaited(DenseDataset.take)
+    iter_rows = Iterated(DenseDataset.iter_rows)
     to_numpy = Awaited(DenseDataset.to_numpy)
     to_dask = Awaited(DenseDataset.to_dask)
 
@@ -149,6 +153,7 @@ class AsyncSparse(AsyncDataset[SparseDataset]):
     setitem = Awaited(SparseDataset.__setitem__)
     take = Awaited(SparseDataset.take)
     assign = Awaited(SparseDataset.assign)
+    iter_rows = Iterated(SparseDataset.iter_rows)
     count = Awaited(SparseDataset.count)
     read = Awaited(SparseDataset.read)
     read_dense = Awaited(SparseDataset.read_dense)

@@ -13,9 +13,10 @@ from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.fences import Fences
 from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.later_changes import LaterChanges
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.stored_form import SingleObject
-from hsparse.errors import Corrupt
+from hsparse.errors import Corrupt, HsparseError, StoreFailed, Unanswered
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind
@@ -24,6 +25,8 @@ from hsparse.storage.object_store import ObjectStore
 
 T = TypeVar("T")
 Scaled = tuple[int, ...]
+LEAST_WRITTEN = 512
+"""Bytes that a change takes itself, besides those that it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class ChunkObjects:
         fences: Fences,
         summaries: HsdsSummaries,
         ownership: Ownership = SOLE,
+        later: LaterChanges | None = None,
     ) -> None:
         self._store = store
         self._ownership = ownership
@@ -67,6 +71,7 @@ class ChunkObjects:
         self._workers = workers
         self._fences = fences
         self._summaries = summaries
+        self._later = later
 
     async def begin(self, spec: ChunkSpec) -> None:
         """Prepare a change of a dataset's chunks: HSDS's summary is removed, and the dataset's fence is known.
@@ -93,11 +98,26 @@ class ChunkObjects:
         return CachedObject(form, self._workers, self._ownership)
 
     async def apply(
-        self, kind: ChunkKind[Any], scaled: Scaled, change: ChunkChange[Any, T], weight: int, base: Base
+        self,
+        kind: ChunkKind[Any],
+        scaled: Scaled,
+        change: ChunkChange[Any, T],
+        weight: int,
+        base: Base,
+        written: int = 0,
     ) -> T:
-        """Change a chunk, see `CachedObject.apply`."""
+        """Change a chunk, see `CachedObject.apply`; `written` is the bytes that the change has of its own."""
         with self.use(kind, scaled) as cached:
-            return await cached.apply(change, weight=weight, base=base)
+            if self._later is None:
+                return await cached.apply(change, weight=weight, base=base)
+            ordered = self._later.ordered(cached.key, change, written + LEAST_WRITTEN)
+            try:
+                return await cached.apply(ordered, weight=weight, base=base)
+            except (Unanswered, StoreFailed):  # it may have been stored
+                raise
+            except HsparseError:
+                self._later.failed(ordered)
+                raise
 
     async def settle(self, dataset: str) -> None:
         """Wait until the accepted changes of a dataset's chunks are durable."""

@@ -129,7 +129,7 @@ class Chunks:
             base = Base.IGNORED if blind else Base.NEEDED
             nbytes = kind.change_bound(at.selection)
             async with self._work(nbytes):
-                await self._objects.apply(kind, at.scaled, change, nbytes, base)
+                await self._objects.apply(kind, at.scaled, change, nbytes, base, values.nbytes)
 
         await self._objects.begin(kind.spec)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):

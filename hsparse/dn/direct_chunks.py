@@ -66,4 +66,4 @@ class DirectChunks:
                 grid.clipped(scaled),
             )
             value = given.chunk if given.data is None else Encoded(given.chunk, given.data)
-            await self._objects.apply(kind, scaled, lambda _: (value, None), nbytes, Base.IGNORED)
+            await self._objects.apply(kind, scaled, lambda _: (value, None), nbytes, Base.IGNORED, nbytes)

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from hsparse.dn.record_form import wrong_part
 from hsparse.errors import Corrupt
 from hsparse.model.schema import parse_schema, schema_of, with_deltas
 from hsparse.storage.object_store import Buffer
@@ -49,6 +50,11 @@ class RecordCodec:
             raise Corrupt(f"The object {self._key} is not valid JSON: {error}.") from error
         if not isinstance(record, dict):
             raise Corrupt(f"The object {self._key} is not a JSON object.")
+        wrong = wrong_part(self._key, record)
+        if wrong:
+            raise Corrupt(
+                f"The object {self._key} has a {wrong!r:.200} that no record has; restore it from a copy."
+            )
         if "schema" in record:
             self._check(record)
         return record

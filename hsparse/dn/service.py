@@ -27,6 +27,7 @@ from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.later_changes import LaterChanges
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.records import NO_LIMIT, Records
@@ -155,7 +156,8 @@ class DataService:
         self.deletions = Deletions(store, clock, self._cache)
         fences = self._fences = Fences(self._records.generation, hears_all=lambda: ownership.hears_all)
         pending = resources.pending
-        objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries, ownership)
+        later = self._later = LaterChanges(clock, ownership)
+        objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries, ownership, later)
         self._chunks = Chunks(objects, self._workers, pending)
         self._reductions = ChunkReductions(self._chunks, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
@@ -276,6 +278,7 @@ class DataService:
         """Use nothing of the cache unconfirmed, but what this node owned all the time, by its name."""
         for entry in self._cache:
             entry.doubt(kept)
+        self._later.doubt(kept)
 
     def forget_news(self) -> None:
         """Learn the fences of all datasets anew, and count no version on: this node was not told of all changes."""

@@ -20,7 +20,11 @@ class Routed(Message[R]):
     the member answers the receiver; else the receiver evicts it, and answers `Misdirected`.
 
     `token` names a change that may be sent again, `replaces` are those of the times that it was sent before without
-    an answer. One of them that arrives later is `Misdirected`: its sender may have been answered.
+    an answer. One of them that arrives later is `Misdirected`: its sender may have been answered. A node that has
+    carried one of them out answers with its reply, also in a later epoch.
+
+    `doubted_in` is the epoch in which a change was sent first that may have been carried out then, `seconds` how long
+    ago its sender was asked for it, or less.
     """
 
     to: str
@@ -29,6 +33,8 @@ class Routed(Message[R]):
     instead_of: str = ""
     token: str = ""
     replaces: tuple[str, ...] = ()
+    doubted_in: int | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,6 @@ LEFT_OUT = {
     "record",
     "type",
     "source",
-    "has_undefined",
     "labels",
     "check_extent",
 }

@@ -5,24 +5,27 @@ through the events in order and keeps all configurations in which it may be: its
 under way have taken effect. When an operation returns, only the configurations remain in which it has. Equal ones are
 one, and an operation without a return that nobody can have seen the effect of is left out, so they are few.
 
-With `repeats` a change may take effect more than once while it is not answered: a service node sends it again when a
-reply was lost, and the first one may have been applied, or may still be. That weakens what is checked: between the two
-another client's write may be visible and vanish again, as if the repeated change came later. A change that was
-answered never takes effect any more.
+Changes of the kinds in `repeats` may take effect more than once while they are not answered: a service node sends one
+again when a reply was lost, and the first one may have been applied, or may still be. That weakens what is checked:
+between the two another client's write may be visible and vanish again, as if the repeated change came later. A change
+that was answered never takes effect any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 
 from tests.simulation.history import Action, AppendOperation, ExtentRead, History, Operation, Value
 
 Configuration = tuple[Value, frozenset[Operation]]
 """A register's value, and the operations under way that have taken effect."""
+ANY_CHANGE = (Action.WRITE, Action.CREATE, Action.DELETE)
+DELETIONS = (Action.DELETE,)
+"""What may be repeated where no message is lost: a deletion that finds nothing does not know who has deleted."""
 
 
-def wrong_registers(history: History, *, repeats: bool = False) -> list[str]:
+def wrong_registers(history: History, *, repeats: Collection[Action] = ()) -> list[str]:
     """Return a sentence, with the operations, for each register whose history is not linearizable."""
     sentences = []
     for register, operations in history.by_register().items():
@@ -33,7 +36,7 @@ def wrong_registers(history: History, *, repeats: bool = False) -> list[str]:
     return sentences
 
 
-def refuted_by(operations: Sequence[Operation], *, repeats: bool = False) -> Operation | None:
+def refuted_by(operations: Sequence[Operation], *, repeats: Collection[Action] = ()) -> Operation | None:
     """Return the first operation whose answer no order explains, None if the history of a register is linearizable.
 
     The register has no value at first. What a read without an answer would have read does not matter.
@@ -80,7 +83,7 @@ def _events(operations: Sequence[Operation]) -> list[tuple[int, bool, Operation]
 
 
 def _closure(
-    configurations: Iterable[Configuration], under_way: Sequence[Operation], repeats: bool
+    configurations: Iterable[Configuration], under_way: Sequence[Operation], repeats: Collection[Action]
 ) -> set[Configuration]:
     """Return all configurations that operations under way can lead to."""
     reached = set(configurations)
@@ -89,7 +92,7 @@ def _closure(
         value, applied = todo.pop()
         for operation in under_way:
             again = operation in applied
-            if again and not (repeats and operation.action is not Action.READ and not operation.refused):
+            if again and (operation.action not in repeats or operation.refused):
                 continue
             for after in _after(operation, value, repeats):
                 found = (after, applied if again else applied | {operation})
@@ -99,7 +102,7 @@ def _closure(
     return reached
 
 
-def _after(operation: Operation, value: Value, repeats: bool) -> tuple[Value, ...]:
+def _after(operation: Operation, value: Value, repeats: Collection[Action]) -> tuple[Value, ...]:
     """Return the values after an operation on a register of this value, none if its answer would be another."""
     match operation.action:
         case Action.READ:
@@ -110,7 +113,7 @@ def _after(operation: Operation, value: Value, repeats: bool) -> tuple[Value, ..
             applies, after = value is None, operation.value
         case Action.DELETE:
             # A deletion that was sent again finds nothing any more, and succeeds.
-            applies, after = value is not None or repeats, None
+            applies, after = value is not None or Action.DELETE in repeats, None
     if operation.returned is None:
         return (after if applies else value,)
     if operation.refused:

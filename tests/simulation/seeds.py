@@ -1,14 +1,22 @@
 """Seeds that found a defect, kept as tests of their own.
 
-A change of the simulation, or of how often nodes talk, gives a seed another run. Each defect has a unit test, too.
+A change of the simulation, or of how often nodes talk, gives a seed another run. Each defect has a unit test, too. The
+seeds of `SHOWN` are newer than their defects: the test puts the defect back, and the run fails. When a change gives one
+another run, which does not fail, look for the next seed whose run does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
 
+from hsparse.dn.later_changes import LaterChanges
+from hsparse.dn.membership.adopted_membership import AdoptedMembership
+from hsparse.dn.membership.replaced_messages import ReplacedMessages
+from tests.simulation.clients import MOST_WRITES
+from tests.simulation.linearizability import DELETIONS
 from tests.simulation.nemesis import (
-    SERVERS,
     Fault,
     bad_network,
     bad_store,
@@ -20,8 +28,13 @@ from tests.simulation.nemesis import (
     leave,
     partition,
     pause,
+    pause_server,
+    rebuild,
     restart_service_node,
+    serve,
+    slow_puts,
     slow_store,
+    stop_server,
 )
 
 
@@ -43,6 +56,10 @@ ALL: tuple[Fault, ...] = (
     *(restart_service_node, bad_network, bad_store, slow_store),
 )
 """The faults that there were when these were found."""
+SERVERS: tuple[Fault, ...] = (
+    *(serve, stop_server, pause_server, rebuild, cut, bad_store, slow_store, slow_puts, jump),
+)
+"""The same where whole servers share a store."""
 
 SEEDS = (
     KeptSeed(39, ALL, "a node that was stopped longer than its lease deleted what others had created"),
@@ -53,5 +70,49 @@ SEEDS = (
     KeptSeed(22783, ALL, "a node did not join again, as it met a member that died while it left alone"),
     KeptSeed(
         1032, SERVERS, "an append was acknowledged that a server of another time had dropped", servers=2
+    ),
+)
+
+
+async def _each_time(messages: Any, token: str, replaces: Any, work: Callable[[], Awaitable[Any]]) -> Any:
+    return await work()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSeed(KeptSeed):
+    """A seed whose run fails once the method `name` of `owner` is `defective`; `options` are those of `run_seed`."""
+
+    owner: type = object
+    name: str = ""
+    defective: Callable[..., Any] = _each_time
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+WRITES: dict[str, Any] = {"operations": 40, "most": 6, "mix": MOST_WRITES}
+SHOWN = (
+    ShownSeed(
+        2,
+        (bad_network,),
+        "a message that arrived after it was sent again undid what came after it",
+        owner=ReplacedMessages,
+        name="once",
+        options=WRITES,
+    ),
+    ShownSeed(
+        0,
+        ALL,
+        "a message of an epoch before was carried out beside those of the next owner",
+        owner=AdoptedMembership,
+        name="require",
+        defective=lambda adopted, epoch: None,
+    ),
+    ShownSeed(
+        4,
+        (kill, pause, join, leave),
+        "a write of a node that was killed undid what the next owner had acknowledged",
+        owner=LaterChanges,
+        name="place",
+        defective=lambda later, change: [],
+        options={**WRITES, "repeats": DELETIONS},
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from hsparse.dn.data_settings import DataSettings
@@ -12,8 +12,13 @@ from hsparse.errors import HsparseError
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.storage.object_store import ObjectStore
 from tests.simulation.clients import ELEMENTS, MIXED, Clients, Mix, Names, dataset_record
-from tests.simulation.history import History
-from tests.simulation.linearizability import wrong_appends, wrong_extensions, wrong_registers
+from tests.simulation.history import Action, History
+from tests.simulation.linearizability import (
+    ANY_CHANGE,
+    wrong_appends,
+    wrong_extensions,
+    wrong_registers,
+)
 from tests.simulation.nemesis import ALL, Fault, Nemesis
 from tests.simulation.simulated_cluster import SETTINGS, SimulatedCluster
 from tests.simulation.virtual_clock import VirtualClock
@@ -28,6 +33,7 @@ class Run:
     """What came of a run: the faults that there were, the errors that clients got, and what is wrong."""
 
     seed: int
+    repeats: Collection[Action] = ANY_CHANGE
     wrong: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -61,12 +67,14 @@ def run_seed(
     servers: int = 0,
     mix: Mix = MIXED,
     settings: DataSettings = SETTINGS,
+    repeats: Collection[Action] = ANY_CHANGE,
 ) -> Run:
     """Run a cluster of 1 to 3 data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
 
-    With another `mix` there are twice as many clients, which pause less.
+    With another `mix` there are twice as many clients, which pause less. Changes of the kinds in `repeats` may take
+    effect more than once.
     """
-    run, loop = Run(seed), VirtualLoop()
+    run, loop = Run(seed, repeats), VirtualLoop()
     started = loop.time()
     run.history.clock = loop.time
     cluster = SimulatedCluster(loop, seed, wrap=wrap, settings=settings)
@@ -133,7 +141,7 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     run.wrong += [f"no client may get: {text}" for text in clients.defects]
     run.wrong += [f"after all faults: {text}" for text in clients.errors]
     run.wrong += [f"a defect: {error!r}" for error in cluster.network.defects]
-    run.wrong += wrong_registers(run.history, repeats=True)
+    run.wrong += wrong_registers(run.history, repeats=run.repeats)
     run.wrong += wrong_extensions(extent, run.history.extensions)
     found = [value or None for value in values]
     run.wrong += wrong_appends(found, run.history.appends, run.history.extents)

@@ -101,13 +101,13 @@ def test_a_membership_that_is_adopted_before_earlier_changes_have_ended(
         return True
 
     monkeypatch.setattr(AdoptedMembership, "finished", finished)
-    wrong = found(range(102, 200), (slow_puts, join, leave), operations=25, most=6, mix=MOST_READS)
+    wrong = found(range(193, 250), (slow_puts, join, leave), operations=25, most=6, mix=MOST_READS)
     assert "not linearizable" in wrong
 
 
 def test_a_change_that_is_stored_without_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemberOwnership, "may_change", lambda ownership, term: True)
-    wrong = found(range(28, 200), (slow_puts, pause_long), operations=40, most=6, mix=MOST_WRITES)
+    wrong = found(range(40, 200), (slow_puts, pause_long), operations=40, most=6, mix=MOST_WRITES)
     assert "not linearizable" in wrong
 
 

@@ -11,8 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.nemesis import ALL, BESIDE, CLOCKS, PROCESSES, SERVERS, UPGRADES, upgrade
-from tests.simulation.seeds import SEEDS, KeptSeed
+from tests.simulation.linearizability import DELETIONS
+from tests.simulation.nemesis import (
+    ALL,
+    BESIDE,
+    CLOCKS,
+    PROCESSES,
+    SERVERS,
+    UPGRADES,
+    join,
+    kill,
+    leave,
+    pause,
+    upgrade,
+)
+from tests.simulation.seeds import SEEDS, SHOWN, WRITES, KeptSeed, ShownSeed
 from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
 
@@ -56,7 +69,18 @@ def test_servers_that_come_and_go_beside_a_cluster(pytestconfig: pytest.Config) 
 def test_no_request_fails_because_a_data_node_goes(pytestconfig: pytest.Config) -> None:
     """Kills, pauses, joins and leaves of data nodes are seen by no client."""
     seeds = range(pytestconfig.getoption("seeds") // 2)
-    assert failed(lambda seed: run_seed(seed, PROCESSES, errors_allowed=False), seeds) == []
+
+    def run(seed: int) -> Run:
+        return run_seed(seed, PROCESSES, errors_allowed=False, repeats=DELETIONS)
+
+    assert failed(run, seeds) == []
+
+
+def test_no_write_is_repeated_over_another_one(pytestconfig: pytest.Config) -> None:
+    """Where no message is lost: also of many writes of the same elements, each takes effect once."""
+    seeds = range(pytestconfig.getoption("seeds") // 50)
+    faults = (kill, pause, join, leave)
+    assert failed(lambda seed: run_seed(seed, faults, **WRITES, repeats=DELETIONS), seeds) == []
 
 
 def test_clocks_that_drift_jump_and_stand(pytestconfig: pytest.Config) -> None:
@@ -88,6 +112,13 @@ def test_records_that_are_split(pytestconfig: pytest.Config, servers: int) -> No
 @pytest.mark.parametrize("kept", SEEDS, ids=str)
 def test_a_seed_that_once_failed(kept: KeptSeed) -> None:
     assert run_seed(kept.seed, kept.faults, servers=kept.servers).wrong == []
+
+
+@pytest.mark.parametrize("kept", SHOWN, ids=str)
+def test_a_seed_that_fails_with_its_defect(kept: ShownSeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_seed(kept.seed, kept.faults, **kept.options).wrong == []
+    monkeypatch.setattr(kept.owner, kept.name, kept.defective)
+    assert run_seed(kept.seed, kept.faults, **kept.options).wrong != []
 
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:

@@ -20,7 +20,7 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import Kept, MemberOwnership
+from hsparse.dn.membership.ownership import Doubt, Kept, MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
 
@@ -177,12 +177,12 @@ class AdoptedMembership:
             self.require(epoch)
 
     @contextmanager
-    def running_change(self) -> Iterator[None]:
+    def running_change(self, doubt: Doubt | None = None) -> Iterator[None]:
         """Count a change that is accepted now while the context lasts."""
         epoch = self.view.epoch
         self._running[epoch] += 1
         try:
-            with self._ownership.accepting():
+            with self._ownership.accepting(doubt):
                 yield
         finally:
             self._running[epoch] -= 1

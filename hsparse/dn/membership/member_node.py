@@ -22,7 +22,7 @@ from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import MemberOwnership, Ownership, OwningService
+from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership, OwningService
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
@@ -40,6 +40,8 @@ R = TypeVar("R")
 
 RECOVERY = 2
 """After so many times the seconds of a lease a node takes it back that was revoked, if it was not evicted by then."""
+SAME_RATE = 0.99
+"""Seconds of this node's clock at least that go by in a second of another one's."""
 
 
 class MemberNode:
@@ -277,6 +279,14 @@ class MemberNode:
             return await self._service.send(message)
 
     async def _routed(self, routed: Routed[R]) -> R:
+        if routed.replaces and not routed.instead_of:
+            # Whatever it owns by now: a new owner that carried the change out again would undo what came after it.
+            with suppress(Misdirected):
+                return cast(R, await self._replaced.recall(routed.replaces))
+        doubt = None
+        if routed.doubted_in is not None:
+            asked = self._clock.monotonic() - SAME_RATE * routed.seconds
+            doubt = Doubt(routed.doubted_in, asked)
         if routed.to != self.id:
             raise Misdirected(f"This is the data node {self.id}, not {routed.to}.")
         await self._adopted.catch_up(routed.epoch)
@@ -289,7 +299,7 @@ class MemberNode:
 
         async def carry_out() -> R:
             self._adopted.require(routed.epoch)
-            with self._adopted.running_change():
+            with self._adopted.running_change(doubt):
                 return await self.send(routed.message)
 
         return await self._replaced.once(routed.token, routed.replaces, carry_out)

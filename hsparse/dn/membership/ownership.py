@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol
 
 from hsparse.cluster.membership import NO_MEMBERS, Membership
@@ -16,6 +17,19 @@ from hsparse.wire.message import DataNode
 Kept = Callable[[str], bool]
 """Says of an object's name whether the node owned it before, and does now."""
 _ACCEPTED_IN: ContextVar[int | None] = ContextVar("accepted_in", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """That a change may have been carried out before: it was asked for by the time `asked`, of this node's monotonic
+    clock, and sent by the membership of `epoch`.
+    """
+
+    epoch: int
+    asked: float
+
+
+_DOUBT: ContextVar[Doubt | None] = ContextVar("doubt", default=None)
 
 
 class Ownership(Protocol):
@@ -37,6 +51,15 @@ class Ownership(Protocol):
 
     def accepted_in(self) -> int:
         """Return the term in which the change was accepted that this code carries out."""
+        ...
+
+    @property
+    def change_epoch(self) -> int:
+        """The epoch in which changes are accepted; 0 where none is ever sent again."""
+        ...
+
+    def doubt(self) -> Doubt | None:
+        """Return whether the change that this code carries out may have been carried out before."""
         ...
 
     def may_change(self, term: int) -> bool:
@@ -68,6 +91,10 @@ class SoleOwnership:
 
     shared = False
     hears_all = True
+    change_epoch = 0
+
+    def doubt(self) -> Doubt | None:
+        return None
 
     def trusts(self, name: str) -> bool:
         return True
@@ -127,13 +154,21 @@ class MemberOwnership:
         return self._server or self.membership.owner(name) == self.node
 
     @contextmanager
-    def accepting(self) -> Iterator[None]:
+    def accepting(self, doubt: Doubt | None = None) -> Iterator[None]:
         """Let what is done in the context be of a change that is accepted now."""
-        token = _ACCEPTED_IN.set(self.term)
+        token, doubted = _ACCEPTED_IN.set(self.term), _DOUBT.set(doubt)
         try:
             yield
         finally:
             _ACCEPTED_IN.reset(token)
+            _DOUBT.reset(doubted)
+
+    @property
+    def change_epoch(self) -> int:
+        return 0 if self._server else self.membership.epoch
+
+    def doubt(self) -> Doubt | None:
+        return _DOUBT.get()
 
     def accepted_in(self) -> int:
         term = _ACCEPTED_IN.get()

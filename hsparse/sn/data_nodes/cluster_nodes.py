@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -30,7 +31,7 @@ from hsparse.errors import (
     StoreFailed,
     Unanswered,
 )
-from hsparse.sn.data_nodes.node_set import Resend
+from hsparse.sn.data_nodes.node_set import Attempts, Resend
 from hsparse.sn.data_nodes.patience import Patience
 from hsparse.wire.member_connections import Connect, MemberConnections
 from hsparse.wire.membership_message import CheckMember, Routed
@@ -49,6 +50,8 @@ LOOK = 1.0
 """Seconds from one look at the membership to the next while this node may not use the members, or knows of none."""
 AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
+RECALL = 0.5
+"""Seconds in which a node that did not answer may say that it has carried a change out, before another one does."""
 UNREAD = (Unanswered, StoreFailed, Outdated)
 """The failures of a read that another node may not have."""
 
@@ -140,26 +143,28 @@ class ClusterNodes:
     async def send(
         self, membership: Membership, node: str, message: Message[T], again: Resend | None
     ) -> T | Resend:
-        doubtful = again is not None and again.doubtful
-        sent = [] if again is None else list(again.sent_in(membership.epoch))
-        if doubtful:
+        attempts = Attempts.after(again, membership.epoch, self._clock)
+        if attempts.doubtful:
             message = message.again()
         try:
             if message.only_reads:
                 return await self._read_from(membership, node, message)
-            return await self._change_at(membership, node, message, sent)
+            return await self._change_at(membership, node, message, attempts)
         except Misdirected:
             pass
         except Outdated:
             if not await self._has_changed(membership):
                 raise
         except Unanswered:
-            doubtful = True
+            attempts.doubtful = True
+            message = message.again()
             try:
-                return await self._ask_instead(membership, node, message.again(), sent)
+                return await self._ask_instead(membership, node, message, attempts)
             except (Misdirected, Unanswered):
                 pass
-        return self._resend(again, membership, doubtful=doubtful, sent=sent)
+            with suppress(Misdirected, Unanswered, Outdated):
+                return await self._recall(membership, node, message, attempts)
+        return self._resend(again, membership, attempts)
 
     async def _has_changed(self, membership: Membership) -> bool:
         """Look into the store whether there is a newer membership: where nothing is sent, nobody tells."""
@@ -171,12 +176,18 @@ class ClusterNodes:
         seconds = DEADLINE if left is None else min(DEADLINE, left)
         return Resend(-1, self._clock.monotonic() + seconds, doubtful=False, tries=0)
 
-    def _resend(
-        self, again: Resend | None, membership: Membership, *, doubtful: bool, sent: Sequence[str] = ()
-    ) -> Resend:
+    def _resend(self, again: Resend | None, membership: Membership, attempts: Attempts) -> Resend:
         """Return that a message is to be sent once more than before, until the time that there was for the first."""
         again = again or self._never_sent()
-        return Resend(membership.epoch, again.until, doubtful, again.tries + 1, tuple(sent))
+        return Resend(
+            membership.epoch,
+            again.until,
+            attempts.doubtful,
+            again.tries + 1,
+            tuple(attempts.sent),
+            attempts.first,
+            attempts.since,
+        )
 
     async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
         """Return what the owner reads or, when that takes long or fails, another node."""
@@ -199,14 +210,13 @@ class ClusterNodes:
         if last:
             yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
 
-    async def _change_at(self, membership: Membership, node: str, message: Message[T], sent: list[str]) -> T:
-        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile.
-
-        `sent` are the tokens of the times that it was sent before, to which this one's is added.
-        """
+    async def _change_at(
+        self, membership: Membership, node: str, message: Message[T], attempts: Attempts
+    ) -> T:
+        """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
         if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
-        routed = self._change(membership, node, message, sent)
+        routed = self._change(membership, node, message, attempts)
         task = asyncio.create_task(self._connections.send(node, routed))
         try:
             while not (await asyncio.wait({task}, timeout=self._patience.WITH_CHANGES))[0]:
@@ -222,32 +232,55 @@ class ClusterNodes:
     async def _is_gone(self, membership: Membership, node: str) -> bool:
         """Have another node find out whether a node is a member and answers; False if no other node can tell."""
         try:
-            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node), [])
+            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node))
         except Misdirected:
             return True
         except Unanswered:
             return False
 
     async def _ask_instead(
-        self, membership: Membership, node: str, message: Message[T], sent: list[str]
+        self, membership: Membership, node: str, message: Message[T], attempts: Attempts | None = None
     ) -> T:
-        """Ask the others in rendezvous order about what `node` does not answer; `sent` as for `_change_at`."""
+        """Ask the others in rendezvous order about what `node` does not answer: a change, with `attempts`, or more."""
         for other in membership.stand_ins(node):
             envelope = message
-            if not isinstance(message, CheckMember):
-                envelope = self._change(membership, other, message, sent, instead_of=node)
+            if attempts is not None:
+                envelope = self._change(membership, other, message, attempts, instead_of=node)
             try:
                 return await self._connections.send(other, envelope)
             except (Unanswered, Outdated):  # what is too new for another one, `node` may have carried out
                 continue
         raise Unanswered(f"No other data node answers for {node}.")
 
+    async def _recall(self, membership: Membership, node: str, message: Message[T], attempts: Attempts) -> T:
+        """Return the reply of a node that may be the owner no more, but has carried the change out.
+
+        `Misdirected` if it does not remember that, `Unanswered` if it cannot be asked in `RECALL` seconds.
+        """
+        try:
+            async with asyncio.timeout(RECALL):
+                routed = self._change(membership, node, message, attempts)
+                return await self._connections.send(node, routed)
+        except TimeoutError as error:
+            raise Unanswered(f"The data node {node} does not answer.") from error
+
     def _change(
-        self, membership: Membership, to: str, message: Message[T], sent: list[str], *, instead_of: str = ""
+        self,
+        membership: Membership,
+        to: str,
+        message: Message[T],
+        attempts: Attempts,
+        *,
+        instead_of: str = "",
     ) -> Routed[T]:
-        token = self._clock.token(8).hex()
-        routed = Routed(to, membership.epoch, message, instead_of, token, tuple(sent))
-        sent.append(token)
+        token, seconds = self._clock.token(8).hex(), 0.0
+        first: int | None = None
+        if attempts.doubtful:
+            first, seconds = attempts.first, self._clock.monotonic() - attempts.since
+        routed = Routed(
+            to, membership.epoch, message, instead_of, token, tuple(attempts.sent), first, seconds
+        )
+        attempts.sent.append(token)
         return routed
 
     async def send_any(self, message: Message[T]) -> T:
@@ -255,17 +288,19 @@ class ClusterNodes:
         while True:
             membership = await self.members(again)
             nodes = sorted(membership.nodes, key=self._is_avoided)
-            attempts = (partial(self._connections.send, node, message) for node in nodes)
+            asked = (partial(self._connections.send, node, message) for node in nodes)
             delay = self._patience.with_reads if message.only_reads else DEADLINE
             try:
                 failures = UNREAD if message.only_reads else (Unanswered, Outdated)
-                return await staggered(attempts, delay, failures)
+                return await staggered(asked, delay, failures)
             except Outdated:
                 if not await self._has_changed(membership):
                     raise
-                again = self._resend(again, membership, doubtful=False)
+                again = self._resend(again, membership, Attempts.after(None, membership.epoch, self._clock))
             except (Misdirected, Unanswered) as error:
-                again = self._resend(again, membership, doubtful=isinstance(error, Unanswered))
+                attempts = Attempts.after(again, membership.epoch, self._clock)
+                attempts.doubtful = isinstance(error, Unanswered)
+                again = self._resend(again, membership, attempts)
 
     async def send_all(self, message: Message[T]) -> list[T]:
         again: Resend | None = None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from hsparse.clock import Clock
 from hsparse.cluster.membership import Membership
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Misconfigured
@@ -22,7 +23,8 @@ class Resend:
     """The outcome of a message that its receiver may not have carried out: it is to be sent to the owner of a newer
     membership than that of `epoch`, until the time `until` (monotonic, in seconds), for the time number `tries`.
 
-    `doubtful`: it may have been carried out. `sent` are the tokens of the times that it was sent in that epoch.
+    `doubtful`: it may have been carried out. `sent` are the tokens of the times that it was sent in that epoch. It was
+    sent first at `since` (monotonic, in seconds), by the membership of `first`.
     """
 
     epoch: int
@@ -30,6 +32,8 @@ class Resend:
     doubtful: bool
     tries: int = 1
     sent: tuple[str, ...] = ()
+    first: int = 0
+    since: float = 0.0
 
     def and_also(self, other: Resend) -> Resend:
         """Return what holds for both messages."""
@@ -40,11 +44,33 @@ class Resend:
             self.doubtful or other.doubtful,
             max(self.tries, other.tries),
             tuple(dict.fromkeys((*self.sent_in(epoch), *other.sent_in(epoch)))),
+            min(self.first, other.first),
+            min(self.since, other.since),
         )
 
     def sent_in(self, epoch: int) -> tuple[str, ...]:
         """Return the tokens of the times that it was sent in an epoch."""
         return self.sent if self.epoch == epoch else ()
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The times that a message was sent so far: the tokens of those in this epoch, and when it was sent first.
+
+    `doubtful`: it may have been carried out. `first` and `since` are as in `Resend`.
+    """
+
+    sent: list[str]
+    doubtful: bool
+    first: int
+    since: float
+
+    @classmethod
+    def after(cls, again: Resend | None, epoch: int, clock: Clock) -> Attempts:
+        """Return those before it is sent by the membership of `epoch`."""
+        if again is None:
+            return cls([], False, epoch, clock.monotonic())
+        return cls(list(again.sent_in(epoch)), again.doubtful, again.first, again.since)
 
 
 class NodeSet(Protocol):

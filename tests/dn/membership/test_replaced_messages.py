@@ -72,6 +72,43 @@ async def test_what_was_carried_out_before_is_answered_as_it_was() -> None:
         await messages.once("a", (), work)
 
 
+async def test_a_reply_is_recalled_once_there_is_one() -> None:
+    messages, go_on = ReplacedMessages(), asyncio.Event()
+
+    async def write() -> None:
+        await go_on.wait()
+
+    writing = asyncio.create_task(messages.once("a", (), write))
+    await asyncio.sleep(0)
+    recalled = asyncio.create_task(messages.recall(("z", "a")))
+    await asyncio.sleep(0)
+    assert not recalled.done()
+    go_on.set()
+    assert await recalled is None
+    await writing
+    with pytest.raises(Misdirected, match="remembers no reply"):
+        await messages.recall(("y",))
+    with pytest.raises(Misdirected, match="sent again"):
+        await messages.once("y", (), write)
+
+
+async def test_replies_without_content_are_remembered_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replaced_messages, "MAX_REPLIES", 1)
+    messages = ReplacedMessages()
+
+    async def nothing() -> None:
+        return None
+
+    async def one() -> int:
+        return 1
+
+    for token, work in (("a", nothing), ("b", nothing), ("c", one), ("d", one)):
+        await messages.once(token, (), work)
+    assert [await messages.recall((token,)) for token in ("a", "b", "d")] == [None, None, 1]
+    with pytest.raises(Misdirected):
+        await messages.recall(("c",))
+
+
 async def test_what_failed_is_carried_out_again() -> None:
     messages = ReplacedMessages()
 

@@ -16,7 +16,7 @@ from hsparse.wire.record_message import CreateObject, PutAttributes
 from tests.support.cluster import Cluster, cluster
 from tests.support.newer_contract import NEXT, NEXT_CONTRACT, CountObjects
 
-IDS = [f"g-{number:08x}-00000000-0000-0000-0000-000000000000" for number in range(12)]
+IDS = [f"g-{number:08x}-00000000-0000-000000-000000" for number in range(12)]
 
 
 async def write(owners: Owners, number: int) -> None:

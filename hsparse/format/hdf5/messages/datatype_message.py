@@ -315,7 +315,8 @@ def _encode_number(datatype: FileType, version: int) -> bytes:
 
 
 def _encode_string(datatype: FileType, version: int) -> bytes:
-    pad = PADDINGS.index(datatype.item.get("strPad", PADDINGS[1]))
+    padding = datatype.item.get("strPad")
+    pad = PADDINGS.index(padding if padding in PADDINGS else PADDINGS[1])
     charset = CHARSETS.index(datatype.item["charSet"])
     if datatype.item["length"] != "H5T_VARIABLE":
         return _head(1, datatype, pad | charset << 4)
