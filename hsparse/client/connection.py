@@ -12,30 +12,18 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from hsparse.client.errors import BY_KIND, InvalidValue, Unreachable
+from hsparse.client.errors import InvalidValue, Unreachable
+from hsparse.client.http.answers import answered_error, check_type, json_object
 from hsparse.client.http.client_span import client_span, note_status
 from hsparse.client.http.connection_pool import ConnectionPool
 from hsparse.client.http.retry import Repeatable, Retry
-from hsparse.client.sparse.memory_limit import default_limit
+from hsparse.client.memory_limit import default_limit
 from hsparse.clock import SystemClock
-from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
+from hsparse.errors import HsparseError
 from hsparse.format.buffer import Buffer
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
-BY_STATUS: dict[int, ErrorKind] = {
-    400: ErrorKind.BAD_REQUEST,
-    401: ErrorKind.UNAUTHENTICATED,
-    403: ErrorKind.FORBIDDEN,
-    404: ErrorKind.NOT_FOUND,
-    409: ErrorKind.CONFLICT,
-    410: ErrorKind.GONE,
-    412: ErrorKind.PRECONDITION_FAILED,
-    413: ErrorKind.TOO_LARGE,
-    429: ErrorKind.RATE_LIMITED,
-    503: ErrorKind.BUSY,
-}
-"""What a status means when its body is not this server's: a proxy's, or another implementation's."""
 Json: TypeAlias = dict[str, Any]
 Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
@@ -163,7 +151,7 @@ class Connection:
         >>> f.connection.json("GET", f"/datasets/{X.id}/shape")["shape"]["dims"]
         [4, 3]
         """
-        return self._json_object(f"{method} {path}", self._request(method, path, body, JSON, params))
+        return json_object(self.url, f"{method} {path}", self._request(method, path, body, JSON, params))
 
     def binary(self, method: str, path: str, body: Body | None = None, **params: object) -> bytes:
         """Send a request, see `json`, and return the bytes it is answered with.
@@ -192,13 +180,13 @@ class Connection:
         def send() -> tuple[http.client.HTTPResponse, bytes]:
             response, data = self._exchange("GET", target, None, headers)
             if response.status >= 300 and not (response.status == 304 and etag is not None):
-                raise _error(f"GET {path}", response, data)
+                raise answered_error(f"GET {path}", response, data)
             return response, data
 
         response, data = self.repeated(send)
         if response.status == 304:
             return None, etag
-        return self._json_object(f"GET {path}", data), response.headers.get("ETag")
+        return json_object(self.url, f"GET {path}", data), response.headers.get("ETag")
 
     def repeated(self, read: Callable[[], T]) -> T:
         """Return `read()`, which changes nothing, repeated as `retry` says: for answers that are read as `stream`.
@@ -229,8 +217,8 @@ class Connection:
         ):
             note_status(span, response.status)
             if response.status >= 300:
-                raise _error(f"{method} {path}", response, response.read())
-            self._check_type(f"{method} {path}", response, accept)
+                raise answered_error(f"{method} {path}", response, response.read())
+            check_type(self.url, f"{method} {path}", response, accept)
             yield response
 
     @contextmanager
@@ -275,7 +263,7 @@ class Connection:
                 response = connection.getresponse()
                 note_status(span, response.status)
             if response.status >= 300:
-                error = _error(f"{method} {path}", response, response.read())
+                error = answered_error(f"{method} {path}", response, response.read())
                 if method == "HEAD":
                     with self.response("GET", path, {**(headers or {}), "Range": "bytes=0-0"}, **params):
                         pass
@@ -306,7 +294,7 @@ class Connection:
         def send() -> tuple[http.client.HTTPResponse, bytes]:
             response, answer = self._exchange(method, target, data, headers)
             if response.status >= 300:
-                raise _error(f"{method} {path}", response, answer)
+                raise answered_error(f"{method} {path}", response, answer)
             return response, answer
 
         if named.isdisjoint(GROWING):
@@ -316,7 +304,7 @@ class Connection:
             repeatable = Repeatable(known=self._is_made_once)
         response, answer = self._retry.run(send, repeatable)
         if accept == BINARY:
-            self._check_type(f"{method} {path}", response, accept)
+            check_type(self.url, f"{method} {path}", response, accept)
         return answer
 
     def _is_made_once(self) -> bool:
@@ -328,30 +316,9 @@ class Connection:
                 return False
             if response.status >= 300:
                 return False
-            about = self._json_object("GET /about", data)
+            about = json_object(self.url, "GET /about", data)
             self._heeds_keys.append(about.get("idempotency_keys") is True)
         return self._heeds_keys[0]
-
-    def _json_object(self, request: str, data: bytes) -> Json:
-        """Return the JSON object that a request was answered with, `{}` for an empty answer."""
-        try:
-            value = json.loads(data or b"{}")
-        except ValueError:
-            value = data
-        if not isinstance(value, dict | None):
-            raise HsparseError(
-                f"{self.url} answered {request} with no JSON object; see that it is an HDF REST server."
-            )
-        return value or {}
-
-    def _check_type(self, request: str, response: http.client.HTTPResponse, accept: str) -> None:
-        """Raise `HsparseError` for an answer of another media type."""
-        found = response.headers.get_content_type()
-        if found != accept:
-            raise HsparseError(
-                f"{self.url} answered {request} as {found}, not {accept}; "
-                "see that it is a server with sparse datasets."
-            )
 
     def _parts(
         self, path: str, body: Body | None, accept: str, params: Mapping[str, object]
@@ -469,19 +436,3 @@ def _credentials(user: str | None, password: str | None, token: str | None) -> d
 
 def _text(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _error(request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
-    """Return the error in an answer: the kind and sentence of its body or, without these, its status."""
-    try:
-        failure = json.loads(body)["error"]
-        error = BY_KIND[ErrorKind(failure["kind"])](str(failure["message"]))
-    except (ValueError, KeyError, TypeError):
-        kind = BY_STATUS.get(response.status, ErrorKind.INTERNAL)
-        error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
-    error.request_id = response.headers.get("X-Request-ID")
-    error.status = response.status
-    wait = response.headers.get("Retry-After", "")
-    if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
-        error.retry_after = float(wait[:9])
-    return error

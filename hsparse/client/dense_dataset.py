@@ -12,11 +12,11 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
+from hsparse.client.memory_limit import check_size, element_bytes
 from hsparse.client.progress import Progress, show_read
 from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
-from hsparse.client.sparse.memory_limit import check_size, element_bytes
 from hsparse.client.sparse.sparse_values import cast_values
 from hsparse.optional_module import OptionalModule
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
+from hsparse.client.memory_limit import check_size, element_bytes
 from hsparse.client.sources.selection_request import read_values
-from hsparse.client.sparse.memory_limit import check_size, element_bytes
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import NotFound
 from hsparse.format.reductions.label_groups import LabelGroups, check_labels

@@ -19,8 +19,8 @@ from hsparse.client.connection import Json
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue, NoSuchAxis, NotImplementedHere, ResultTooLarge, WrongType
 from hsparse.client.indexing.select import Select, select_region
+from hsparse.client.memory_limit import check_size
 from hsparse.client.sources.elements import ValueSource
-from hsparse.client.sparse.memory_limit import check_size
 from hsparse.errors import HsparseError, NotFound
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Orthogonal

@@ -10,8 +10,8 @@ from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.element_reader import ANNDATA, ElementReader
 from hsparse.client.errors import InvalidValue
 from hsparse.client.files.domain_file import DomainFile
+from hsparse.client.memory_limit import check_total
 from hsparse.client.progress import Progress
-from hsparse.client.sparse.memory_limit import check_total
 from hsparse.format.hdf5.plan.file_form import FileForm
 
 PARTS = ("X", "layers", "obs", "var", "obsm", "varm", "obsp", "varp", "uns", "raw")

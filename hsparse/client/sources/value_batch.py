@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import BINARY, Connection, Json
+from hsparse.client.memory_limit import check_total, element_bytes
 from hsparse.client.progress import Progress, read_answer, show_read
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.http_elements import arrow_elements
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.client.sparse.memory_limit import check_total, element_bytes
 from hsparse.client.sparse.sparse_result import fills_with_zero
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Conflict, Corrupt

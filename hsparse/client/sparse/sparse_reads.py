@@ -16,11 +16,11 @@ from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.indexed_region import IndexedRegion
 from hsparse.client.indexing.select import Region, Select
+from hsparse.client.memory_limit import check_size
 from hsparse.client.progress import Progress, show_read
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
 from hsparse.client.sparse.banded_csr import row_bands
-from hsparse.client.sparse.memory_limit import check_size
 from hsparse.client.sparse.sparse_result import (
     SparseResult,
     bytes_of_dense,

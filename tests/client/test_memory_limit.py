@@ -12,10 +12,10 @@ import pytest
 import scipy.sparse as sp
 
 import hsparse
+from hsparse.client import memory_limit
 from hsparse.client.connection import Connection
 from hsparse.client.errors import ResultTooLarge
 from hsparse.client.file import File
-from hsparse.client.sparse import memory_limit
 
 ROWS, COLUMNS = 1000, 100
 SPARSE: dict[str, Callable[[Any], Any]] = {

@@ -1,0 +1,65 @@
+"""What answers say: the JSON object, and the error, as the client has them.
+
+Tests: tests/client/test_connection.py.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import Any
+
+from hsparse.client.errors import BY_KIND
+from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
+
+BY_STATUS: dict[int, ErrorKind] = {
+    400: ErrorKind.BAD_REQUEST,
+    401: ErrorKind.UNAUTHENTICATED,
+    403: ErrorKind.FORBIDDEN,
+    404: ErrorKind.NOT_FOUND,
+    409: ErrorKind.CONFLICT,
+    410: ErrorKind.GONE,
+    412: ErrorKind.PRECONDITION_FAILED,
+    413: ErrorKind.TOO_LARGE,
+    429: ErrorKind.RATE_LIMITED,
+    503: ErrorKind.BUSY,
+}
+"""What a status means when its body is not this server's: a proxy's, or another implementation's."""
+
+
+def json_object(url: str, request: str, data: bytes) -> dict[str, Any]:
+    """Return the JSON object that a server answered a request with, `{}` for an empty answer."""
+    try:
+        value = json.loads(data or b"{}")
+    except ValueError:
+        value = data
+    if not isinstance(value, dict | None):
+        raise HsparseError(
+            f"{url} answered {request} with no JSON object; see that it is an HDF REST server."
+        )
+    return value or {}
+
+
+def check_type(url: str, request: str, response: http.client.HTTPResponse, accept: str) -> None:
+    """Raise `HsparseError` for an answer of another media type."""
+    found = response.headers.get_content_type()
+    if found != accept:
+        raise HsparseError(
+            f"{url} answered {request} as {found}, not {accept}; see that it is a server with sparse datasets."
+        )
+
+
+def answered_error(request: str, response: http.client.HTTPResponse, body: bytes) -> HsparseError:
+    """Return the error in an answer: the kind and sentence of its body or, without these, its status."""
+    try:
+        failure = json.loads(body)["error"]
+        error = BY_KIND[ErrorKind(failure["kind"])](str(failure["message"]))
+    except (ValueError, KeyError, TypeError):
+        kind = BY_STATUS.get(response.status, ErrorKind.INTERNAL)
+        error = BY_KIND[kind](f"{request} was answered with {response.status} {response.reason}.")
+    error.request_id = response.headers.get("X-Request-ID")
+    error.status = response.status
+    wait = response.headers.get("Retry-After", "")
+    if isinstance(error, RateLimited | Busy) and wait.isascii() and wait.isdigit():
+        error.retry_after = float(wait[:9])
+    return error
