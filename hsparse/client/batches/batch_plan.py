@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-FEWEST_BLOCKS = 64
-"""Blocks that a buffer has at least: so many random ones have nearly all labels of rows that are sorted by label."""
+FEWEST_BLOCKS = 128
+"""Blocks that a buffer has at least: batches of rows that are sorted by 100 labels then have 0.91 of the entropy that
+batches of random rows have."""
 
 
 @dataclass(frozen=True, slots=True)

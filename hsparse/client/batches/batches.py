@@ -19,7 +19,7 @@ from hsparse.optional_module import OptionalModule
 SCIPY = OptionalModule("scipy.sparse", "scipy")
 Format: TypeAlias = Literal["csr", "numpy"]
 MEMORY = 256 << 20
-COPIES = 8
+COPIES = 6
 """How often a buffer's rows are in memory at the most, as measured: in use, and the next ones as they are received,
 as elements with their coordinates, and as a `csr_array`."""
 

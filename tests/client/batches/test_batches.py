@@ -63,7 +63,7 @@ def test_a_plan_has_each_row_once(
 
 @pytest.mark.parametrize(
     ("chunk", "buffer", "wanted"),
-    [(64, 4096, 64), (4096, 16384, 256), (4096, 100, 1), (100, 6400, 100), (100, 6000, 50), (7, 64, 1)],
+    [(64, 8192, 64), (4096, 32768, 256), (4096, 100, 1), (100, 12800, 100), (100, 12000, 50), (7, 128, 1)],
 )
 def test_blocks_are_parts_of_chunks(chunk: int, buffer: int, wanted: int) -> None:
     assert choose_block_rows(chunk, buffer) == wanted
