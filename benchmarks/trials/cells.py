@@ -51,14 +51,10 @@ REMARKS = (
     "stores a fifth of the bytes and decodes them: about 12 ns of a core for an element, 0.7 s for all, more than half "
     "of it in inflating. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of "
     "the rows.",
-    "`cells`, where hsparse is ahead by less than its aim: an epoch of random batches decodes all elements, which is "
-    "half of its processor time, and puts rows in random order into batches, which is the other half. scDataset "
-    "copies runs of 16 rows out of a plain file, for which h5py needs a seventh of that time, and spends the rest of "
-    "its own on the order, too. Over HTTP the server shares the two cores. 20 genes are in 140 of the default import's "
-    "chunks, which have 16,384 cells and 66 genes, so 66 elements are decoded for each that is asked for: 0.08 s of a "
-    "core when read directly, of which 40 % is inflating and, since a chunk has only 30,000 elements, a quarter calls "
-    "of Python. AnnData copies the whole plain h5ad for them, 0.2 s, and chooses the columns. 5 times as fast as that "
-    "would be 0.06 s.",
+    "`cells`, where hsparse is ahead by less than its aim: 20 genes are in 140 of the default import's chunks, which "
+    "have 16,384 cells and 66 genes, so 66 elements are decoded for each that is asked for: 0.08 s of a core when read "
+    "directly, of which 40 % is inflating and, since a chunk has only 30,000 elements, a quarter calls of Python. Over "
+    "HTTP the server shares the two cores. AnnData copies the whole plain h5ad for them, and chooses the columns.",
 )
 
 
