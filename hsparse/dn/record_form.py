@@ -62,16 +62,19 @@ def _wrong_link(link: Record) -> str:
     kind = link.get("class", HARD)
     if type(kind) is not str or kind not in TARGETS:
         return "class"
-    for name, wanted in ((TARGETS[kind], str), ("created", (float, int))):
-        if name in link and not isinstance(link[name], wanted):
-            return name
-    return ""
+    target = link.get(TARGETS[kind])
+    if not (_is_id(target) if kind == HARD else isinstance(target, str)):
+        return TARGETS[kind]
+    return "" if isinstance(link.get("created", 0), (float, int)) else "created"
 
 
 def _wrong_attribute(attribute: Record) -> str:
     if not isinstance(attribute.get("created", 0), (float, int)):
         return "created"
-    return _wrong_type(attribute, "type") or _wrong_shape(attribute.get("shape", NO_SHAPE), "shape")
+    for name in ("type", "shape"):
+        if name not in attribute:
+            return name
+    return _wrong_type(attribute, "type") or _wrong_shape(attribute["shape"], "shape")
 
 
 def _is_id(id: Json) -> bool:
@@ -80,7 +83,10 @@ def _is_id(id: Json) -> bool:
 
 
 def _wrong_type(record: Record, path: str) -> str:
-    return path if type(record.get(path, "")) not in (str, dict) else ""
+    item = record.get(path, "")
+    if type(item) is dict and type(item.get("class", "")) is not str:
+        return f"{path}/class"
+    return path if type(item) not in (str, dict) else ""
 
 
 def _wrong_shape(shape: Json, path: str) -> str:

@@ -34,6 +34,7 @@ from hsparse.wire.record_message import (
     ReadObjects,
     RecordChange,
 )
+from tests.support.stored_attribute import stored_attribute
 
 ROOT = "g-00000001-00000002-8888-888988-88888a"
 GROUP = "g-00000001-00000002-0000-000000-000003"
@@ -103,7 +104,7 @@ async def test_a_change_of_a_large_record_is_one_small_put() -> None:
     assert store.calls == {"delete": 1, "put_if_absent": 2}
     store.reset()
     await change(node, soft("a"))
-    await change(node, PutAttributes(ID, {"b": {"value": 1}}))
+    await change(node, PutAttributes(ID, {"b": stored_attribute(1)}))
     assert store.calls == {"put_if_match": 2}
     assert store.bytes_in < 800
     store.reset()
@@ -134,14 +135,14 @@ async def test_a_record_becomes_large_and_small_again() -> None:
     node = open_node(store)
     await change(node, CreateObject(ID, record(long="")))
     assert await delta_keys(store) == []
-    await change(node, PutAttributes(ID, {"a": {"value": LONG}}))
+    await change(node, PutAttributes(ID, {"a": stored_attribute(LONG)}))
     assert len(await delta_keys(store)) == 1
     for number in range(40):
-        await change(node, PutAttributes(ID, {"b": {"value": number}}, replace=True))
+        await change(node, PutAttributes(ID, {"b": stored_attribute(number)}, replace=True))
         assert (await read(open_node(store)))["attributes"]["b"]["value"] == number
     await change(node, DeleteAttributes(ID, ("a",)))
     while await delta_keys(store):
-        await change(node, PutAttributes(ID, {"b": {"value": -number}}, replace=True))
+        await change(node, PutAttributes(ID, {"b": stored_attribute(-number)}, replace=True))
         number += 1
     base = await stored(store, storage_key(ID))
     assert list(base["attributes"]) == ["b"]
@@ -236,7 +237,7 @@ async def test_what_cannot_be_tidied_up_does_not_fail_a_change(caplog: pytest.Lo
     await change(node, CreateObject(ID, record(long="")))
     faulty.fail_before("delete_if_match")
     with caplog.at_level(logging.WARNING):
-        await change(node, PutAttributes(ID, {"a": {"value": LONG}}))
+        await change(node, PutAttributes(ID, {"a": stored_attribute(LONG)}))
     assert "left over" in caplog.text
     assert len(await delta_keys(faulty)) == 2
     assert (await read(open_node(faulty, 1)))["attributes"]["a"]["value"] == LONG
@@ -249,7 +250,7 @@ async def test_a_new_base_that_comes_too_late_leaves_no_delta() -> None:
     await read(node)
     await read(other)
     fault = faulty.hang("put_if_match", storage_key(ID))
-    growing = asyncio.create_task(change(node, PutAttributes(ID, {"a": {"value": LONG}})))
+    growing = asyncio.create_task(change(node, PutAttributes(ID, {"a": stored_attribute(LONG)})))
     await fault.entered.wait()
     await change(other, soft("b"))
     fault.release()
@@ -267,11 +268,11 @@ Act = Callable[[DataNode], Awaitable[object]]
 async def grow(node: DataNode) -> None:
     """Change a record until its base was stored again."""
     for number in range(8):
-        await change(node, PutAttributes(ID, {"n": {"value": number}}, replace=True))
+        await change(node, PutAttributes(ID, {"n": stored_attribute(number)}, replace=True))
 
 
 async def become_large(node: DataNode) -> None:
-    await change(node, PutAttributes(ID, {"n": {"value": 0}, "long": {"value": LONG}}))
+    await change(node, PutAttributes(ID, {"n": stored_attribute(0), "long": stored_attribute(LONG)}))
 
 
 async def delete(node: DataNode) -> None:
@@ -281,7 +282,7 @@ async def delete(node: DataNode) -> None:
 
 async def create(node: DataNode) -> None:
     await delete(node)
-    await change(node, CreateObject(ID, record() | {"attributes": {"n": {"value": 0}}}))
+    await change(node, CreateObject(ID, record() | {"attributes": {"n": stored_attribute(0)}}))
 
 
 async def run_to_the_crash(store: MemoryStore, point: CrashPoint, act: Act) -> tuple[bool, int]:
@@ -360,7 +361,7 @@ async def test_a_node_that_dies_leaves_what_was_acknowledged(act: Act) -> None:
             if found is None:
                 await change(next_node, CreateObject(ID, record()))
             for number in range(100, 106):
-                await change(next_node, PutAttributes(ID, {"n": {"value": number}}, replace=True))
+                await change(next_node, PutAttributes(ID, {"n": stored_attribute(number)}, replace=True))
                 assert state_of(await read(open_node(store))) == (number, found[1] if found else [])
             if not reached:
                 break

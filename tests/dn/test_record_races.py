@@ -33,6 +33,7 @@ from hsparse.wire.record_message import (
     RecordChange,
 )
 from tests.support.endurance import repeats
+from tests.support.stored_attribute import stored_attribute
 
 R = TypeVar("R")
 ID = "g-00000001-00000002-8000-000080-000082"
@@ -122,7 +123,9 @@ class Call:
             case PutAttributes(_, attributes):
                 if state is None:
                     return None, False
-                return content({"attributes": {name: {"value": v} for name, v in state} | attributes}), True
+                return content(
+                    {"attributes": {name: stored_attribute(v) for name, v in state} | attributes}
+                ), True
             case DeleteAttributes(_, names):
                 if state is None or not all(name in dict(state) for name in names):
                     return state, False
@@ -136,7 +139,7 @@ def content(record: dict[str, Any]) -> Attributes:
 
 def record_with(name: str, value: int) -> dict[str, Any]:
     """Return a record that some deltas weigh less than."""
-    return {"id": ID, "root": ID, "padding": PADDING, "attributes": {name: {"value": value}}}
+    return {"id": ID, "root": ID, "padding": PADDING, "attributes": {name: stored_attribute(value)}}
 
 
 def is_linearizable(calls: list[Call]) -> bool:
@@ -209,7 +212,7 @@ class World:
             return DeleteObject(ID)
         if draw < 0.55:
             return DeleteAttributes(ID, (name,))
-        return PutAttributes(ID, {name: {"value": value}}, replace=True)
+        return PutAttributes(ID, {name: stored_attribute(value)}, replace=True)
 
     async def _ask(self, node: DataService, call: Call) -> None:
         if call.change is None:
@@ -255,7 +258,7 @@ async def test_what_nodes_answer_at_once_is_linearizable(faults: float) -> None:
 
 
 def test_the_checker_finds_what_is_lost_and_what_is_seen_too_early() -> None:
-    put = Call(PutAttributes(ID, {"a": {"value": 1}}), 3, 4, True)
+    put = Call(PutAttributes(ID, {"a": stored_attribute(1)}), 3, 4, True)
     create = Call(CreateObject(ID, record_with("a", 0)), 1, 2, True)
     new, old = frozenset({("a", 1)}), frozenset({("a", 0)})
     assert is_linearizable([create, put, Call(None, 5, 6, new)])
