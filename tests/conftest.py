@@ -119,8 +119,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # To read all certificates of this machine takes each process that imports aiohttp a sixth of a second.
     os.environ["SSL_CERT_FILE"] = os.devnull
     ENDURANCE.full = config.getoption("endure")
-    # How long an example takes says nothing about it. Each run has other examples.
-    settings.register_profile("hsparse", deadline=None, max_examples=repeats(100, short=20))
+    # How long an example takes says nothing about it. Each run has other examples, but one that judges a change.
+    settings.register_profile(
+        "hsparse", deadline=None, max_examples=repeats(100, short=20), derandomize="CI" in os.environ
+    )
     settings.load_profile("hsparse")
     gc.disable()
 
