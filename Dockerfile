@@ -1,10 +1,12 @@
 # syntax=docker/dockerfile:1
 FROM python:3.12-slim AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY hsparse hsparse
+# The versions of requirements.lock, of which each file has a known hash; what builds the package is among them.
 RUN python -m venv /opt/hsparse \
-    && /opt/hsparse/bin/pip install --no-cache-dir --disable-pip-version-check ".[server]"
+    && /opt/hsparse/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock \
+    && /opt/hsparse/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation .
 
 FROM python:3.12-slim
 RUN groupadd --gid 10001 hsparse \

@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload attack radosgw clean
+.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload attack radosgw lock sbom audit clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -61,6 +61,17 @@ manifests: $(BIN)/helm ## k8s/rendered/ from the chart
 
 image: $(BIN)/.installed ## every step of the Dockerfile, in a copy of this machine's files; needs root, minutes
 	$(BIN)/pytest tests/deployment/test_dockerfile.py -m image --timeout 1800
+
+lock: $(BIN)/.installed ## requirements.lock, the newest versions that the image may have, with their hashes
+	echo 'hatchling>=1.25' | $(BIN)/uv pip compile pyproject.toml - --extra server --upgrade --generate-hashes \
+		--python-version 3.11 --universal --custom-compile-command 'make lock' --quiet --output-file requirements.lock
+
+sbom: $(BIN)/.installed ## dist/hsparse.cdx.json, what the image has, as CycloneDX
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-file dist/hsparse.cdx.json
+
+audit: $(BIN)/.installed ## known holes of what the image has; asks PyPI
+	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
 
 chaos: $(BIN)/.installed ## 500 kills of a data node during writes
 	$(BIN)/pytest tests/test_chaos.py --kills 500 --timeout 3600

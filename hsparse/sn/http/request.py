@@ -16,6 +16,7 @@ from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.connection import wait_for_client, work_on
+from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
 from hsparse.sn.http.request_admission import give_up_place, return_to_work
 
 JSON_TYPE = "application/json"
@@ -30,10 +31,8 @@ MAX_DIGITS = 19
 """The most digits of a number in a query: those of 2^63-1."""
 TRUE = frozenset({"1", "t", "true", "yes", "on"})
 FALSE = frozenset({"", "0", "f", "false", "no", "off"})
-MAX_DEPTH = 240
-"""The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
 MAX_JSON = 32 * 1024 * 1024
-"""The most bytes of JSON in a body or an answer: nothing else is answered while it is parsed, 1 to 3 s."""
+"""The most bytes of JSON in a body or an answer: to parse them takes 1 to 3 s."""
 MAX_LISTS = 1 << 22
 """The most lists and objects in JSON: each takes as long as 20 bytes of numbers."""
 JSON_BYTES = 16
@@ -169,20 +168,28 @@ def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
 
 def _parse(data: bytearray, opened: int) -> Any:
     """Parse JSON with `opened` lists and objects; `BadRequest` for what is not valid or cannot be kept."""
+    if len(data) > 2 * WINDOW:
+        return parse_long_json(data, _parse_piece)
     try:
-        value = orjson.loads(data)
-        if opened > MAX_DEPTH:
-            _check_storable(value)
-        return value
-    except orjson.JSONDecodeError as error:
+        value = _parse_piece(data)
+    except ValueError as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.") from error
+    if opened > MAX_DEPTH:
+        _check_storable(value)
+    return value
+
+
+def _parse_piece(data: bytes | bytearray) -> Any:
+    """Parse JSON; `ValueError` for what is not valid."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
         if b"NaN" not in data and b"Infinity" not in data:
-            raise BadRequest(f"The body is not valid JSON: {error}.") from error
+            raise
     try:
         value = json.loads(data)
     except RecursionError as error:
         raise BadRequest("The body is nested too deeply.") from error
-    except ValueError as error:
-        raise BadRequest(f"The body is not valid JSON: {error}.") from error
     _check_storable(value)
     return value
 

@@ -1,0 +1,165 @@
+"""JSON of many bytes, parsed in pieces, so that other threads run in between.
+
+A parser holds the interpreter until it returns: for half a second when it makes a million lists. So a long body is cut
+at commas into pieces of about a `WINDOW`. Each comma is known with its level, the number of lists and objects around
+it (RFC 8259, section 2). A piece is a run of members of one list or object, so brackets around it make it JSON again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest
+
+WINDOW = 256 * 1024
+MAX_DEPTH = 240
+"""The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
+LONGEST_NAME = 64 * 1024
+"""The most bytes of a name whose value is longer than a piece; that of a link or an attribute has 1,024 characters."""
+SPACE = b" \t\r\n"
+NAME = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:', re.DOTALL)
+ESCAPE = re.compile(rb"\\.", re.DOTALL)
+STEPS = np.zeros(256, np.int8)
+STEPS[list(b"[{")], STEPS[list(b"]}")] = 1, -1
+BRACKETS = {ord("["): b"[]", ord("{"): b"{}"}
+
+Parse = Callable[[bytes | bytearray], Any]
+
+
+def parse_long_json(data: bytearray, parse: Parse, window: int = WINDOW) -> Any:
+    """Return the value of JSON, made by `parse` from pieces of about `window` bytes.
+
+    `BadRequest` for what is not valid; `parse` raises `ValueError` for such a piece.
+    """
+    return _Pieces(data, parse, window).value(0, len(data), 0)
+
+
+class _Pieces:
+    """One body, with the first and the last comma of each level in each window."""
+
+    def __init__(self, data: bytearray, parse: Parse, window: int) -> None:
+        self._data = data
+        self._parse = parse
+        self._short = 2 * window
+        self._commas = _commas(data, window)
+
+    def value(self, start: int, stop: int, level: int) -> Any:
+        """Return the one value between two places, which has so many lists and objects around it."""
+        if stop - start <= self._short:
+            return self._piece(self._data[start:stop], start)
+        start, stop = self._stripped(start, stop)
+        opening = self._data[start : start + 1]
+        if opening == b"[":
+            return self._list(start, stop, level + 1)
+        if opening == b"{":
+            return self._object(start, stop, level + 1)
+        return self._piece(self._data[start:stop], start)  # one long text
+
+    def _list(self, start: int, stop: int, level: int) -> list[Any]:
+        found: list[Any] = []
+        for first, last, long in self._members(start, stop, level):
+            if long:
+                found.append(self.value(first, last, level))
+            else:
+                found += self._run(first, last, b"[%b]")
+        return found
+
+    def _object(self, start: int, stop: int, level: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for first, last, long in self._members(start, stop, level):
+            if not long:
+                found |= self._run(first, last, b"{%b}")
+                continue
+            name = NAME.match(self._data, first, first + LONGEST_NAME)
+            if name is None:
+                raise _invalid("no name of a member", first)
+            found[self._piece(name[1], first)] = self.value(name.end(), last, level)
+        return found
+
+    def _members(self, start: int, stop: int, level: int) -> Iterator[tuple[int, int, bool]]:
+        """Yield the bounds of runs of members of the list or object between two places; true for one long member."""
+        if self._data[stop - 1] != BRACKETS[self._data[start]][1]:
+            raise _invalid("a list or an object that does not end", start)
+        commas = self._commas.get(level, np.zeros(0, np.int64))
+        first, last = np.searchsorted(commas, (start, stop))
+        if first == last and len(set(self._stripped(start + 1, stop - 1))) == 1:
+            return
+        for before, after in pairwise([start, *commas[first:last].tolist(), stop - 1]):
+            yield before + 1, after, after - before - 1 > self._short
+
+    def _run(self, start: int, stop: int, form: bytes) -> Any:
+        found = self._piece(form % self._data[start:stop], start)
+        if not found:
+            raise _invalid("no value beside a comma", start)
+        return found
+
+    def _piece(self, text: bytes | bytearray, start: int) -> Any:
+        try:
+            return self._parse(text)
+        except ValueError as error:
+            raise _invalid(str(error).partition(":")[0], start) from error
+
+    def _stripped(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the bounds without white space; equal ones for white space alone."""
+        while start < stop and not (part := self._data[start : min(start + 4096, stop)].lstrip(SPACE)):
+            start = min(start + 4096, stop)
+        start = min(start + 4096, stop) - len(part) if start < stop else stop
+        while start < stop and not (part := self._data[max(stop - 4096, start) : stop].rstrip(SPACE)):
+            stop = max(stop - 4096, start)
+        return start, max(stop - 4096, start) + len(part) if start < stop else stop
+
+
+def _invalid(why: str, place: int) -> BadRequest:
+    return BadRequest(f"The body is not valid JSON: {why}, after byte {place}.")
+
+
+def _commas(data: bytearray, window: int) -> dict[int, NDArray[np.int64]]:
+    """Return, by level, where its first and its last comma in each window are; those in texts do not count."""
+    found: dict[int, list[int]] = {}
+    depth, in_text, escaped = 0, False, False
+    for start in range(0, len(data), window):
+        text, escaped = _without_escapes(data[start : start + window], escaped)
+        block = np.frombuffer(text, np.uint8)
+        quotes = block == ord('"')
+        if in_text or quotes.any():
+            inside = np.logical_xor.accumulate(quotes) ^ in_text
+            in_text = bool(inside[-1])
+            block = np.where(inside, 0, block)
+        depths = np.cumsum(STEPS[block], dtype=np.int64) + depth
+        depth = int(depths[-1])
+        if depths.max() > MAX_DEPTH:
+            raise BadRequest("The body is nested too deeply.")
+        if depths.min() < 0:
+            raise _invalid("a bracket too many", start)
+        places = np.flatnonzero(block == ord(","))
+        levels = depths[places]
+        for one, at in _ends(places, levels):
+            found.setdefault(one, []).append(start + at)
+    return {level: np.unique(places) for level, places in found.items()}
+
+
+def _ends(places: NDArray[np.int64], levels: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last place of each level."""
+    last = np.full(MAX_DEPTH + 1, -1)
+    last[levels] = places
+    first = np.full(MAX_DEPTH + 1, -1)
+    first[levels[::-1]] = places[::-1]
+    for level in np.flatnonzero(last >= 0).tolist():
+        yield level, int(first[level])
+        yield level, int(last[level])
+
+
+def _without_escapes(text: bytearray, escaped: bool) -> tuple[bytearray, bool]:
+    """Return text in which escaped characters are no quotes, and whether the character after it is escaped."""
+    if escaped:
+        text[:1] = b"_"
+    if b"\\" not in text:
+        return text, False
+    plain = bytearray(ESCAPE.sub(b"__", text))
+    return plain, plain.endswith(b"\\")
