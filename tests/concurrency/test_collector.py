@@ -1,13 +1,14 @@
-"""When the cycle collector is paused."""
+"""When the cycle collector is paused, and what it leaves out."""
 
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from hsparse.concurrency.collector import MANY, paused_collector
+from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +45,48 @@ def test_one_that_is_off_stays_off() -> None:
     with paused_collector(MANY):
         pass
     assert not gc.isenabled()
+
+
+def test_a_pause_that_ends_before_another_does_not_end_it() -> None:
+    first, second = paused_collector(MANY), paused_collector(MANY)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+class Node:
+    """An object that may be in a cycle."""
+
+    def __init__(self) -> None:
+        self.itself: Node | None = self
+
+
+def test_frozen_objects_are_left_out_until_the_last_context_ends() -> None:
+    gc.collect()
+    with FrozenObjects() as frozen:
+        one = Node()
+        frozen.freeze()
+        gone = weakref.ref(one)
+        del one
+        with FrozenObjects():
+            later = weakref.ref(Node())
+        gc.collect()
+        assert later() is None
+        assert gone() is not None
+        assert gc.get_freeze_count() > 0
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+    assert gone() is None
+
+
+def test_contexts_that_freeze_nothing_leave_what_others_froze() -> None:
+    gc.freeze()
+    try:
+        with FrozenObjects():
+            pass
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

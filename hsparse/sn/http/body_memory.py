@@ -12,6 +12,7 @@ from typing import Self
 
 from aiohttp import web
 
+from hsparse.concurrency.collector import FrozenObjects
 from hsparse.concurrency.memory_budget import MemoryBudget
 
 FIRST = 16 * 1024
@@ -60,6 +61,10 @@ class BodyMemory:
             step, budget = most - self._nbytes, self._budget.rest
         await self._held.enter_async_context(budget.hold(step))
         self._nbytes += step
+
+    def frozen_objects(self) -> FrozenObjects:
+        """Return a context, which ends with this memory, for what is made of the body."""
+        return self._held.enter_context(FrozenObjects())
 
     def _step(self, nbytes: int, most: int) -> int:
         return min(max(nbytes, 2 * self._nbytes, FIRST), max(nbytes, most)) - self._nbytes

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from hsparse.concurrency.collector import paused_collector
+from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
@@ -151,10 +151,12 @@ async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda
         )
     if not data.strip():
         return None
-    return await offload(len(data) // JSON_BYTES, _parse_packed, data, pack)
+    memory = request.request.get(MEMORY_KEY)
+    frozen = memory.frozen_objects() if memory is not None and len(data) >= 2 * MANY else None
+    return await offload(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
 
 
-def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
+def _parse_packed(data: bytearray, pack: Callable[[Any], None], frozen: FrozenObjects | None) -> Any:
     opened = data.count(b"[") + data.count(b"{")
     if opened > MAX_LISTS:
         raise TooLarge(
@@ -163,6 +165,8 @@ def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
     with paused_collector(opened):
         value = _parse(data, opened)
         pack(value)
+        if frozen is not None and opened >= MANY:
+            frozen.freeze()
     return value
 
 
