@@ -25,6 +25,8 @@ from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES
+from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.records.access import find_allowed, request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
@@ -70,6 +72,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
             await one.component(Statistics).close()
+            await one.component(Quotas).close()
             await one.component(DomainDeletions).close()
 
     app.on_cleanup.append(stop)
@@ -121,7 +124,7 @@ def _middlewares(service: Service) -> list[Middleware]:
 
 
 def bind_route(service: Service, route: Route) -> AioHandler:
-    """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
+    """Return the function that aiohttp calls: authenticate, wait, find the domain, check right and quotas, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         trace = request[TRACE_KEY]
@@ -150,21 +153,32 @@ def bind_route(service: Service, route: Route) -> AioHandler:
             domain = await find_allowed(node, path, principal, route.right)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        context = Context(request, limit, node, principal, path, domain)
-        if not request.body_exists:
-            return await route.handler(context)
-        context.check_length()
-        if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
-            raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
-        if request.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
-            raise BadRequest(
-                "The only Transfer-Encoding of a request's body is chunked; leave out the others."
-            )
-        async with BodyMemory(service.bodies) as memory:
-            request[MEMORY_KEY] = memory
-            return await route.handler(context)
+        with node.component(Quotas).growth(path) as growth:
+            if route.grows:
+                await growth.take(max(min(request.content_length or 0, limit), OBJECT_BYTES))
+            context = Context(request, limit, node, principal, path, domain, growth)
+            if not request.body_exists:
+                return await route.handler(context)
+            return await _handle_body(service, route, context)
 
     return handle
+
+
+async def _handle_body(service: Service, route: Route, context: Context) -> web.StreamResponse:
+    """Handle a request with a body, within the memory for bodies."""
+    request = context.request
+    context.check_length()
+    if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
+        raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
+    if request.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
+        raise BadRequest("The only Transfer-Encoding of a request's body is chunked; leave out the others.")
+    async with BodyMemory(service.bodies) as memory:
+        request[MEMORY_KEY] = memory
+        try:
+            return await route.handler(context)
+        finally:
+            if context.growth is not None and request.content_length is None:
+                context.growth.note(memory.nbytes)  # what had no length cannot be asked for before
 
 
 async def _principal(service: Service, request: web.Request) -> Principal:

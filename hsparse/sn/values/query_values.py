@@ -65,7 +65,9 @@ async def change_by_query(
     fields, value = update_value(body, dataset)
     text, limit = context.arg("query") or "", context.number("Limit") or 0
     if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written, too
-        check_written(chunk_bytes(dataset, selection), context.service.settings.max_write_size)
+        written = chunk_bytes(dataset, selection)
+        check_written(written, context.service.settings.max_write_size)
+        await context.make_room(written)
     query = _query(context, dataset, text, limit)
     each = dataset.dtype.itemsize + 16 * len(dataset.extent)
     nbytes = selection.size * each
