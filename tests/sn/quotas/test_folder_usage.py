@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota, StoreFailed
@@ -186,3 +189,68 @@ async def test_a_count_that_fails_is_tried_again_later(
     world.clock.time += folder_usage.WAIT
     await world.usage.renew()
     assert world.usage.used == 0
+
+
+class Programs:
+    """Writes, deletions and counts in any order; a count sees what is stored when it begins."""
+
+    def __init__(self, counts: list[asyncio.Future[None]]) -> None:
+        self.clock = ManualClock()
+        self.stored = 0
+        self.running: list[list[int]] = []
+        """Of each write that was let through: its bytes, and how many of them are stored."""
+        self._counts = counts
+        node = DictDataNode(self.clock)
+        node.records[FOLDER] = {}
+        owners = Owners(FixedNodes({"dn-001": node}))
+        self.usage = FolderUsage(FOLDER, owners, self.clock, asyncio.Semaphore(1))
+
+    async def count(self, owners: Owners, folder: str) -> int:
+        seen, done = self.stored, asyncio.get_running_loop().create_future()
+        self._counts.append(done)
+        await done
+        return seen
+
+    async def step(self, name: str, number: int) -> None:
+        match name:
+            case "write":
+                with suppress(Busy, OverQuota):
+                    await self.usage.admit(number, LIMIT)
+                    self.running.append([number, 0])
+            case "store" if self.running:
+                write = self.running[number % len(self.running)]
+                self.stored, write[1] = self.stored + write[0] - write[1], write[0]
+            case "end" if self.running:
+                write = self.running.pop(number % len(self.running))
+                self.stored += write[0] - write[1]
+                self.usage.end(write[0])
+            case "delete":
+                self.stored = max(0, self.stored - number)
+            case "count" if self._counts:
+                self._counts.pop(0).set_result(None)
+            case "rest":
+                self.clock.time += number / 100
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+STEPS = st.tuples(
+    st.sampled_from(["write", "write", "write", "store", "end", "delete", "count", "count", "rest"]),
+    st.sampled_from([1, 2, 3, 10_000, 30_000, 60_000, LIMIT]),
+)
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_one_node_never_lets_through_more_than_the_quota(steps: list[tuple[str, int]]) -> None:
+    async def run() -> None:
+        counts: list[asyncio.Future[None]] = []
+        program = Programs(counts)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(folder_usage, "count_folder", program.count)
+            patch.setattr(folder_usage, "WAIT", 0.0)
+            for step in steps:
+                await program.step(*step)
+                assert program.stored + sum(size - done for size, done in program.running) <= LIMIT
+            await program.usage.close()
+
+    asyncio.run(run())
