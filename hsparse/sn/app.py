@@ -18,6 +18,7 @@ from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.connection import OnlyReading, begin_in_time
 from hsparse.sn.http.cors import Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
+from hsparse.sn.http.form_guard import FormGuard
 from hsparse.sn.http.page_guard import PageGuard
 from hsparse.sn.http.request_admission import set_deadline, wait_for_place
 from hsparse.sn.http.request_gate import GATE_KEY, RequestGate, stranger
@@ -111,15 +112,17 @@ def _middlewares(service: Service) -> list[Middleware]:
     """Return the middlewares, the outermost first."""
     settings = service.settings
     errors = ErrorMiddleware(service.authenticator.challenges)
-    guards: list[Middleware] = []
-    if settings.single_user is not None:
-        guards = [PageGuard(settings.allowed_hosts, settings.cors_origins).middleware]
+    guard = (
+        FormGuard(settings.cors_origins)
+        if settings.single_user is None
+        else PageGuard(settings.allowed_hosts, settings.cors_origins)
+    )
     return [
         service.log.middleware,
         service.metrics.middleware,
         _compression(service),
         errors.middleware,
-        *guards,
+        guard.middleware,
     ]
 
 

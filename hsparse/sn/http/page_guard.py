@@ -17,6 +17,18 @@ from hsparse.sn.http.cors import ANY
 from hsparse.sn.http.error_middleware import AioHandler
 
 LOCAL = "localhost"
+FETCH_SITE = "Sec-Fetch-Site"
+"""How the site of the page that asks is related to this one: `same-origin`, `same-site`, `cross-site` or `none`."""
+
+
+def named_origins(origins: tuple[str, ...]) -> frozenset[str]:
+    """Return the origins of a setting that are named in it: `*` is not."""
+    return frozenset(origin.rstrip("/") for origin in origins) - {ANY}
+
+
+def own_origins(host: str | None) -> tuple[str, ...]:
+    """Return the origins of pages of the server that is asked as `host`."""
+    return () if host is None else (f"http://{host}", f"https://{host}")
 
 
 class PageGuard:
@@ -27,7 +39,7 @@ class PageGuard:
 
     def __init__(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
-        self._origins = frozenset(origin.rstrip("/") for origin in origins) - {ANY}
+        self._origins = named_origins(origins)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: AioHandler) -> web.StreamResponse:
@@ -44,7 +56,7 @@ class PageGuard:
             )
         if origin is None or method == hdrs.METH_OPTIONS or origin in self._origins:
             return
-        if host is None or origin not in (f"http://{host}", f"https://{host}"):
+        if origin not in own_origins(host):
             raise Forbidden(
                 f"This server has no users and answers no pages of {origin:.100}: set up users, or name the origin in "
                 "--cors-origins."
