@@ -14,12 +14,13 @@ from hsparse.sn.context import Context
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
+from hsparse.sn.http.caching import keep_private
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.connection import OnlyReading, begin_in_time
-from hsparse.sn.http.cors import Cors
+from hsparse.sn.http.cors import VARYING, Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
 from hsparse.sn.http.form_guard import FormGuard
-from hsparse.sn.http.page_guard import PageGuard
+from hsparse.sn.http.page_guard import PageGuard, named_origins
 from hsparse.sn.http.request_admission import set_deadline, wait_for_place
 from hsparse.sn.http.request_gate import GATE_KEY, RequestGate, stranger
 from hsparse.sn.http.request_log import TRACE_KEY
@@ -44,6 +45,7 @@ FIXED_HEADERS = {
     "Server": SERVER_NAME,
     "X-XSS-Protection": "1; mode=block",
     "X-Content-Type-Options": "nosniff",  # values are never a page or a script, whatever their bytes look like
+    "Cross-Origin-Resource-Policy": "same-origin",  # nor are they embedded in another site's page
 }
 
 
@@ -54,7 +56,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     """
     for kind in COMPONENTS:
         service.component(kind)
-    cors = Cors(service.settings.cors_origins)
+    cors = Cors(_readers(service))
     app = web.Application(middlewares=_middlewares(service))
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
@@ -65,9 +67,10 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         response.headers.update(FIXED_HEADERS)
         service.log.add_id(request, response)
         cors.add(request, response)
+        keep_private(request, response)
 
     app.on_response_prepare.append(add_headers)
-    app[GATE_KEY] = _gate(service, cors, routes)
+    app[GATE_KEY] = _gate(service, routes)
     app[ANSWERS_KEY] = service.answers
 
     async def stop(app: web.Application) -> None:
@@ -92,9 +95,16 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     return app
 
 
-def _gate(service: Service, cors: Cors, routes: tuple[Route, ...]) -> RequestGate:
+def _readers(service: Service) -> tuple[str, ...]:
+    """Return the origins whose pages may read answers: without users those that are named alone."""
+    settings = service.settings
+    return (
+        settings.cors_origins if settings.single_user is None else tuple(named_origins(settings.cors_origins))
+    )
+
+
+def _gate(service: Service, routes: tuple[Route, ...]) -> RequestGate:
     """Return the gate before the parser, which servers of connections with gates use."""
-    vary: dict[str, str] = {hdrs.VARY: hdrs.ORIGIN} if cors.varies else {}
     return RequestGate(
         service.admission,
         service.users,
@@ -102,7 +112,7 @@ def _gate(service: Service, cors: Cors, routes: tuple[Route, ...]) -> RequestGat
         service.metrics,
         service.clock,
         open_paths=frozenset(path for one in routes if not one.queued for path in spelled_out(one.path)),
-        headers={**FIXED_HEADERS, **cors.headers(None), **vary},
+        headers={**FIXED_HEADERS, **VARYING},
         timeout=service.settings.request_timeout,
         keeps_open=lambda: service.ready,
     )

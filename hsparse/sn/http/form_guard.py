@@ -13,13 +13,11 @@ from aiohttp import hdrs, web
 
 from hsparse.errors import Forbidden
 from hsparse.sn.http.error_middleware import AioHandler
-from hsparse.sn.http.page_guard import FETCH_SITE, named_origins, own_origins
+from hsparse.sn.http.page_guard import FETCH_SITE, OWN_SITES, named_origins, own_origins
 
 READING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 SIMPLE_MEDIA = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 """Media types that a page may send without a preflight (Fetch standard, section 2.2.2)."""
-OWN_SITES = frozenset({"same-origin", "none"})
-"""Values of `Sec-Fetch-Site` for a server's own pages, and for what no page asked for."""
 
 
 class FormGuard:
