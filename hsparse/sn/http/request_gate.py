@@ -18,6 +18,7 @@ from hsparse.concurrency.request_trace import QUEUE_PATIENCE, RequestTrace
 from hsparse.errors import BadRequest, Busy
 from hsparse.model.acl import ANONYMOUS_NAME
 from hsparse.sn.http.caching import UNKEPT
+from hsparse.sn.http.client_network import network_of
 from hsparse.sn.http.known_users import KnownUsers
 from hsparse.sn.http.request_admission import seconds_of
 from hsparse.sn.http.request_head import RequestHead
@@ -116,5 +117,5 @@ GATE_KEY = web.AppKey("gate", RequestGate)
 
 
 def stranger(address: str | None) -> str:
-    """Return whose turn it is for requests from an address without a valid credential."""
-    return f"{ANONYMOUS_NAME} {address}"
+    """Return whose turn it is for requests from an address without a valid credential: its network's."""
+    return f"{ANONYMOUS_NAME} {network_of(address)}"
