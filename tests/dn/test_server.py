@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.clock import SystemClock
@@ -124,3 +125,27 @@ async def test_a_version_that_is_spoken_no_more_is_told_to_both() -> None:
     async with remote(node, later, 3, CONTRACT) as new:
         with pytest.raises(Outdated, match=r"version 1 of the messages, this node 2 to 3"):
             await new.send(ReadObjects(("g-1",)))
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Where it leads would be sent the message and the token."""
+    asked: list[str] = []
+
+    async def note(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=500)
+
+    async def redirect(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(status=status, headers={"Location": str(there.make_url("/there"))})
+
+    elsewhere, node = web.Application(), web.Application()
+    elsewhere.router.add_route("*", "/there", note)
+    node.router.add_post(PATH, redirect)
+    async with TestServer(elsewhere) as there, TestServer(node) as server:
+        remote = RemoteNode(str(server.make_url("/")), "secret")
+        for status in (301, 302, 303, 307, 308):
+            with pytest.raises(Unanswered, match=f"redirect \\({status}\\)"):
+                await remote.send(GetInfo())
+        await remote.close()
+    assert not asked
