@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from hsparse.clock import SystemClock
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
-from hsparse.errors import Outdated, Unanswered
+from hsparse.errors import Outdated, Unanswered, Unauthenticated
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.contract import CONTRACT, VERSION, Contract
@@ -53,6 +53,16 @@ async def test_only_versions_that_are_understood(version: str, status: int) -> N
             if status == 501:
                 failure = decode_frame(await response.read())
                 assert f"version {version} of the messages, this node {VERSION}:" in failure.message
+    await node.close()
+
+
+async def test_a_node_without_a_token_answers_nobody() -> None:
+    node = DataService(MemoryStore(), SystemClock())
+    async with TestServer(create_node_app(node, "")) as server:
+        remote = RemoteNode(str(server.make_url("/")), "")
+        with pytest.raises(Unauthenticated, match="HSPARSE_NODE_TOKEN"):
+            await remote.send(GetInfo())
+        await remote.close()
     await node.close()
 
 
