@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound
 from hsparse.model.acl import DEFAULT, Right, check_rights
@@ -33,6 +33,8 @@ from hsparse.wire.record_message import (
 )
 
 MAX_PATHS = 10_000
+VARYING: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT}
+"""Of the JSON at `/`, where a browser gets a page."""
 SETTLING = 10.0
 """Seconds after a change for which clients that keep a domain's objects are not given them."""
 MAX_NAME = 256
@@ -47,7 +49,7 @@ async def get_domain(context: Context) -> web.StreamResponse:
     if context.path is None and wants_explorer(context):
         return await get_explorer(context)
     if context.path is None or context.path == "/":
-        return await respond_folder(context, "/", hrefs(context, self="/"))
+        return await respond_folder(context, "/", hrefs(context, self="/"), VARYING)
     domain = await require_domain(context, Right.READ)
     h5path = context.arg("h5path")
     if h5path:
