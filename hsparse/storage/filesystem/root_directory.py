@@ -12,8 +12,8 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from hsparse.errors import Conflict, Misconfigured
@@ -22,6 +22,8 @@ from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, FILE_MODE, op
 LOCK_COUNT = 256
 INTERNAL = ".hsparse"
 """The directory under the root for all that is not an object: locks, logs, deletion markers."""
+OPENED_AT_ONCE = 128
+"""New directories that are held open while their parents are synced; a process may have some 1,000 open files."""
 
 
 class RootDirectory:
@@ -59,7 +61,13 @@ class RootDirectory:
     @contextmanager
     def locked(self, key: str) -> Iterator[int]:
         """Hold the lock that covers `key`, as an open file descriptor."""
-        lock = self.open_lock(self.lock_number(key))
+        with self.held(self.lock_number(key)) as lock:
+            yield lock
+
+    @contextmanager
+    def held(self, number: int) -> Iterator[int]:
+        """Hold a lock by its number, as an open file descriptor; who holds several takes them in order."""
+        lock = self.open_lock(number)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield lock
@@ -81,6 +89,11 @@ class RootDirectory:
 
         With `durable=False` new directories keep the sticky bit, the mark of a directory that is not durable yet.
         """
+        if not durable and "/" in key:  # mostly only the last one is new
+            last = f"{self.path}/{key}".rpartition("/")[0]
+            with suppress(FileExistsError, FileNotFoundError, NotADirectoryError):  # told apart below
+                os.mkdir(last, stat.S_ISVTX | DIRECTORY_MODE)  # noqa: PTH102 (a Path costs more than the call)
+                return
         parent = Path(self.path)
         for component in key.split("/")[:-1]:
             path = parent / component
@@ -113,6 +126,52 @@ class RootDirectory:
                 if path == Path(self.path):
                     raise
 
+    def sync_all_directories(self, directories: Iterable[str]) -> None:
+        """Do what `sync_directories` does for a key in each of these directories, relative to the root.
+
+        The parent of many new ones is synced once for all of them.
+        """
+        wanted = set(directories)
+        levels: dict[int, set[str]] = {}
+        for parts in {tuple(directory.split("/")) for directory in wanted if directory}:
+            for depth in range(1, len(parts) + 1):
+                levels.setdefault(depth, set()).add("/".join(parts[:depth]))
+        synced: set[str] = set()
+        for depth in sorted(levels):
+            level = sorted(levels[depth])
+            for first in range(0, len(level), OPENED_AT_ONCE):
+                synced |= self._make_all_durable(level[first : first + OPENED_AT_ONCE])
+        for directory in wanted - synced:
+            try:
+                self.sync_directory(f"{self.path}/{directory}")
+            except (FileNotFoundError, NotADirectoryError):  # pruned
+                self.sync_directories(f"{directory}/")
+
+    def _make_all_durable(self, level: Sequence[str]) -> set[str]:
+        """Do what `_make_durable` does for directories whose parents are durable; return the parents synced."""
+        with ExitStack() as stack:
+            marked: dict[str, list[tuple[int, int]]] = {}
+            for directory in level:
+                try:
+                    file = open_directory(f"{self.path}/{directory}")
+                except (FileNotFoundError, NotADirectoryError):
+                    continue  # pruned
+                mode = os.fstat(file).st_mode
+                if mode & stat.S_ISVTX:
+                    stack.callback(os.close, file)
+                    marked.setdefault(directory.rpartition("/")[0], []).append((file, mode))
+                else:
+                    os.close(file)
+            for parent, children in list(marked.items()):
+                try:
+                    self.sync_directory(f"{self.path}/{parent}")
+                except (FileNotFoundError, NotADirectoryError):  # pruned, so these are too
+                    del marked[parent]
+                    continue
+                for file, mode in children:
+                    self._clear_mark(file, mode)
+        return set(marked)
+
     def _make_durable(self, parent: Path, path: Path) -> None:
         """Make the directory `path` durable in `parent` if it has the sticky bit, and clear the bit.
 
@@ -123,12 +182,13 @@ class RootDirectory:
             mode = os.fstat(directory).st_mode
             if mode & stat.S_ISVTX:
                 self.sync_directory(str(parent))
-                with suppress(
-                    PermissionError
-                ):  # another user's: it stays marked, and each put syncs it again
-                    os.fchmod(directory, stat.S_IMODE(mode) & ~stat.S_ISVTX)
+                self._clear_mark(directory, mode)
         finally:
             os.close(directory)
+
+    def _clear_mark(self, directory: int, mode: int) -> None:
+        with suppress(PermissionError):  # another user's: it stays marked, and each put syncs it again
+            os.fchmod(directory, stat.S_IMODE(mode) & ~stat.S_ISVTX)
 
     def sync(self, file: int) -> None:
         """Wait until an open file or directory has reached stable storage (fsync)."""

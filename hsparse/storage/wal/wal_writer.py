@@ -249,8 +249,7 @@ class WalWriter:
         try:
             for key in keys:
                 _sync_file(self._root, key)
-            for key in {key.rpartition("/")[0]: key for key in keys}.values():
-                self._root.sync_directories(key)
+            self._root.sync_all_directories(key.rpartition("/")[0] for key in keys)
             full.reset()
             remove_old_deletion_markers(self._root)
         except (OSError, HsparseError):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hsparse.errors import Conflict
+from hsparse.storage.filesystem import root_directory
 from hsparse.storage.filesystem.root_directory import RootDirectory
 
 
@@ -53,6 +55,73 @@ def test_what_there_is_of_directories_is_synced(
     root.sync_directories("object/key")
     root.sync_directories("key")
     assert synced == [str(tmp_path)] * 2
+
+
+def test_a_parent_of_many_new_directories_is_synced_once(
+    root: RootDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(root_directory, "OPENED_AT_ONCE", 4)
+    folders = [f"a/b/{number}" for number in range(9)]
+    for folder in folders:
+        root.make_directories(f"{folder}/key", durable=False)
+    root.make_directories("a/c/d/key", durable=False)
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))  # noqa: PTH115
+    root.sync_all_directories([*folders, "a/b", "a/pruned/x", "a/c/d", ""])
+    names = [str(Path(name).relative_to(tmp_path)) for name in synced]
+    assert names[:3] == [".", "a", "a/b"]  # a directory after those above it
+    assert names.count("a/b") == 3  # as many groups of new directories
+    assert names.count(".") == 1
+    assert names.count("a/c") == 1
+    assert all(names.count(folder) == 1 for folder in (*folders, "a/c/d"))
+    assert len(names) == 3 + 1 + 1 + 10 + 1 + 1  # and once for what is pruned
+    assert not any(is_marked(path) for path in tmp_path.rglob("*") if path.is_dir())
+
+
+def test_one_of_many_directories_made_again_meanwhile_keeps_its_mark(
+    root: RootDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "bc":
+        root.make_directories(f"a/{name}/key", durable=False)
+    fsync = os.fsync
+
+    def sync_and_prune(file: int) -> None:
+        fsync(file)
+        (tmp_path / "a" / "b").rmdir()
+        root.make_directories("a/b/key", durable=False)
+
+    monkeypatch.setattr(os, "fsync", sync_and_prune)
+    root.sync_all_directories(["a/b", "a/c"])
+    assert is_marked(tmp_path / "a" / "b")
+    assert not is_marked(tmp_path / "a" / "c")
+    assert not is_marked(tmp_path / "a")
+
+
+def test_a_new_last_directory_takes_one_call(
+    root: RootDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    mkdir = os.mkdir
+
+    def note(path: str, mode: int) -> None:
+        made.append(str(path))
+        mkdir(path, mode)
+
+    root.make_directories("a/b/key", durable=False)
+    monkeypatch.setattr(os, "mkdir", note)
+    root.make_directories("a/c/key", durable=False)
+    assert made == [f"{tmp_path}/a/c"]
+    assert is_marked(tmp_path / "a" / "c")
+    (tmp_path / "object").write_bytes(b"x")
+    for key in ("object/key", "object/a/key"):
+        with pytest.raises(Conflict):
+            root.make_directories(key, durable=False)
+
+
+def test_a_root_that_was_removed_is_not_made_again(root: RootDirectory, tmp_path: Path) -> None:
+    root.path = f"{tmp_path}/gone"
+    root.make_directories("key", durable=False)
+    assert not (tmp_path / "gone").exists()
 
 
 def test_the_mark_of_the_root_itself_is_not_ours(root: RootDirectory, tmp_path: Path) -> None:

@@ -545,6 +545,31 @@ def test_files_are_synced_before_their_records_go(
     assert not mode_of(Path(path, "d")) & stat.S_ISVTX
 
 
+def test_a_checkpoint_syncs_each_new_file_and_its_directory_and_what_is_above_once(
+    root: RootDirectory, puts: WalWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(puts, "other", b"x")
+    puts.checkpoint()  # so that the next one needs no new log
+    assert puts._checkpointing is not None
+    puts._checkpointing.result()
+    keys = [f"db/domain/g/{number}/.group.json" for number in range(100)]
+    assert all(isinstance(result, str) for result in puts.put([Put(key, b"x") for key in keys]))
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(file: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{file}").readlink().relative_to(root.path)))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", note)
+    puts.checkpoint()
+    assert puts._checkpointing is not None
+    assert puts._checkpointing.result() is not None
+    above = {".", "db", "db/domain", "db/domain/g"}
+    assert len(synced) == 2 * len(keys) + len(above)
+    assert set(synced) == {*keys, *(key.rpartition("/")[0] for key in keys), *above}
+
+
 def test_a_sync_that_fails_keeps_the_log(
     root: RootDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
