@@ -6,12 +6,13 @@ Tests: tests/dn/test_chunk_versions.py, tests/sn/chunks/test_map_etag.py.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
-from hsparse.storage.object_store import Buffer, ObjectStore
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore
 
 MAX_DATASETS = 100_000
 """The most datasets whose last change is remembered, those that changed last."""
@@ -89,3 +90,10 @@ class VersionedStore(TracedStore):
             await super().delete_if_match(key, etag)
         finally:
             self._versions.note(key)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        try:
+            return await super().delete_all(entries)
+        finally:
+            for entry in entries:
+                self._versions.note(entry.key)

@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from enum import StrEnum
 
 from hsparse.clock import Clock
-from hsparse.concurrency.gather import gather_each
 from hsparse.dn.cache import Cache
 from hsparse.dn.deletion_notes import DeletionNote, DeletionNotes, DeletionState, born_of
+from hsparse.dn.read_ahead import read_ahead
 from hsparse.dn.record_codec import RecordCodec
-from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
+from hsparse.errors import Busy, HsparseError, NotFound
 from hsparse.model.ids import delta_prefix, is_delta_key, is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import Entry, ObjectStore, current_etag
 
-DELETES_AT_ONCE = 32
 PASSES = 16
 """How often a tree is listed before a deletion fails as busy; again only if an object was changed meanwhile."""
 NOTE_AGE = 600.0
@@ -133,14 +133,6 @@ class Deletions:
         """Say whether the store has the record of an object."""
         return await current_etag(self._store, storage_key(id)) is not None
 
-    async def delete_entry(self, entry: Entry) -> bool:
-        """Delete an object in the state in which it was listed; False if it has changed."""
-        try:
-            await self._store.delete_if_match(entry.key, entry.etag)
-        except PreconditionFailed:
-            return False
-        return True
-
     async def _withdraw(self, note: DeletionNote) -> Resumed:
         await self.notes.withdraw(note)
         return Resumed.WITHDRAWN
@@ -173,25 +165,28 @@ class Deletions:
         for _ in range(PASSES):
             if self._cache is not None:
                 self._cache.drop(prefix)
-            record: Entry | None = None
-            changed = 0
+            record: list[Entry] = []
             own: list[Entry] = []
-            async for page in self._store.list(prefix):
-                if not await stands():
-                    return count
-                record = next((entry for entry in page.entries if entry.key == last), record)
-                own += [entry for entry in page.entries if entry.key.startswith(beside)]
-                entries = [e for e in page.entries if e.key != last and not e.key.startswith(beside)]
-                for deltas in (False, True):
-                    some = [entry for entry in entries if is_delta_key(entry.key) is deltas]
-                    done = await gather_each(self.delete_entry, some, DELETES_AT_ONCE)
+            unchanged = True
+            async with aclosing(read_ahead(self._store.list(prefix))) as pages:
+                async for page in pages:
+                    if not await stands():
+                        return count
+                    record += [entry for entry in page.entries if entry.key == last]
+                    own += [entry for entry in page.entries if entry.key.startswith(beside)]
+                    entries = [e for e in page.entries if e.key != last and not e.key.startswith(beside)]
+                    deltas = [entry for entry in entries if is_delta_key(entry.key)]
+                    if deltas:
+                        entries = [entry for entry in entries if not is_delta_key(entry.key)]
+                    for some in (entries, deltas):
+                        done = await self._store.delete_all(some)
+                        count += sum(done)
+                        unchanged = unchanged and all(done)
+            for some in (record, own):
+                if unchanged:
+                    done = await self._store.delete_all(some)
                     count += sum(done)
-                    changed += len(done) - sum(done)
-            if changed or not (record is None or await self.delete_entry(record)):
-                continue
-            count += record is not None
-            done = await gather_each(self.delete_entry, own, DELETES_AT_ONCE)
-            count += sum(done)
-            if all(done):
+                    unchanged = all(done)
+            if unchanged:
                 return count
         raise Busy(f"The objects of {id} are changed all the time; their deletion is finished later.")

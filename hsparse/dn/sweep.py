@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hsparse.clock import Clock
-from hsparse.concurrency.gather import gather_each
 from hsparse.dn.deletion_notes import DeletionNote, DeletionState, born_of
 from hsparse.dn.deletions import NOTE_AGE, Deletions, Resumed
 from hsparse.dn.domain_scan import DomainScan, StoredDomain
@@ -26,7 +25,6 @@ from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore
 from hsparse.wire.message import Record
 
 OBJECTS = "db/"
-DELETES_AT_ONCE = 32
 MIN_AGE = 86400.0
 
 
@@ -168,7 +166,7 @@ class Sweep:
         if waste is not Waste.PROBE and await self._deletions.exists(name):
             return
         if not self._dry_run:
-            done = await gather_each(self._deletions.delete_entry, entries, DELETES_AT_ONCE)
+            done = await self._store.delete_all(entries)
             entries = [entry for entry, deleted in zip(entries, done, strict=True) if deleted]
         if entries:
             self._find(waste, name, len(entries), sum(entry.size for entry in entries))

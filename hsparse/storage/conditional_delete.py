@@ -6,10 +6,13 @@ depend on them as on conditional puts, so such a store is served: an object is l
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed, Unsupported
 from hsparse.storage.delegating_store import DelegatingStore
-from hsparse.storage.object_store import PROBE_PREFIX, ObjectStore, current_etag
+from hsparse.storage.delete_each import delete_each
+from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore, current_etag
 
 STALE_ETAG = "0123456789abcdef0123456789abcdef"
 
@@ -71,3 +74,6 @@ class LookBeforeDelete(DelegatingStore):
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         await look_and_delete(self._store, key, etag)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        return await delete_each(self, entries)

@@ -7,14 +7,15 @@ declares that this process is its only writer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Misconfigured, PreconditionFailed, Unsupported
 from hsparse.storage.conditional_delete import look_and_delete
 from hsparse.storage.delegating_store import DelegatingStore
-from hsparse.storage.object_store import PROBE_PREFIX, Buffer, ObjectStore, current_etag
+from hsparse.storage.delete_each import delete_each
+from hsparse.storage.object_store import PROBE_PREFIX, Buffer, Entry, ObjectStore, current_etag
 
 REMEDY = (
     "updates would be lost: use another store, or declare with --single-writer that only this process writes "
@@ -113,6 +114,9 @@ class SingleWriter(DelegatingStore):
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         await self._alone(key, lambda: look_and_delete(self._store, key, etag))
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        return await delete_each(self, entries)
 
     async def close(self) -> None:
         """Wait for the writes under way, then close the store."""

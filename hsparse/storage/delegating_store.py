@@ -5,9 +5,9 @@ Tests: tests/storage/test_conditional_delete.py, tests/storage/test_conditional_
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 
 
 class DelegatingStore:
@@ -37,6 +37,9 @@ class DelegatingStore:
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         await self._store.delete_if_match(key, etag)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        return await self._store.delete_all(entries)
 
     def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
         return self._store.list(prefix, delimiter=delimiter, start_after=start_after)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed
+from hsparse.storage.delete_each import delete_each
 from hsparse.storage.object_store import Buffer, Entry, Page, Stored, check_key, no_urls, resolve_range
 
 PAGE_SIZE = 1000
@@ -65,6 +66,9 @@ class MemoryStore:
         if found is not None and found.etag != etag:
             raise PreconditionFailed(f"{key!r} is no longer at etag {etag}; read it again.")
         await self.delete(key)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        return await delete_each(self, entries)
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""

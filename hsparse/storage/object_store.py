@@ -9,7 +9,7 @@ string; two different states of one key never share one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeAlias
@@ -93,6 +93,14 @@ class ObjectStore(Protocol):
 
         `PreconditionFailed` means that this call has removed nothing. An object that is gone is no error: who
         removed it cannot be told once a reply was lost, and nothing of that state is left.
+        """
+        ...
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        """Remove each listed object only while its etag is the listed one; durable together on return.
+
+        True for one of which nothing is left, whoever removed it, False for one that has another etag. In any
+        order: when the call fails or its process ends, any of them may be removed.
         """
         ...
 

@@ -29,8 +29,9 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from os.path import commonpath
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,22 +41,16 @@ from hsparse.storage.filesystem.free_space import FreeSpace
 from hsparse.storage.filesystem.object_file import (
     Condition,
     HalfWritten,
-    check_condition,
     file_etag,
     file_status,
     is_half_written,
-    object_status,
-    open_directory,
     open_file,
     read_at,
     translate_os_error,
-    unlink_if_exists,
 )
 from hsparse.storage.filesystem.rename_put import ATTEMPTS, put_by_rename
 from hsparse.storage.filesystem.root_directory import (
     RootDirectory,
-    high_water_mark,
-    raise_high_water_mark,
     unusable_directory,
 )
 from hsparse.storage.object_store import (
@@ -68,8 +63,9 @@ from hsparse.storage.object_store import (
     no_urls,
     resolve_range,
 )
+from hsparse.storage.wal.file_deletion import delete_file, delete_files
 from hsparse.storage.wal.put_packets import fits_a_packet
-from hsparse.storage.wal.recovery import recover, repair, repairing, write_deletion_marker
+from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.wal_process import WalProcess
 
 PAGE_SIZE = 1000
@@ -132,11 +128,19 @@ class PosixStore:
 
     async def delete(self, key: str) -> None:
         check_key(key)
-        await self._offload(key, lambda: self._delete(key))
+        await self._offload(key, lambda: delete_file(self._root, key))
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         check_key(key)
-        await self._offload(key, lambda: self._delete(key, Condition.MATCH, etag))
+        await self._offload(key, lambda: delete_file(self._root, key, Condition.MATCH, etag))
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        for entry in entries:
+            check_key(entry.key)
+        if not entries:
+            return []
+        among = commonpath([entry.key for entry in entries])
+        return await self._offload(among, lambda: delete_files(self._root, entries))
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
@@ -231,40 +235,3 @@ class PosixStore:
 
     def _absent(self, key: str) -> NotFound:
         return NotFound(f"There is no object {key!r} in {self.name!r}.")
-
-    def _delete(self, key: str, condition: Condition = Condition.NONE, etag: str = "") -> None:
-        repairing(self._root, key, lambda: self._delete_once(key, condition, etag))
-
-    def _delete_once(self, key: str, condition: Condition, etag: str) -> None:
-        parent, _, name = key.rpartition("/")
-        try:
-            directory = open_directory(f"{self._root.path}/{parent}")
-        except (FileNotFoundError, NotADirectoryError):
-            with self._root.locked(key) as lock:
-                write_deletion_marker(self._root, key, high_water_mark(lock))
-            return
-        try:
-            with self._root.locked(key) as lock:
-                current = object_status(directory, name)
-                if current is not None:
-                    check_condition(condition, etag, key, current)
-                # Without a file, a log may still have a record, of a process killed before it made the file.
-                latest = max(current.st_mtime_ns if current else 0, high_water_mark(lock))
-                write_deletion_marker(self._root, key, latest)
-                if current is None:
-                    return
-                raise_high_water_mark(lock, latest)
-                unlink_if_exists(name, directory)
-            self._root.sync(directory)
-        finally:
-            os.close(directory)
-        self._prune(parent)
-
-    def _prune(self, parent: str) -> None:
-        """Remove empty directories upward; one that a put has entered holds its temporary file and stays."""
-        while parent:
-            try:
-                Path(self._root.path, parent).rmdir()
-            except OSError:  # not empty, or gone; an empty directory that stays does no harm
-                return
-            parent = parent.rpartition("/")[0]

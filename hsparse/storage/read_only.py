@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hsparse.errors import HsparseError
 from hsparse.storage.delegating_store import DelegatingStore
-from hsparse.storage.object_store import Buffer, ObjectStore
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore
 
 
 class ReadOnlyStore(DelegatingStore):
@@ -27,6 +29,9 @@ class ReadOnlyStore(DelegatingStore):
         raise self._refused()
 
     async def delete_if_match(self, key: str, etag: str) -> None:
+        raise self._refused()
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
         raise self._refused()
 
     def _refused(self) -> HsparseError:

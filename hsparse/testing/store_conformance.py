@@ -253,9 +253,36 @@ async def test_delete_if_match(store: ObjectStore) -> None:
     assert [(entry.key, entry.etag) for entry in entries] == [("a/b", third)]
 
 
-async def test_no_update_is_lost_to_a_delete(store: ObjectStore) -> None:
+async def test_delete_all(store: ObjectStore) -> None:
+    await put_all(store, ["a/b/c", "a/b/d", "a/e", "f", "g"])
+    listed, _ = await listed_keys(store, "a/")
+    await store.put("a/b/d", b"changed")
+    await store.delete("a/e")
+    assert await store.delete_all(listed) == [True, False, True]  # gone is no error
+    assert [entry.key for entry in (await listed_keys(store))[0]] == ["a/b/d", "f", "g"]
+    assert await store.delete_all([]) == []
+    rest, _ = await listed_keys(store)
+    assert await store.delete_all([*rest, rest[0]]) == [True] * 4
+    assert await listed_keys(store) == ([], [])
+    await store.put_if_absent("a", b"now an object")
+    assert await store.delete_all(rest[:1]) == [True]  # "a/b/d" is below it
+    assert (await store.get("a")).data == b"now an object"
+
+
+async def test_delete_all_refuses_bad_keys(store: ObjectStore) -> None:
+    await put_all(store, ["a"])
+    listed, _ = await listed_keys(store)
+    for key in ("../a", "a/.hsparse/locks", "a//b"):
+        with pytest.raises(BadRequest):
+            await store.delete_all([Entry(key, 0, "0-0-0", 0.0)])
+    assert await listed_keys(store) == (listed, [])
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_no_update_is_lost_to_a_delete(store: ObjectStore, together: bool) -> None:
     """Each object is either replaced, and stays, or deleted: never replaced and gone."""
     etags = [await store.put(f"a/{number}", b"old") for number in range(8)]
+    listed, _ = await listed_keys(store)
 
     async def replaced(number: int) -> bool:
         try:
@@ -271,10 +298,15 @@ async def test_no_update_is_lost_to_a_delete(store: ObjectStore) -> None:
             return False
         return True
 
-    outcomes = await asyncio.gather(*(call(n) for n in range(8) for call in (replaced, deleted)))
+    async def all_deleted() -> list[bool]:
+        if together:
+            return await store.delete_all(listed)
+        return await asyncio.gather(*map(deleted, range(8)))
+
+    *replacements, deletions = await asyncio.gather(*map(replaced, range(8)), all_deleted())
+    assert isinstance(deletions, list)
     kept = {entry.key for entry in (await listed_keys(store))[0]}
-    for number in range(8):
-        was_replaced, was_deleted = outcomes[2 * number : 2 * number + 2]
+    for number, (was_replaced, was_deleted) in enumerate(zip(replacements, deletions, strict=True)):
         assert was_replaced != was_deleted
         assert (f"a/{number}" in kept) == was_replaced
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from hsparse.errors import NotFound, PreconditionFailed
-from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.testing.faulty_store import CHANGES
 
 KEYS = ("a", "b/a", "b/c", "b/d/e", "b.d", "b-/é", "c/c/c/c")
@@ -29,7 +29,7 @@ class Move:
 
 def moves() -> st.SearchStrategy[list[Move]]:
     """Draw lists of moves on a few keys, so that they meet."""
-    methods = st.sampled_from((*CHANGES, "list", "list_delimiter"))
+    methods = st.sampled_from((*CHANGES, "delete_all", "list", "list_delimiter"))
     move = st.builds(Move, methods, st.sampled_from(KEYS), st.binary(max_size=8), st.integers(0, 2))
     return st.lists(move, max_size=30)
 
@@ -44,6 +44,8 @@ async def check_moves(store: ObjectStore, moves: list[Move]) -> None:
             model.pop(move.key, None)
         elif move.method == "delete_if_match":
             await _check_delete_if_match(store, model, etags.get(move.key, ["0-0-0"]), move)
+        elif move.method == "delete_all":
+            await _check_delete_all(store, model, etags, move)
         elif move.method.startswith("list"):
             await _check_list(store, model, move)
         else:
@@ -91,6 +93,22 @@ async def _check_delete_if_match(
         return
     assert allowed, f"{move} was not refused"
     model.pop(move.key, None)
+
+
+async def _check_delete_all(
+    store: ObjectStore, model: dict[str, tuple[bytes, str]], etags: dict[str, list[str]], move: Move
+) -> None:
+    """Delete some of the objects; of the key of the move an earlier state."""
+    entries = []
+    for key in KEYS[len(move.data) :]:
+        known = etags.get(key, ["0-0-0"])
+        etag = known[min(move.back, len(known) - 1) if key == move.key else 0]
+        entries.append(Entry(key, 0, etag, 0.0))
+    expected = [e.key not in model or model[e.key][1] == e.etag for e in entries]
+    assert await store.delete_all(entries) == expected
+    for entry, deleted in zip(entries, expected, strict=True):
+        if deleted:
+            model.pop(entry.key, None)
 
 
 async def _check_get(store: ObjectStore, model: dict[str, tuple[bytes, str]], key: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from hsparse.storage.object_store import Buffer, ObjectStore, Page, Stored
+from hsparse.storage.delete_each import delete_each
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 
 R = TypeVar("R")
 
@@ -16,7 +17,8 @@ METHODS = ("get", "get_range", "put", "put_if_absent", "put_if_match", "delete",
 class StoreWrapper:
     """An `ObjectStore` that hands each call to `around`; one call a page for `list`, by its prefix.
 
-    `data` is what a put is given, empty otherwise.
+    `data` is what a put is given, empty otherwise. `delete_all` is a `delete_if_match` of each object, so that
+    what a subclass does meets it between any two of them.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -49,6 +51,9 @@ class StoreWrapper:
 
     async def delete_if_match(self, key: str, etag: str) -> None:
         await self.around("delete_if_match", key, b"", lambda _: self.store.delete_if_match(key, etag))
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        return await delete_each(self, entries)
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""

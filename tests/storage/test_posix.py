@@ -22,6 +22,7 @@ from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, Precon
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.posix import PosixStore
+from hsparse.storage.wal.file_deletion import prune
 from hsparse.testing.store_model import Move, check_moves, moves
 
 Events = list[tuple[str, str]]
@@ -317,9 +318,8 @@ async def test_a_put_survives_pruning(
     store: PosixStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "root" / "a" / "b").mkdir(parents=True)
-    interfere(
-        monkeypatch, "fstat", lambda: store._prune("a/b")
-    )  # the put has opened a/b, and not yet entered it
+    # The put has opened a/b, and not yet entered it.
+    interfere(monkeypatch, "fstat", lambda: prune(store._root, {"a/b"}))
     await store.put("a/b/c", b"data")
     assert (await store.get("a/b/c")).data == b"data"
 
@@ -376,6 +376,7 @@ import asyncio, sys
 from pathlib import Path
 from hsparse.errors import PreconditionFailed
 from hsparse.storage.posix import PosixStore
+from hsparse.storage.wal.file_deletion import prune
 
 async def main():
     store = PosixStore(Path(sys.argv[1]), fsync=False, wal=sys.argv[2] != "0")
@@ -417,6 +418,7 @@ PUT_FOR_EVER = """
 import asyncio, itertools, sys
 from pathlib import Path
 from hsparse.storage.posix import PosixStore
+from hsparse.storage.wal.file_deletion import prune
 
 async def main():
     store = PosixStore(Path(sys.argv[1]), wal=True)

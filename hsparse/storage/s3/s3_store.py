@@ -14,12 +14,13 @@ state after a lost reply is an error of the store, as it is not known whether th
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from hsparse.errors import BadRequest, HsparseError, NotFound, StoreFailed
+from hsparse.storage.delete_each import delete_each
 from hsparse.storage.object_store import (
     Buffer,
     Entry,
@@ -99,6 +100,9 @@ class S3Store(S3Client):
             raise failed_condition
 
         await self._run(key, send, settle)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        return await delete_each(self, entries)
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""

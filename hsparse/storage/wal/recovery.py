@@ -16,7 +16,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -178,18 +178,26 @@ def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
     Called under the key's lock, before the file is removed. No marker is written when no log can hold such a record.
     """
     started = _log_starts(root)
-    if not started or mtime_ns < min(started):
-        return
+    if started and mtime_ns >= min(started):
+        write_deletion_markers(root, {key: mtime_ns})
+
+
+def write_deletion_markers(root: RootDirectory, times: Mapping[str, int]) -> None:
+    """Mark durably that records of each key up to its modification time must not be restored.
+
+    Called under the keys' locks, before the files are removed.
+    """
     _marker_folder(root).mkdir(DIRECTORY_MODE, exist_ok=True)
     with _locked_markers(root, fcntl.LOCK_SH) as folder:
-        # Not truncated: the old marker counts until this one has reached stable storage.
-        path = _marker_folder(root) / _marker_name(key)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
-            os.pwrite(file, max(mtime_ns, read_deletion_marker(root, key)).to_bytes(8, "little"), 0)
-            root.sync(file)
-        finally:
-            os.close(file)
+        for key, mtime_ns in times.items():
+            # Not truncated: the old marker counts until this one has reached stable storage.
+            path = _marker_folder(root) / _marker_name(key)
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            try:
+                os.pwrite(file, max(mtime_ns, read_deletion_marker(root, key)).to_bytes(8, "little"), 0)
+                root.sync(file)
+            finally:
+                os.close(file)
         root.sync(folder)
     root.sync_directory(root.internal)
 

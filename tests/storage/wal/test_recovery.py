@@ -12,8 +12,8 @@ import pytest
 
 from hsparse.storage.filesystem.rename_put import put_by_rename
 from hsparse.storage.filesystem.root_directory import RootDirectory
-from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal import recovery
+from hsparse.storage.wal.file_deletion import delete_file
 from hsparse.storage.wal.recovery import recover, repair
 from hsparse.storage.wal.wal_writer import WalWriter
 from hsparse.storage.wal.write_ahead_log import LogRecord, WriteAheadLog, log_paths
@@ -129,26 +129,22 @@ def test_a_dead_process_does_not_overwrite_what_a_live_one_wrote_after_it(
 def test_what_was_deleted_after_a_put_that_was_not_answered(
     root: RootDirectory, tmp_path: Path, there: bool
 ) -> None:
-    store = PosixStore(tmp_path, now_ns=root.now_ns)
     if there:
         put_by_rename(root, "a", b"old")
     put_and_be_killed(WalWriter(root, "store"), "a", b"new")
-    store._delete("a")
+    delete_file(root, "a")
     recover(root)
     assert not (tmp_path / "a").exists()
-    store._pool.shutdown()
 
 
 def test_what_was_deleted_after_a_put_whose_directory_has_gone(root: RootDirectory, tmp_path: Path) -> None:
-    store = PosixStore(tmp_path, now_ns=root.now_ns)
     put_and_be_killed(WalWriter(root, "store"), "d/a", b"x")
     for path in (tmp_path / "d").iterdir():
         path.unlink()
     (tmp_path / "d").rmdir()
-    store._delete("d/a")
+    delete_file(root, "d/a")
     recover(root)
     assert not (tmp_path / "d").exists()
-    store._pool.shutdown()
 
 
 @pytest.mark.parametrize("logged", [True, False])

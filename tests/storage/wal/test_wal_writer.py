@@ -23,6 +23,7 @@ from hsparse.storage.filesystem.object_file import Condition, file_etag
 from hsparse.storage.filesystem.rename_put import put_by_rename
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.posix import PosixStore
+from hsparse.storage.wal.file_deletion import delete_file
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
 from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.wal_writer import WalWriter
@@ -165,10 +166,10 @@ class Machine:
                 repair(self.root, key)
                 etag = file_etag(self.file(key).stat())
                 with pytest.raises(PreconditionFailed):
-                    self.store._delete(key, Condition.MATCH, "0-0-0")
-                self.store._delete(key, Condition.MATCH, etag)
+                    delete_file(self.root, key, Condition.MATCH, "0-0-0")
+                delete_file(self.root, key, Condition.MATCH, etag)
             else:
-                self.store._delete(key)
+                delete_file(self.root, key)
             self.know(key, None)
             self.unsynced.pop(key, None)
         elif what.startswith("checkpoint"):
@@ -452,21 +453,19 @@ def test_a_log_that_cannot_be_made_leaves_nothing(
 
 def test_directories_of_what_was_deleted_are_not_made_again(root: RootDirectory) -> None:
     puts = WalWriter(root, "store")
-    store = PosixStore(Path(root.path))
     put(puts, "d/e/a", b"x")
     put(puts, "f/a", b"x")
     for key in ("d/e/a", "f/a"):
-        store._delete(key)
+        delete_file(root, key)
     put(puts, "d", b"an object now")
     puts.checkpoint()
     assert puts._checkpointing is not None
     assert puts._checkpointing.result() is not None
     put(puts, "f", b"an object now")
-    store._delete("f")
+    delete_file(root, "f")
     die(puts)
     recover(root)
     assert sorted(path.name for path in Path(root.path).iterdir()) == [".hsparse", "d"]
-    store._pool.shutdown()
 
 
 def test_what_was_refused_is_not_put_by_a_recovery(

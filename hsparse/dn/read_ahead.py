@@ -1,0 +1,28 @@
+"""A listing of which the next page is asked for while one is worked on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def read_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Yield the items; the next one is being read meanwhile. Close it (`contextlib.aclosing`) to leave it early."""
+    following = _next(items)
+    try:
+        while (item := await following) is not None:
+            following = _next(items)
+            yield item
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def _next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
+    async def read() -> T | None:
+        return await anext(items, None)
+
+    return asyncio.create_task(read())
