@@ -53,6 +53,11 @@ async def test_a_store_notes_what_may_have_changed() -> None:
     seen.append(versions.of(ONE))
     await store.delete(key)
     seen.append(versions.of(ONE))
+    await store.put(key, b"5")
+    [page] = [page async for page in store.list("")]
+    seen.append(versions.of(ONE))
+    assert await store.delete_all(page.entries) == [True]
+    seen.append(versions.of(ONE))
     assert len(set(seen)) == len(seen)
     assert not [page async for page in store.list("")]
     assert versions.of(ONE) == seen[-1]

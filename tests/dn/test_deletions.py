@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from hsparse.dn.deletion_notes import DeletionState, born_of
-from hsparse.dn.deletions import Resumed
+from hsparse.dn.deletions import Deletions, Resumed
 from hsparse.errors import Busy, Conflict, Gone, StoreFailed, Unsupported
-from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, storage_key
+from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, delta_key, storage_key, tree_prefix
 from hsparse.model.stripes import Stripes
+from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree
@@ -143,6 +145,45 @@ async def test_a_deletion_notes_decides_deletes_and_forgets() -> None:
     assert store.keys["delete_if_match", storage_key(root)] == 1
     assert await world.keys() == set()
     await node.close()
+
+
+async def test_a_page_is_deleted_together_while_the_next_is_listed() -> None:
+    """Deltas after what they are beside, the root group alone and last: each durable before the next."""
+
+    class Together(FaultyStore):
+        async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+            if entries:
+                batches.append([entry.key for entry in entries])
+            await second_page.wait()
+            return await self.store.delete_all(entries)
+
+        def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
+            async def pages() -> AsyncIterator[Page]:
+                entries = [e async for page in super(Together, self).list(prefix) for e in page.entries]
+                yield Page(tuple(entries[:3]))
+                second_page.set()
+                yield Page(tuple(entries[3:6]))
+                yield Page(tuple(entries[6:]))
+
+            return pages()
+
+    world = World()
+    root, dataset = await world.make(A)
+    delta = delta_key(storage_key(dataset), "0123")
+    beside = delta_key(storage_key(root), "0123")
+    for key in (delta, beside):
+        await world.store.put(key, b"{}")
+    batches: list[list[str]] = []
+    second_page = asyncio.Event()
+    deletions = Deletions(Together(world.store), world.clock)
+    count = len(await world.keys())
+    objects = sum(key.startswith(tree_prefix(root)) for key in await world.keys())
+    note = await deletions.notes.decide(root, await born_of(world.store, root))
+    assert await deletions.finish(note) == objects
+    assert batches[-2:] == [[storage_key(root)], [beside]]
+    assert len(batches) >= 5
+    assert all(delta not in batch or batch == [delta] for batch in batches)
+    assert len(await world.keys()) == count - objects
 
 
 async def test_a_late_deletion_leaves_a_new_domain_with_the_same_root() -> None:

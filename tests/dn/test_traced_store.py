@@ -14,7 +14,7 @@ from hsparse.dn.service import DataService
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import NotFound, PreconditionFailed, StoreFailed, Unsupported
 from hsparse.storage.memory import MemoryStore
-from hsparse.storage.object_store import Buffer, Stored
+from hsparse.storage.object_store import Buffer, Entry, Stored
 from hsparse.testing.store_wrapper import SlowStore
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ListKeys, PutAcl, ReadObjects
 
@@ -38,10 +38,20 @@ async def test_every_request_is_counted() -> None:
     assert len([page async for page in store.list("a/")]) == 1
     await store.delete("a/b")
     await store.delete_if_match("a/b", etag)
+    [page] = [page async for page in store.list("a/")]
+    changed = Entry("a/c", 1, "another", 0.0)
+    assert await store.delete_all([changed, *page.entries]) == [False, True]
+    assert await store.delete_all([]) == []
     with pytest.raises(Unsupported):
         await store.presigned("a/c", 1)
-    assert counts(trace) == {Work.WRITES: 5, Work.READS: 4}
-    assert requests == {("put", "ok"): 3, ("get", "ok"): 2, ("list", "ok"): 2, ("delete", "ok"): 2}
+    assert counts(trace) == {Work.WRITES: 6, Work.READS: 6}
+    assert requests == {
+        ("put", "ok"): 3,
+        ("get", "ok"): 2,
+        ("list", "ok"): 4,
+        ("delete", "ok"): 3,
+        ("delete", "conflict"): 1,
+    }
     await store.close()
 
 

@@ -71,6 +71,12 @@ async def test_the_look_costs_one_read() -> None:
     await store.delete_if_match("a", await store.put("a", b""))
     await store.delete_if_match("a", await store.put("a", b"1"))
     assert counting.calls == {"put": 2, "get_range": 2, "get": 1, "delete": 2}
+    await store.put("b", b"1")
+    [entry] = [entry async for page in store.list("") for entry in page.entries]
+    await store.put("b", b"2")
+    counting.reset()
+    assert await store.delete_all([entry]) == [False]
+    assert counting.calls == {"get_range": 1}
 
 
 async def test_removes_its_key_when_the_store_fails() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from hsparse.errors import Unsupported
 from hsparse.storage.memory import MemoryStore
+from hsparse.storage.object_store import Entry
 from hsparse.storage.read_only import ReadOnlyStore
 
 
@@ -23,6 +24,7 @@ async def test_it_reads_and_refuses_every_change() -> None:
         store.put_if_match("a/b", b"", etag),
         store.delete("a/b"),
         store.delete_if_match("a/b", etag),
+        store.delete_all([Entry("a/b", 5, etag, 0.0)]),
     ):
         with pytest.raises(Unsupported, match=r"Use a newer one\."):
             await change

@@ -22,8 +22,9 @@ from hsparse.errors import Conflict, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.filesystem.object_file import Condition, file_etag
 from hsparse.storage.filesystem.rename_put import put_by_rename
 from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.wal.file_deletion import delete_file
+from hsparse.storage.wal.file_deletion import delete_file, delete_files
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
 from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.wal_writer import WalWriter
@@ -35,7 +36,7 @@ steps = st.lists(
     st.tuples(
         st.sampled_from(
             (
-                *("log 0", "log 1", "rename", "delete", "checkpoint 0", "checkpoint 1"),
+                *("log 0", "log 1", "rename", "delete", "delete all", "checkpoint 0", "checkpoint 1"),
                 *("kill 0", "kill 1", "clock", "recover", "crash"),
             )
         ),
@@ -172,6 +173,8 @@ class Machine:
                 delete_file(self.root, key)
             self.know(key, None)
             self.unsynced.pop(key, None)
+        elif what == "delete all":
+            self.delete_all(key)
         elif what.startswith("checkpoint"):
             self.puts[int(what[-1])].checkpoint()
             for synced in self.logged[int(what[-1])]:
@@ -181,6 +184,22 @@ class Machine:
             self.ahead -= size * 1_000_000_000
         else:
             self.recover()
+
+    def delete_all(self, other: str) -> None:
+        """Delete every object but that of the key `other`, which is given in another state."""
+        for key in KEYS:
+            if self.file(key).exists():
+                repair(self.root, key)
+        etags = {
+            key: file_etag(self.file(key).stat()) if self.file(key).exists() else "0-0-0" for key in KEYS
+        }
+        was_there = self.file(other).exists()
+        entries = [Entry(key, 0, "0-0-0" if key == other else etag, 0.0) for key, etag in etags.items()]
+        deleted = delete_files(self.root, entries)
+        assert deleted == [key != other or not was_there for key in KEYS]
+        for key in {*KEYS} - ({other} if was_there else set()):
+            self.know(key, None)
+            self.unsynced.pop(key, None)
 
     def recover(self) -> None:
         """What a recovery has put, or found, is synced."""
