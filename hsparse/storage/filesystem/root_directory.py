@@ -61,11 +61,11 @@ class RootDirectory:
     @contextmanager
     def locked(self, key: str) -> Iterator[int]:
         """Hold the lock that covers `key`, as an open file descriptor."""
-        with self.held(self.lock_number(key)) as lock:
+        with self.locked_number(self.lock_number(key)) as lock:
             yield lock
 
     @contextmanager
-    def held(self, number: int) -> Iterator[int]:
+    def locked_number(self, number: int) -> Iterator[int]:
         """Hold a lock by its number, as an open file descriptor; who holds several takes them in order."""
         lock = self.open_lock(number)
         try:

@@ -128,7 +128,7 @@ class _Removal:
         chosen: list[int] = []
         with ExitStack() as stack:
             # In order, so that two processes cannot deadlock.
-            locks = {number: stack.enter_context(self._root.held(number)) for number in numbers}
+            locks = {number: stack.enter_context(self._root.locked_number(number)) for number in numbers}
             floor = self._log_floor()
             for number, lock in locks.items():
                 dates = self._look(number, lock)
