@@ -34,8 +34,8 @@ from hsparse.storage.wal.recovery import (
 )
 from hsparse.storage.wal.write_ahead_log import log_paths, started_durably
 
-LOCKED_AT_ONCE = 64
-"""About how many files are removed under one set of locks, for which puts wait meanwhile."""
+LOCKED_AT_ONCE = 16
+"""About how many files are removed under one set of locks. Puts wait for these: also for an fsync of each marker."""
 
 
 def delete_file(root: RootDirectory, key: str, condition: Condition = Condition.NONE, etag: str = "") -> None:
