@@ -17,12 +17,14 @@ async def read_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
             following = _next(items)
             yield item
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        following.cancel()  # and not awaited: nothing can be, when a task is dropped
 
 
 def _next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
     async def read() -> T | None:
         return await anext(items, None)
 
-    return asyncio.create_task(read())
+    reading = asyncio.create_task(read())
+    # Who leaves early does not ask how it went.
+    reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return reading
