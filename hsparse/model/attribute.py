@@ -18,6 +18,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import dims_of, num_elements, parse_shape
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Fixed
+from hsparse.model.json_size import LIST_MEMORY, json_size
 from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.non_finite import has_floats, name_non_finite, restore_non_finite
@@ -131,11 +132,13 @@ def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
 
 
 def check_size(shape: Json, datatype: Datatype) -> None:
-    """Refuse, as `TooLarge`, a value that would not be held in memory easily."""
-    size = num_elements(shape) * datatype.guessed_size
+    """Refuse, as `TooLarge`, a value that would not be held in memory easily; its lists count, too."""
+    lists = json_size(dims_of(shape) or (), datatype.element).lists
+    size = num_elements(shape) * datatype.guessed_size + lists * LIST_MEMORY
     if size > MAX_ATTRIBUTE_BYTES:
         raise TooLarge(
-            f"The attribute would have {size} bytes; the limit is {MAX_ATTRIBUTE_BYTES}: make it a dataset."
+            f"The attribute would have {size} bytes, {LIST_MEMORY} for each of its {lists} lists among them; the "
+            f"limit is {MAX_ATTRIBUTE_BYTES}: make it a dataset."
         )
 
 

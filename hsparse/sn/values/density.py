@@ -52,9 +52,10 @@ class Bins:
         stop = tuple(span.stop for span in boxes)
         width = _widths(bin, len(start))
         bins = cls(start, stop, width)
-        if bins.size > MAX_BINS:
+        if math.prod(max(1, length) for length in bins.shape) > MAX_BINS:
             raise TooLarge(
-                f"The density has {bins.size} bins; the limit is {MAX_BINS}: name wider ones in bin."
+                f"The density has {' x '.join(map(str, bins.shape))} bins; the limit is {MAX_BINS}: name wider ones "
+                "in bin."
             )
         return bins
 

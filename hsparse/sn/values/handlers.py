@@ -172,7 +172,9 @@ async def _defined(context: Context, resolve: Resolve, work: int = 0) -> web.Str
             selection = await _defined_places(context, dataset, selection)
         else:
             _check_listable(context, dataset, selection)
-        return accepted_medium(context.request).answer_places(context, selection)
+        return await offload(
+            selection.size, accepted_medium(context.request).answer_places, context, selection
+        )
 
     return await until_current(context, read)
 

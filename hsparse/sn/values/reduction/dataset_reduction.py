@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -75,11 +76,12 @@ class DatasetReduction:
         groups = await self._groups(axes)
         reduction = self._reduction(axes, groups)
         limit = self._context.service.settings.max_request_size
-        nbytes = reduction.places * STATE_BYTES
+        # Without a place, too, a result has its lists and the indices of its other dimensions.
+        nbytes = prod(max(1, length) for length in reduction.result_shape) * STATE_BYTES
         if nbytes > limit:
             raise TooLarge(
-                f"The result has {reduction.places} places; with {STATE_BYTES} bytes each it may have {limit} bytes "
-                "(max_request_size): select less, or reduce more axes."
+                f"The result has the shape {list(reduction.result_shape)}; with {STATE_BYTES} bytes for each place it "
+                f"may have {limit} bytes (max_request_size): select less, or reduce more axes."
             )
         codes = None if groups is None else groups.codes
         self._check_chunks()
