@@ -1,4 +1,4 @@
-"""How large values become in JSON: their lists count too, of which a selection of no elements may have any number.
+"""How large values are in JSON: their lists count too, of which a selection of no elements may have any number.
 
 Tests: tests/model/test_json_size.py.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,3 +68,15 @@ def _of_type(dtype: np.dtype[np.void]) -> JsonSize:
 
 def _record(parts: Sequence[JsonSize]) -> JsonSize:
     return JsonSize(1 + sum(part.lists for part in parts), sum(part.leaves for part in parts))
+
+
+def item_count(value: Any, most: int = 1 << 16) -> int:
+    """Return how many items a JSON value has in all its lists and objects; beyond `most` any larger number."""
+    count, waiting = 1, [value]
+    while waiting and count <= most:
+        part = waiting.pop()
+        items = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        count += len(items)
+        if count <= most:
+            waiting.extend(item for item in items if isinstance(item, list | dict))
+    return count

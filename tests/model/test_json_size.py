@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
-from hsparse.model.json_size import JsonSize, json_size, list_count
+from hsparse.model.json_size import JsonSize, item_count, json_size, list_count
 from hsparse.model.number_json import number_json
 
 TYPES = ["<i4", "S2", "V3", [("a", "u1"), ("b", "<f8", (2, 3))], [("a", [("b", "?")]), ("c", "u1", (1, 1))]]
@@ -63,3 +63,19 @@ TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIAB
 )
 def test_elements_of_variable_length(kind: Any, lists: int, leaves: int) -> None:
     assert json_size([5], parse_type(kind).element) == JsonSize(1 + lists, leaves)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner, max_size=4),
+    ),
+    st.integers(1, 20),
+)
+def test_items_of_a_body_are_counted_up_to_a_number(value: Any, most: int) -> None:
+    def items(part: Any) -> int:
+        parts = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        return 1 + sum(map(items, parts))
+
+    assert item_count(value) == items(value)
+    assert min(item_count(value, most), most + 1) == min(items(value), most + 1)

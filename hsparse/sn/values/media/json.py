@@ -23,7 +23,7 @@ from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
 from hsparse.format.value_arrays import ValueArrays, repeat_values
-from hsparse.model.json_size import LIST_BYTES, json_size, list_count
+from hsparse.model.json_size import LIST_BYTES, item_count, json_size, list_count
 from hsparse.model.json_values import Values
 from hsparse.model.number_json import number_json
 from hsparse.model.vlen_array import rows_of
@@ -305,16 +305,8 @@ class JsonBody:
     def work(self, arrays: ValueArrays) -> int:
         text = self.body.get("value_base64")
         return selection_work(self.body) + (
-            _leaf_count(self.body.get("value")) if text is None else len(text) // 8
+            item_count(self.body.get("value")) if text is None else len(text) // 8
         )
-
-
-def _leaf_count(value: Any) -> int:
-    """Return about how many values there are in nested lists that are alike."""
-    count = 1
-    while isinstance(value, list) and value:
-        count, value = count * len(value), value[0]
-    return count
 
 
 async def read_body(context: Context) -> JsonBody:
