@@ -50,7 +50,6 @@ from hsparse.sn.values.request_selection import (
     body_resolve,
     body_shape,
     pack_points,
-    selection_work,
     stepped_selection,
 )
 
@@ -304,9 +303,7 @@ class JsonBody:
 
     def work(self, arrays: ValueArrays) -> int:
         text = self.body.get("value_base64")
-        return selection_work(self.body) + (
-            item_count(self.body.get("value")) if text is None else len(text) // 8
-        )
+        return self.selection.work + (item_count(self.body.get("value")) if text is None else len(text) // 8)
 
 
 async def read_body(context: Context) -> JsonBody:
