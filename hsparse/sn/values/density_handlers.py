@@ -19,7 +19,14 @@ from hsparse.sn.http.request import BINARY_TYPE, named_types
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
-from hsparse.sn.values.density import Bins, Density, chunk_density, parse_reduction
+from hsparse.sn.values.density import (
+    SPREAD_BYTES,
+    Bins,
+    Density,
+    chunk_density,
+    parse_reduction,
+    spread_size,
+)
 from hsparse.wire.chunk_info_message import ListChunks
 
 CHUNKS_AT_ONCE = 10_000
@@ -38,7 +45,8 @@ async def get_density(context: Context) -> web.StreamResponse:
         reduction = parse_reduction(context.arg("reduce"), dataset)
         if context.flag("approximate") and reduction:
             raise BadRequest("An approximate density has no values: leave out reduce or approximate.")
-        async with context.service.answers.hold(BIN_BYTES * bins.size):
+        spread = spread_size(bins, dataset.grid.chunk) if context.flag("approximate") and bins.size else 0
+        async with context.service.answers.hold(BIN_BYTES * bins.size + SPREAD_BYTES * spread):
             if context.flag("approximate"):
                 return await _answer(context, bins, await _approximate(context, dataset, bins), None)
             density = await _exact(context, dataset, bins, reduction)
@@ -76,9 +84,8 @@ async def _approximate(context: Context, dataset: Dataset, bins: Bins) -> NDArra
             raise TooLarge(f"The box has more than {MAX_CHUNKS} stored chunks: select less.")
     rows = ChunkRows.joined(pages, len(dataset.extent))
     grid = dataset.grid
-    return await offload(
-        8 * (len(rows) + bins.size), chunk_density, bins, grid.chunk, grid.extent, rows.scaled, rows.defined
-    )
+    count = 8 * (len(rows) + bins.size) + spread_size(bins, grid.chunk)
+    return await offload(count, chunk_density, bins, grid.chunk, grid.extent, rows.scaled, rows.defined)
 
 
 async def _answer(
