@@ -152,6 +152,16 @@ class Rest:
         """Write points, an Arrow IPC stream as `arrow.encode` makes it."""
         await self.send("PUT", f"/datasets/{dataset}/value", stream, content=arrow.MEDIA_TYPE)
 
+    async def append_points(self, dataset: str, stream: bytes, count: int) -> None:
+        """Grow the first dimension by `count`, and write points, whose rows are counted from there."""
+        await self.send(
+            "PUT",
+            f"/datasets/{dataset}/value",
+            stream,
+            params={"append": str(count)},
+            content=arrow.MEDIA_TYPE,
+        )
+
     async def read_points(self, dataset: str, box: Box | None = None) -> PointData:
         """Read the defined elements of `box`, or of all."""
         params = {"sparse": "1"} | ({"select": select(box)} if box else {})

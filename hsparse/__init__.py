@@ -35,6 +35,7 @@ _NAMES = {
         "Gone",
         "HsparseError",
         "NotFound",
+        "OverQuota",
         "PreconditionFailed",
         "RateLimited",
         "StoreFailed",

@@ -23,6 +23,7 @@ from hsparse.errors import Forbidden as Forbidden
 from hsparse.errors import Gone as Gone
 from hsparse.errors import HsparseError as HsparseError
 from hsparse.errors import NotFound as NotFound
+from hsparse.errors import OverQuota as OverQuota
 from hsparse.errors import PreconditionFailed as PreconditionFailed
 from hsparse.errors import RateLimited as RateLimited
 from hsparse.errors import StoreFailed as StoreFailed

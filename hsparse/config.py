@@ -48,12 +48,12 @@ class Settings:
                 "`hsparse user add NAME --password-file FILE`."
             )
 
-    def check_node_exposure(self) -> None:
-        """Raise `Misconfigured` if a data node would listen beyond this machine without a token."""
-        if not is_loopback(self.server.host) and not self.cluster.node_token:
+    def check_node_token(self) -> None:
+        """Raise `Misconfigured` if a node of a cluster has no token: every account of its machine reaches loopback."""
+        if not self.cluster.node_token.strip():
             raise Misconfigured(
-                f"A data node that listens on {self.server.host} needs a secret: set HSPARSE_NODE_TOKEN, "
-                "the same on every node."
+                "The nodes of an installation share a secret: make one with `openssl rand -hex 32`, and set "
+                "HSPARSE_NODE_TOKEN to it for every `hsparse dn` and `hsparse sn`."
             )
 
 

@@ -34,6 +34,7 @@ class ErrorKind(StrEnum):
     MISDIRECTED = "misdirected"
     UNANSWERED = "unanswered"
     OUTDATED = "outdated"
+    OVER_QUOTA = "over_quota"
 
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
@@ -180,6 +181,12 @@ class Outdated(HsparseError):
     kind = ErrorKind.OUTDATED
 
 
+class OverQuota(HsparseError):
+    """A folder takes as many bytes as its quota allows; the message names the folder, what is used and the quota."""
+
+    kind = ErrorKind.OVER_QUOTA
+
+
 ERRORS: dict[ErrorKind, type[HsparseError]] = {
     error.kind: error
     for error in (
@@ -202,5 +209,6 @@ ERRORS: dict[ErrorKind, type[HsparseError]] = {
         Misdirected,
         Unanswered,
         Outdated,
+        OverQuota,
     )
 }

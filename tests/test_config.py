@@ -83,7 +83,7 @@ def test_sizes_have_units_in_flags_and_in_variables(monkeypatch: pytest.MonkeyPa
 
 
 def test_settings_of_bytes_take_units() -> None:
-    sizes = {name for name, one in SETTINGS.items() if name.endswith(("_size", "_memory"))}
+    sizes = {name for name, one in SETTINGS.items() if name.endswith(("_size", "_memory", "_quota"))}
     assert sizes == {name for name, one in SETTINGS.items() if one.is_size}
 
 

@@ -110,11 +110,11 @@ def test_nodes_start_with_what_they_are_given(workload: Object, monkeypatch: pyt
     made = settings(workload, monkeypatch)
     command = arguments(workload).serving
     if command is serve_data_node:
-        made.check_node_exposure()
+        made.check_node_token()
     else:
         assert command is serve_service_node
         made.check_exposure()
-        assert made.cluster.node_token
+        made.check_node_token()
     assert made.store.bucket == ("experiment",)
     assert made.server.host == "0.0.0.0"
     assert [port["containerPort"] for port in container(workload)["ports"]] == [made.server.port]

@@ -140,7 +140,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("map",),
         ("nodes",),
         ("sweep",),
-        *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm")),
+        *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm", "quota")),
     ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])

@@ -14,6 +14,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
+from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -41,11 +42,15 @@ class Asked:
 class Stack:
     """A service node, a data node and a store that counts; one dataset of 40 elements in chunks of 10."""
 
-    def __init__(self, kind: Any = "H5T_STD_I32LE") -> None:
+    def __init__(
+        self, kind: Any = "H5T_STD_I32LE", domain: str = "/requests", settings: ServiceSettings = SETTINGS
+    ) -> None:
         self.store = CountingStore(MemoryStore())
         self.dataset = ""
         self.kind = kind
         self.is_sparse = False
+        self.domain = domain
+        self.settings = settings
 
     async def start(self, layout: dict[str, Any]) -> Stack:
         self.is_sparse = "flags" in layout
@@ -100,15 +105,21 @@ class Stack:
         assert asked.records == {}
         return asked.chunks
 
+    @property
+    def quotas(self) -> Quotas:
+        return self._rest.service.component(Quotas)
+
     async def close(self) -> None:
         await self._rest.close()
         await self._node.close()
 
     async def open(self) -> None:
         self._node = DataService(self.store, SystemClock())
-        self._rest = RestClient(self._node, SystemClock(), Principal("admin", admin=True), settings=SETTINGS)
+        self._rest = RestClient(
+            self._node, SystemClock(), Principal("admin", admin=True), settings=self.settings
+        )
         await self._rest.open()
-        self._rest.domain = "/requests"
+        self._rest.domain = self.domain
 
 
 @pytest.fixture(params=list(LAYOUTS))
@@ -123,6 +134,20 @@ async def stack(request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
 @pytest.fixture
 async def sparse() -> AsyncIterator[Stack]:
     stack = await Stack().start(LAYOUTS["sparse"])
+    yield stack
+    await stack.close()
+
+
+@pytest.fixture
+def home_quota() -> int:
+    return 0
+
+
+@pytest.fixture
+async def stack_of_home(home_quota: int) -> AsyncIterator[Stack]:
+    """A stack whose domain is in a home folder."""
+    settings = ServiceSettings(min_chunk_size=1, home_quota=home_quota)
+    stack = await Stack(domain="/home/admin/requests", settings=settings).start(LAYOUTS["dense"])
     yield stack
     await stack.close()
 
@@ -390,3 +415,29 @@ async def test_an_attribute_write_to_an_unknown_record_is_one_get_and_one_put(st
 async def test_a_new_object_is_one_put(stack: Stack) -> None:
     asked = await stack.ask("POST", "/groups", {})
     assert (asked.records, asked.chunks) == ({"put_if_absent": 1}, {})
+
+
+# --- quotas ---------------------------------------------------------------------------------------
+
+FOLDERS = ("home/.domain.json", "home/admin/.domain.json")
+
+
+async def test_without_quotas_the_folders_above_are_read_once(stack_of_home: Stack) -> None:
+    stack = stack_of_home
+    await stack.close()
+    await stack.open()
+    await stack.reply("POST", "/groups", {})
+    assert [stack.store.keys["get", folder] for folder in FOLDERS] == [1, 1]
+    await stack.ask("GET", f"/datasets/{stack.dataset}")
+    assert await stack.write(0, 40) == {"put_if_absent": 4}
+    for folder in ("/home", "/home/admin"):
+        stack.quotas.forget(folder)  # as after some seconds
+    assert await stack.write(0, 40) == {"put_if_match": 4}
+
+
+@pytest.mark.parametrize("home_quota", [10**6])
+async def test_with_a_quota_a_write_costs_the_same_once_it_is_counted(stack_of_home: Stack) -> None:
+    stack = stack_of_home
+    assert (await stack.reply("GET", "/quota", domain="/home/admin"))["bytes"] == 10**6
+    assert await stack.write(0, 40) == {"put_if_absent": 4}
+    assert await stack.write(0, 40) == {"put_if_match": 4}

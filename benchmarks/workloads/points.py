@@ -29,6 +29,10 @@ class PointData:
         low, high = np.searchsorted(self.coords[0], np.array([start, stop], dtype=np.uint64))
         return self.take(slice(int(low), int(high)))
 
+    def from_row(self, start: int) -> PointData:
+        """Return the same points with rows counted from `start`."""
+        return PointData((self.coords[0] - np.uint64(start), *self.coords[1:]), self.values)
+
     def inside(self, start: Sequence[int], stop: Sequence[int]) -> PointData:
         """Return the points of the box `start <= coordinate < stop`; the first column must ascend."""
         band = self.rows(start[0], stop[0])

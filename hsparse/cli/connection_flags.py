@@ -3,6 +3,8 @@
 A server that starts a command as a job (`--piped`) writes the `Authorization` header of the request that started the
 job as the first line of standard input, empty without authentication, so that it is in no argument or variable. The
 end of the input interrupts the command like Ctrl-C: the server cancels the job, or has died.
+
+A credential in variables is for the server in HSPARSE_ENDPOINT, if that is set, and is sent to no other one.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 from hsparse.cli import connection_flags
 from hsparse.cli.environment import CLIENT_SETTINGS, client_default
 from hsparse.client.connection import Connection
+from hsparse.client.http.sign_in import SignIn
 from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.sn.auth.basic_credential import basic_credential
 
@@ -30,6 +33,7 @@ GRACE = 20.0
 LONGEST = 1 << 16
 """The most bytes of a header; servers accept fewer."""
 INTERRUPTED = 130
+NOT_SENT = "hsparse: the credential in HSPARSE_... is for {} and is not sent to {}; sign in there by a flag."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,10 @@ def add_sign_in_flags(parser: argparse.ArgumentParser, *, piped: bool = False) -
 
 
 def read_credential(args: argparse.Namespace) -> Credential:
-    """Return the credential in the arguments or, without any, in variables; `BadRequest` if it cannot be read."""
+    """Return the credential in the arguments or, without any, in variables that are for their server.
+
+    `BadRequest` if it cannot be read, or would be sent to a server that it may not be meant for.
+    """
     if (args.user is not None) + (args.token_file is not None) + args.piped > 1:
         raise BadRequest("Sign in by one of --user, --token-file and --piped.")
     if args.piped:
@@ -73,19 +80,25 @@ def read_credential(args: argparse.Namespace) -> Credential:
     if args.token_file is not None:
         return Credential(token=_token(args.token_file))
     if args.user is not None:
-        return Credential(args.user, _password(args.user))
-    return _credential_of_variables()
+        return Credential(args.user, _password(args.user, args.endpoint))
+    return _credential_of_variables(args.endpoint)
 
 
-def _credential_of_variables() -> Credential:
+def _credential_of_variables(endpoint: str) -> Credential:
     user, token, token_file = map(client_default, ("user", "token", "token_file"))
     if sum(one is not None for one in (user, token, token_file)) > 1:
         raise BadRequest(
             "Sign in by one of HSPARSE_USER, HSPARSE_TOKEN and HSPARSE_TOKEN_FILE; unset the others."
         )
+    set_up = SignIn(client_default("endpoint"), user, token=token or token_file)
+    given = set_up.for_server(endpoint)
+    if given.user is None and given.token is None:
+        if set_up.user is not None or set_up.token is not None:
+            print(NOT_SENT.format(set_up.endpoint, endpoint), file=sys.stderr)
+        return Credential()
     if token_file is not None:
         return Credential(token=_token(Path(token_file)))
-    return Credential(token=token) if user is None else Credential(user, _password(user))
+    return Credential(token=token) if user is None else Credential(user, _password(user, endpoint))
 
 
 def parse_header(header: str) -> Credential:
@@ -100,10 +113,11 @@ def parse_header(header: str) -> Credential:
     raise Unauthenticated("A job signs in by Basic or Bearer credentials.")
 
 
-def _password(user: str) -> str:
-    """Return the user's password: of the variable if it is this user's, typed, or a line of standard input."""
+def _password(user: str, endpoint: str) -> str:
+    """Return the user's password: of the variable if it is this user's there, typed, or a line of standard input."""
     password = client_default("password")
-    if password is not None and client_default("user") in (None, user):
+    is_here = SignIn(client_default("endpoint")).is_for(endpoint)
+    if password is not None and is_here and client_default("user") in (None, user):
         return password
     try:
         return getpass.getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 async def serve_data_node(settings: Settings) -> None:
     """Serve the nodes of a cluster."""
-    settings.check_node_exposure()
+    settings.check_node_token()
     if settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: use `hsparse serve`.")
     stop = stop_signal()

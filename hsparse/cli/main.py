@@ -70,6 +70,7 @@ COMMANDS = {
     "mkdir": Command("hsparse.cli.tree.mkdir", help="create folders"),
     "cp": Command("hsparse.cli.tree.cp", help="copy domains and folders"),
     "mv": Command("hsparse.cli.tree.mv", help="move domains and folders"),
+    "quota": Command("hsparse.cli.tree.quota", help="show and set how much a folder may take"),
     "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
     "job": Command("hsparse.cli.job", help="have a server import or export a file by itself"),
 }

@@ -57,6 +57,7 @@ async def serve(settings: Settings) -> None:
 async def serve_service_node(settings: Settings) -> None:
     """Serve clients over data nodes that run elsewhere."""
     settings.check_exposure()
+    settings.check_node_token()
     stop = stop_signal()
     with node_tracer("hsparse-sn") as tracer:
         async with (

@@ -8,6 +8,7 @@ Tests: tests/client/test_connection.py.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,6 +21,7 @@ from hsparse.errors import (
     Gone,
     HsparseError,
     NotFound,
+    OverQuota,
     TooLarge,
     Unauthenticated,
     Unsupported,
@@ -66,6 +68,14 @@ class ResultTooLarge(TooLarge, MemoryError):
     """A result that the client's limit on memory does not allow, or a request beyond the server's limits."""
 
 
+class QuotaExceeded(OverQuota, OSError):
+    """A folder takes as many bytes as its quota allows: delete something below it, or ask an admin for more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.errno = errno.EDQUOT
+
+
 class NotImplementedHere(Unsupported, NotImplementedError):
     """It is valid HDF5 that this version does not do."""
 
@@ -83,6 +93,7 @@ BY_KIND: dict[ErrorKind, type[HsparseError]] = ERRORS | {
         NotSignedIn,
         InvalidValue,
         ResultTooLarge,
+        QuotaExceeded,
         NotImplementedHere,
     )
 }

@@ -33,6 +33,7 @@ from hsparse.wire.record_message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutQuota,
     PutRecord,
     RecordChange,
     SetExtent,
@@ -167,6 +168,16 @@ def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Chan
     rights = {right.value: False for right in Right} | (there or {}) | change.rights
     acls[change.user] = rights | {ORIGIN: change.origin}
     return _renew(record, now, acls=acls, changed=True, created=there is None)
+
+
+@_apply.register
+def _(change: PutQuota, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    fields = (record.get("quota") or {}) | change.fields
+    quota = {name: value for name, value in fields.items() if value is not None}
+    new = {name: value for name, value in record.items() if name != "quota"} | (
+        {"quota": quota} if quota else {}
+    )
+    return (record, Outcome(record)) if new == record else (new, Outcome(new, changed=True))
 
 
 @_apply.register

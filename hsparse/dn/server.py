@@ -51,7 +51,7 @@ def create_node_app(
     tracer: Tracer | None = None,
     contract: Contract = CONTRACT,
 ) -> web.Application:
-    """Make the application that answers for `node`; only messages with `node_token` are answered.
+    """Make the application that answers for `node`; only messages with `node_token` are answered, none if it is empty.
 
     `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
     A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span. The
@@ -145,7 +145,7 @@ def _measuring(message: Any, trace: RequestTrace, slow: float, metrics: NodeMetr
 def _check_token(request: web.Request, token: str) -> None:
     # As bytes: of strings hmac takes ASCII alone, and a header may have anything.
     sent = request.headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
-    if not hmac.compare_digest(sent, token.encode()):
+    if not token or not hmac.compare_digest(sent, token.encode()):
         raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
 
 

@@ -14,17 +14,21 @@ from hsparse.sn.context import Context
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
+from hsparse.sn.http.caching import keep_private
 from hsparse.sn.http.compression import POLICY_KEY, compress_body
 from hsparse.sn.http.connection import OnlyReading, begin_in_time
-from hsparse.sn.http.cors import Cors
+from hsparse.sn.http.cors import VARYING, Cors
 from hsparse.sn.http.error_middleware import AioHandler, ErrorMiddleware, answer_expect
-from hsparse.sn.http.page_guard import PageGuard
+from hsparse.sn.http.form_guard import FormGuard
+from hsparse.sn.http.page_guard import PageGuard, named_origins
 from hsparse.sn.http.request_admission import set_deadline, wait_for_place
 from hsparse.sn.http.request_gate import GATE_KEY, RequestGate, stranger
 from hsparse.sn.http.request_log import TRACE_KEY
 from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES
+from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.records.access import find_allowed, request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
@@ -41,6 +45,7 @@ FIXED_HEADERS = {
     "Server": SERVER_NAME,
     "X-XSS-Protection": "1; mode=block",
     "X-Content-Type-Options": "nosniff",  # values are never a page or a script, whatever their bytes look like
+    "Cross-Origin-Resource-Policy": "same-origin",  # nor are they embedded in another site's page
 }
 
 
@@ -51,7 +56,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     """
     for kind in COMPONENTS:
         service.component(kind)
-    cors = Cors(service.settings.cors_origins)
+    cors = Cors(_readers(service))
     app = web.Application(middlewares=_middlewares(service))
 
     async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
@@ -62,14 +67,16 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
         response.headers.update(FIXED_HEADERS)
         service.log.add_id(request, response)
         cors.add(request, response)
+        keep_private(request, response)
 
     app.on_response_prepare.append(add_headers)
-    app[GATE_KEY] = _gate(service, cors, routes)
+    app[GATE_KEY] = _gate(service, routes)
     app[ANSWERS_KEY] = service.answers
 
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
             await one.component(Statistics).close()
+            await one.component(Quotas).close()
             await one.component(DomainDeletions).close()
 
     app.on_cleanup.append(stop)
@@ -88,9 +95,16 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
     return app
 
 
-def _gate(service: Service, cors: Cors, routes: tuple[Route, ...]) -> RequestGate:
+def _readers(service: Service) -> tuple[str, ...]:
+    """Return the origins whose pages may read answers: without users those that are named alone."""
+    settings = service.settings
+    return (
+        settings.cors_origins if settings.single_user is None else tuple(named_origins(settings.cors_origins))
+    )
+
+
+def _gate(service: Service, routes: tuple[Route, ...]) -> RequestGate:
     """Return the gate before the parser, which servers of connections with gates use."""
-    vary: dict[str, str] = {hdrs.VARY: hdrs.ORIGIN} if cors.varies else {}
     return RequestGate(
         service.admission,
         service.users,
@@ -98,7 +112,7 @@ def _gate(service: Service, cors: Cors, routes: tuple[Route, ...]) -> RequestGat
         service.metrics,
         service.clock,
         open_paths=frozenset(path for one in routes if not one.queued for path in spelled_out(one.path)),
-        headers={**FIXED_HEADERS, **cors.headers(None), **vary},
+        headers={**FIXED_HEADERS, **VARYING},
         timeout=service.settings.request_timeout,
         keeps_open=lambda: service.ready,
     )
@@ -108,22 +122,27 @@ def _middlewares(service: Service) -> list[Middleware]:
     """Return the middlewares, the outermost first."""
     settings = service.settings
     errors = ErrorMiddleware(service.authenticator.challenges)
-    guards: list[Middleware] = []
-    if settings.single_user is not None:
-        guards = [PageGuard(settings.allowed_hosts, settings.cors_origins).middleware]
+    guard = (
+        FormGuard(settings.cors_origins)
+        if settings.single_user is None
+        else PageGuard(settings.allowed_hosts, settings.cors_origins)
+    )
     return [
         service.log.middleware,
         service.metrics.middleware,
         _compression(service),
         errors.middleware,
-        *guards,
+        guard.middleware,
     ]
 
 
 def bind_route(service: Service, route: Route) -> AioHandler:
-    """Return the function that aiohttp calls: authenticate, wait, find the domain, check the right, handle."""
+    """Return the function that aiohttp calls: authenticate, wait, find the domain, check right and quotas, handle."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
+        if not route.queued and request.rel_url.raw_path != route.path:
+            # A proxy keeps some of these paths to itself by comparing their bytes: /%6detrics is none of them.
+            raise web.HTTPNotFound
         trace = request[TRACE_KEY]
         principal = await _principal(service, request)
         trace.user = principal.name
@@ -150,21 +169,32 @@ def bind_route(service: Service, route: Route) -> AioHandler:
             domain = await find_allowed(node, path, principal, route.right)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        context = Context(request, limit, node, principal, path, domain)
-        if not request.body_exists:
-            return await route.handler(context)
-        context.check_length()
-        if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
-            raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
-        if request.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
-            raise BadRequest(
-                "The only Transfer-Encoding of a request's body is chunked; leave out the others."
-            )
-        async with BodyMemory(service.bodies) as memory:
-            request[MEMORY_KEY] = memory
-            return await route.handler(context)
+        with node.component(Quotas).growth(path) as growth:
+            if route.grows:
+                await growth.take(max(min(request.content_length or 0, limit), OBJECT_BYTES))
+            context = Context(request, limit, node, principal, path, domain, growth)
+            if not request.body_exists:
+                return await route.handler(context)
+            return await _handle_body(service, route, context)
 
     return handle
+
+
+async def _handle_body(service: Service, route: Route, context: Context) -> web.StreamResponse:
+    """Handle a request with a body, within the memory for bodies."""
+    request = context.request
+    context.check_length()
+    if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
+        raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
+    if request.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
+        raise BadRequest("The only Transfer-Encoding of a request's body is chunked; leave out the others.")
+    async with BodyMemory(service.bodies) as memory:
+        request[MEMORY_KEY] = memory
+        try:
+            return await route.handler(context)
+        finally:
+            if context.growth is not None and request.content_length is None:
+                context.growth.note(memory.nbytes)  # what had no length cannot be asked for before
 
 
 async def _principal(service: Service, request: web.Request) -> Principal:

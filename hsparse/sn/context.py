@@ -10,6 +10,7 @@ from typing import Any
 
 from hsparse.model.acl import Principal
 from hsparse.sn.http.request import RequestReader
+from hsparse.sn.quotas.quotas import Growth
 from hsparse.sn.service import Service
 
 
@@ -41,6 +42,13 @@ class Context(RequestReader):
     path: str | None
     """The normalised domain path in the request, None without one."""
     found: Domain | None
+    growth: Growth | None = None
+    """What the request may add to the domain."""
+
+    async def make_room(self, nbytes: int) -> None:
+        """Let the request add `nbytes` to the domain in all; `OverQuota` or `Busy` if a quota leaves no room."""
+        if self.growth is not None:
+            await self.growth.take(nbytes)
 
     @property
     def domain(self) -> Domain:

@@ -26,6 +26,7 @@ from hsparse.sn.domains.handlers import (
     put_acl,
     put_domain,
 )
+from hsparse.sn.domains.quota_handlers import get_quota, put_quota
 from hsparse.sn.explorer.handlers import get_docs, get_explorer_file
 from hsparse.sn.files.handlers import get_file, head_file
 from hsparse.sn.jobs.handlers import delete_job, get_job, get_jobs, post_job
@@ -112,6 +113,18 @@ class Route:
             self.method == "POST" and (self.right is Right.READ or self.handler is post_domain)
         )
 
+    @property
+    def grows(self) -> bool:
+        """Whether all that it does may make the domain larger, so that it needs room in its quotas.
+
+        What creates domains, and changes extents, asks for that itself.
+        """
+        return (
+            self.method != "DELETE"
+            and self.right in (Right.CREATE, Right.UPDATE)
+            and self.handler not in (post_erase, put_shape)
+        )
+
 
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None, queued=False),
@@ -130,6 +143,8 @@ DOMAIN_ROUTES = (
     Route("GET", "/acls", get_acls, Right.READ_ACL),
     Route("GET", "/acls/{user}", get_acl, None),
     Route("PUT", "/acls/{user}", put_acl, Right.UPDATE_ACL),
+    Route("GET", "/quota", get_quota, Right.READ),
+    Route("PUT", "/quota", put_quota, Right.READ),
 )
 
 OBJECT_ROUTES = (

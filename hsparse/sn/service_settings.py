@@ -34,7 +34,8 @@ class ServiceSettings:
     At most `requests_at_once` requests are worked on, and an answer must begin in `request_timeout` seconds
     (0: any time) where the client names no deadline. What changes nothing is given up after `max_read_time`. The
     paths in a request may lead through `max_path_steps` links in all, and a query through `max_query_chunks` chunks
-    that are computed, not stored; a write may change `max_write_size` bytes.
+    that are computed, not stored; a write may change `max_write_size` bytes. The domains below a folder
+    `/home/NAME` may take `home_quota` bytes in the store, unless an admin has set something else.
 
     Six fields are not configurable here. `single_user` is the name every request acts as when authentication is
     off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
@@ -85,6 +86,12 @@ class ServiceSettings:
         32 * 1024 * MIB,
         "most bytes of values, and of the dense chunks that they are in, that one write may change",
         ge=MIB,
+        is_size=True,
+    )
+    home_quota: int = setting(
+        0,
+        "bytes that all domains in a home folder may take; 0: any number",
+        ge=0,
         is_size=True,
     )
     page_size: int = setting(

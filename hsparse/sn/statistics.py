@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,15 +23,15 @@ from hsparse.model.ids import (
     is_map_key,
     summary_id,
 )
+from hsparse.sn.data_nodes.key_pages import key_pages
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_info import file_backed_counts
 from hsparse.sn.records.object_path import READS_AT_ONCE
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import ListKeys, PutRecord
+from hsparse.wire.record_message import PutRecord
 
-KEYS_AT_ONCE = 10_000
 MAX_LISTED = 10_000
 """The most datasets whose counts are stored besides the sums."""
 SUMMARY = ".info.json"
@@ -113,7 +112,7 @@ async def scan_domain(owners: Owners, root: str) -> Record:
     sums: Record = dict.fromkeys(SUMMED, 0)
     datasets: Record = {}
     count = 0
-    async for page in _pages(owners, domain_prefix(root)):
+    async for page in key_pages(owners, domain_prefix(root)):
         for key, size, modified in page:
             tally.add(key, size, modified)
             if not key.endswith(SUMMARY) and not is_map_key(key):
@@ -167,7 +166,7 @@ def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
 async def scan_dataset(owners: Owners, id: str) -> tuple[int, int]:
     """Return a dataset's number of stored chunks, and their bytes."""
     count = total = 0
-    async for page in _pages(owners, chunk_prefix(id)):
+    async for page in key_pages(owners, chunk_prefix(id)):
         for key, size, _ in page:
             if chunk_of_key(key) is not None:
                 count, total = count + 1, total + size
@@ -178,16 +177,6 @@ def dataset_of_key(key: str) -> str:
     """Return the id of the dataset whose record or chunk `db/<uuid1>/d/<uuid2>/<name>` is."""
     _, first, _, second, _ = key.split("/", 4)
     return f"d-{first}-{second}"
-
-
-async def _pages(owners: Owners, prefix: str) -> AsyncIterator[list[tuple[str, int, float]]]:
-    marker = ""
-    while True:
-        listing = await owners.ask_any(ListKeys(prefix, start_after=marker, limit=KEYS_AT_ONCE))
-        yield list(zip(listing.keys, listing.sizes, listing.modified, strict=True))
-        if not listing.more or not listing.keys:
-            return
-        marker = listing.keys[-1]
 
 
 class Statistics:

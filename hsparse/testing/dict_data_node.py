@@ -37,6 +37,7 @@ from hsparse.wire.record_message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutQuota,
     PutRecord,
     ReadObjects,
     RecordChange,
@@ -138,6 +139,8 @@ class DictDataNode:
             del self.records[change.id]
             self._deleted.add((change.id,))
             return True, False
+        if isinstance(change, PutQuota):
+            return _put_quota(change, self.records[change.id]), False
         return self._alter(change, self.records[change.id])
 
     def _alter(self, change: RecordChange, record: Record) -> tuple[bool, bool]:
@@ -226,6 +229,14 @@ def _same(new: Record, there: Record | None) -> bool:
         return False
     one, other = ({k: v for k, v in item.items() if k not in TIMES} for item in (new, there))
     return one | {"type": type_json(one.get("type"))} == other | {"type": type_json(other.get("type"))}
+
+
+def _put_quota(change: PutQuota, record: Record) -> bool:
+    before = record.pop("quota", {})
+    quota = {name: value for name, value in (before | change.fields).items() if value is not None}
+    if quota:
+        record["quota"] = quota
+    return bool(quota != before)
 
 
 def _set_extent(record: Record, change: SetExtent) -> bool:

@@ -37,6 +37,7 @@ from hsparse.wire.record_message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutQuota,
     PutRecord,
     ReadObjects,
     RecordChange,
@@ -197,6 +198,16 @@ async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:
     names = [f"a{i}" for i in range(40)]
     await asyncio.gather(*(change(node, PutAttributes(id, {name: INT})) for name in names))
     assert set((await record_of(node, id))["attributes"]) == set(names)
+
+
+async def test_a_quota_is_merged(node: DataNode) -> None:
+    id = await created(node)
+    await change(node, PutQuota(id, {"bytes": 10}))
+    await change(node, PutQuota(id, {"used": 3, "counted": 1.5}))
+    assert (await record_of(node, id))["quota"] == {"bytes": 10, "used": 3, "counted": 1.5}
+    assert not (await change(node, PutQuota(id, {"used": 3}))).changed
+    await change(node, PutQuota(id, {"bytes": None, "used": None, "counted": None}))
+    assert "quota" not in await record_of(node, id)
 
 
 async def test_an_acl_is_merged(node: DataNode) -> None:

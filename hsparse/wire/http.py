@@ -43,4 +43,5 @@ STATUS: dict[ErrorKind, int] = {
     ErrorKind.MISDIRECTED: 421,
     ErrorKind.UNANSWERED: 503,
     ErrorKind.OUTDATED: 501,
+    ErrorKind.OVER_QUOTA: 413,
 }

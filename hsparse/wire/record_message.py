@@ -130,6 +130,17 @@ class PutAcl:
 
 
 @dataclass(frozen=True, slots=True)
+class PutQuota:
+    """Set fields of a folder's quota, which is in its record; None removes a field.
+
+    `bytes` is the quota, `used` what the domains below the folder took by a count, `counted` when that count began.
+    """
+
+    id: str
+    fields: Record
+
+
+@dataclass(frozen=True, slots=True)
 class SetExtent:
     """Set a dataset's extent to `dims`.
 
@@ -231,6 +242,7 @@ RecordChange: TypeAlias = (
     | PutLinks
     | DeleteLinks
     | PutAcl
+    | PutQuota
     | SetExtent
     | EndTrim
     | BeginAppend

@@ -104,8 +104,17 @@ class RemoteNode:
     ) -> tuple[int, str, Any]:
         timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
         async with self._session.post(
-            self.url + PATH, data=_each(pieces), headers=headers, timeout=timeout
+            self.url + PATH,
+            data=_each(pieces),
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,  # another host would be sent the token
         ) as response:
+            if 300 <= response.status < 400:
+                raise Unanswered(
+                    f"The data node at {self.url} did not answer: a redirect ({response.status}) came from there. Give "
+                    "it an address by --advertise at which nothing else answers."
+                )
             reply = decode_frame(memoryview(await response.read()), self._contract)
             return response.status, response.headers.get(VERSION_HEADER, ""), reply
 

@@ -25,6 +25,8 @@ def test_dense_rows_are_the_rows_of_the_dense_array(case: tuple, data: st.DataOb
     stop = data.draw(st.integers(start, extent[0]))
     assert np.array_equal(dense_rows(points, extent, start, stop), dense[start:stop])
     assert len(points.rows(start, stop)) == np.count_nonzero(dense[start:stop])
+    moved = points.rows(start, stop).from_row(start)
+    assert np.array_equal(dense_rows(moved, (stop - start, *extent[1:]), 0, stop - start), dense[start:stop])
 
 
 @given(cases(), st.data())

@@ -88,6 +88,13 @@ async def test_growing_tells_where_the_new_rows_begin(script: tuple[Script, Rest
     assert await rest.extend("d-1", 5) == 20
 
 
+async def test_an_append_is_one_request(script: tuple[Script, Rest]) -> None:
+    server, rest = script
+    await rest.append_points("d-1", b"points", 5)
+    (request,) = server.seen
+    assert (request.method, request.path, request.query["append"]) == ("PUT", "/datasets/d-1/value", "5")
+
+
 async def test_a_stream_is_passed_on_in_pieces(script: tuple[Script, Rest]) -> None:
     server, rest = script
     server.body = bytes(range(256)) * 4096

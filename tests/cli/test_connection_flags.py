@@ -17,7 +17,6 @@ from hsparse.cli.connection_flags import (
     ENDPOINT,
     Credential,
     add_server_flags,
-    add_sign_in_flags,
     connector,
     parse_header,
     read_credential,
@@ -40,7 +39,7 @@ except KeyboardInterrupt:
 
 def parsed(*flags: str) -> Credential:
     parser = argparse.ArgumentParser()
-    add_sign_in_flags(parser, piped=True)
+    add_server_flags(parser, piped=True)
     return read_credential(parser.parse_args(flags))
 
 
@@ -125,3 +124,47 @@ def test_a_password_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_token_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="cannot be read"):
         connector(server_arguments("--token-file", str(tmp_path / "none")))
+
+
+HOME, OTHER = "https://home.example.org", "http://evil.example:5101"
+
+
+def test_variables_are_for_the_server_among_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "key").write_text("hsk_2")
+    monkeypatch.setenv("HSPARSE_ENDPOINT", HOME)
+    for name, value, sent in (
+        ("TOKEN", "hsk_1", Credential(token="hsk_1")),
+        ("TOKEN_FILE", str(tmp_path / "key"), Credential(token="hsk_2")),
+        ("USER", "ada", Credential("ada", "secret")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"HSPARSE_{name}", value)
+            patch.setenv("HSPARSE_PASSWORD", "secret")
+            assert parsed() == parsed("--endpoint", HOME + "/") == sent
+            assert not capsys.readouterr().err
+            assert parsed("--endpoint", OTHER) == Credential()
+            assert "not sent to" in capsys.readouterr().err
+    assert parsed("--endpoint", OTHER) == Credential()
+    assert not capsys.readouterr().err
+
+
+def test_a_password_in_a_variable_is_not_for_another_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HSPARSE_PASSWORD", "secret")
+    assert parsed("--user", "ada", "--endpoint", OTHER) == Credential("ada", "secret")
+    monkeypatch.setenv("HSPARSE_ENDPOINT", HOME)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("typed\n"))
+    assert parsed("--user", "ada", "--endpoint", OTHER) == Credential("ada", "typed")
+    assert parsed("--user", "ada") == Credential("ada", "secret")
+
+
+def test_a_token_for_no_server_stays_on_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HSPARSE_TOKEN", "hsk_1")
+    for place in ("http://localhost:5101", "http://127.0.0.1:1", "http://[::1]:5101"):
+        assert parsed("--endpoint", place) == Credential(token="hsk_1")
+    for place in (OTHER, "http://localhost@evil.example", "http://127.0.0.1.evil.example"):
+        with pytest.raises(BadRequest, match="set HSPARSE_ENDPOINT"):
+            parsed("--endpoint", place)
+    (tmp_path / "key").write_text("hsk_2")
+    assert parsed("--endpoint", OTHER, "--token-file", str(tmp_path / "key")) == Credential(token="hsk_2")

@@ -45,7 +45,8 @@ def test_what_needs_no_command_loads_the_client_and_no_package_but_numpy(flag: s
 
 
 @pytest.mark.parametrize(
-    "command", ["import", "export", "map", "job", "ls", "info", "mkdir", "cp", "mv", "rm", "user", "key"]
+    "command",
+    ["import", "export", "map", "job", "ls", "info", "mkdir", "cp", "mv", "rm", "quota", "user", "key"],
 )
 def test_a_command_does_not_load_the_server_nor_what_only_buckets_need(command: str) -> None:
     found = loaded(command, "--help")

@@ -89,7 +89,8 @@ def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path, flags: t
 )
 def test_a_directory_has_one_server(tmp_path: Path, first: tuple[str, ...], second: list[str]) -> None:
     with server_process("--root", str(tmp_path), *first) as server:
-        status, said = ended_command(*second, "--root", str(tmp_path), log=tmp_path / "log")
+        arguments = (*second, "--root", str(tmp_path))
+        status, said = ended_command(*arguments, log=tmp_path / "log", HSPARSE_NODE_TOKEN="secret")
         assert status == 2
         for named in (str(tmp_path), f"process {server.pid} on", "hsparse serve", "--root"):
             assert named in said
@@ -263,7 +264,9 @@ REFUSED = {
     "two stores": (["serve", "--root", "x", "--bucket", "y"], "either --root or --bucket"),
     "a bucket twice": (["serve", "--bucket", "x", "--bucket", "x"], "once"),
     "a bad port": (["serve", "--port", "99999"], "--port"),
-    "an open data node": (["dn", "--host", "0.0.0.0"], "HSPARSE_NODE_TOKEN"),
+    "a data node without a token": (["dn"], "openssl rand -hex 32"),
+    "a service node without a token": (["sn"], "HSPARSE_NODE_TOKEN"),
+    "a blank token": (["dn", "--host", "0.0.0.0"], "HSPARSE_NODE_TOKEN"),
     "a bad log level": (["serve", "--log-level", "LOUD"], "--log-level"),
     "one writer in several processes": (["serve", "--single-writer", "--dn", "2"], "--single-writer"),
     "a missing key file": (["serve", "--key-file", "/nonexistent/keys"], "hsparse key add"),
@@ -290,6 +293,7 @@ def test_what_is_refused_says_what_to_do(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments, remedy = REFUSED[name]
+    monkeypatch.setenv("HSPARSE_NODE_TOKEN", " " if name == "a blank token" else "")
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     message = capsys.readouterr().err

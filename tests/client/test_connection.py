@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -253,6 +254,7 @@ def test_json_is_not_taken_for_bytes() -> None:
         ("unauthenticated", "401 Unauthorized", PermissionError),
         ("bad_request", "400 Bad Request", ValueError),
         ("too_large", "413 Content Too Large", MemoryError),
+        ("over_quota", "413 Content Too Large", OSError),
         ("unsupported", "400 Bad Request", NotImplementedError),
     ],
 )
@@ -269,6 +271,7 @@ def test_errors_are_pythons_too(kind: str, status: str, python: type[Exception])
             pass
     assert isinstance(caught.value, HsparseError)
     assert (caught.value.kind, caught.value.request_id, str(caught.value)) == (kind, "r-1", "It is so.")
+    assert kind != "over_quota" or caught.value.errno == errno.EDQUOT
 
 
 def test_a_url_with_a_password_is_refused_and_not_repeated() -> None:

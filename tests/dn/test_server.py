@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.clock import SystemClock
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
-from hsparse.errors import Outdated, Unanswered
+from hsparse.errors import Outdated, Unanswered, Unauthenticated
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.contract import CONTRACT, VERSION, Contract
@@ -52,6 +53,16 @@ async def test_only_versions_that_are_understood(version: str, status: int) -> N
             if status == 501:
                 failure = decode_frame(await response.read())
                 assert f"version {version} of the messages, this node {VERSION}:" in failure.message
+    await node.close()
+
+
+async def test_a_node_without_a_token_answers_nobody() -> None:
+    node = DataService(MemoryStore(), SystemClock())
+    async with TestServer(create_node_app(node, "")) as server:
+        remote = RemoteNode(str(server.make_url("/")), "")
+        with pytest.raises(Unauthenticated, match="HSPARSE_NODE_TOKEN"):
+            await remote.send(GetInfo())
+        await remote.close()
     await node.close()
 
 
@@ -124,3 +135,27 @@ async def test_a_version_that_is_spoken_no_more_is_told_to_both() -> None:
     async with remote(node, later, 3, CONTRACT) as new:
         with pytest.raises(Outdated, match=r"version 1 of the messages, this node 2 to 3"):
             await new.send(ReadObjects(("g-1",)))
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Where it leads would be sent the message and the token."""
+    asked: list[str] = []
+
+    async def note(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=500)
+
+    async def redirect(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(status=status, headers={"Location": str(there.make_url("/there"))})
+
+    elsewhere, node = web.Application(), web.Application()
+    elsewhere.router.add_route("*", "/there", note)
+    node.router.add_post(PATH, redirect)
+    async with TestServer(elsewhere) as there, TestServer(node) as server:
+        remote = RemoteNode(str(server.make_url("/")), "secret")
+        for status in (301, 302, 303, 307, 308):
+            with pytest.raises(Unanswered, match=f"redirect \\({status}\\)"):
+                await remote.send(GetInfo())
+        await remote.close()
+    assert not asked

@@ -37,7 +37,7 @@ async def _deviations(row: Row) -> list[str]:
     store = MemoryStore(clock=clock)
     await store.put("data/file.h5", bytes(400))
     node = DataService(store, clock)
-    settings = ServiceSettings(bucket=BUCKET)
+    settings = ServiceSettings(bucket=BUCKET, single_user=None)
     rest = await RestClient(node, clock, *USERS, settings=settings).open()
     comparison = Comparison(rest.url)
     comparison.bound["<g0>"] = (await rest("PUT", "/", {}, domain=PATH))["root"]

@@ -75,6 +75,7 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
             {"flush": 1},
             {"rescan": 1},
         ],
+        "PUT /quota": [{"bytes": 0}, {"bytes": None}],
         "PUT /acls/{user}": [{right.value: True for right in Right}],
         "POST /groups": [{}, link, {"id": ids.groups}, [link, {"id": ids.root}]],
         "POST /datatypes": [{"type": TEXT}, {"type": TEXT, **link}, {"type": TEXT, "id": ids.datatypes}],

@@ -16,6 +16,7 @@ LAYERS = (
     "auth",
     "data_nodes",
     "service",
+    "quotas",
     "context",
     "about",
     "openapi",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -53,6 +54,34 @@ async def test_every_route_answers_a_preflight(bare: RestClient, path: str) -> N
 async def test_no_such_method(bare: RestClient) -> None:
     assert (await bare("DELETE", "/groups")).status == 405
     assert (await bare("POST", "/about")).status == 405
+
+
+async def status_of(rest: RestClient, target: str) -> int:
+    """Return the status of the answer to a GET whose target is sent as it is."""
+    host, port = rest.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    line = await reader.readline()
+    writer.close()
+    return int(line.split()[1])
+
+
+@pytest.mark.parametrize("path", sorted(route.path for route in ROUTES if not route.queued))
+async def test_what_proxies_keep_private_has_one_spelling(bare: RestClient, path: str) -> None:
+    assert await status_of(bare, path) == await status_of(bare, path + "?x=1") == 200
+    for number in range(1, len(path)):
+        for code in (f"%{ord(path[number]):02x}", f"%{ord(path[number]):02X}"):
+            assert await status_of(bare, path[:number] + code + path[number + 1 :]) == 404
+    for other in (
+        path + "/",
+        "/" + path,
+        "/x/.." + path,
+        "/." + path,
+        path.upper(),
+        path + "%00",
+        path + ";x",
+    ):
+        assert await status_of(bare, other) == 404
 
 
 GETS = [route for route in ROUTES if route.method == "GET"]

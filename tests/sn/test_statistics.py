@@ -12,6 +12,7 @@ from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.ids import chunk_key, storage_key, summary_id
 from hsparse.sn import statistics
+from hsparse.sn.data_nodes import key_pages
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.statistics import dataset_of_key
@@ -61,7 +62,7 @@ def test_the_dataset_of_a_key() -> None:
 
 
 async def test_a_listing_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "KEYS_AT_ONCE", 2)
+    monkeypatch.setattr(key_pages, "KEYS_AT_ONCE", 2)
     node = DictDataNode(ManualClock())
     root = "g-00000000-00000001-8888-888888-888889"
     for n in range(7):
@@ -227,7 +228,7 @@ async def test_counts_of_each_dataset_are_bounded(
     rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(statistics, "MAX_LISTED", 2)
-    monkeypatch.setattr(statistics, "KEYS_AT_ONCE", 3)
+    monkeypatch.setattr(key_pages, "KEYS_AT_ONCE", 3)
     for _ in range(5):
         await rest("POST", "/datasets", {"type": "H5T_STD_I8LE", "shape": [2], "value": [1, 2]})
     shown = await rest("GET", "/", verbose=1)

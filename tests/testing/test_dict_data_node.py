@@ -29,6 +29,7 @@ from hsparse.wire.record_message import (
     PutAcl,
     PutAttributes,
     PutLinks,
+    PutQuota,
     ReadObjects,
     RecordChange,
     SetExtent,
@@ -74,6 +75,11 @@ CHANGES: st.SearchStrategy[RecordChange] = st.one_of(
     st.builds(DeleteLinks, GROUPS, SOME),
     st.builds(
         PutAcl, st.just(DOMAIN), NAMES, st.dictionaries(st.sampled_from(["read", "update"]), st.booleans())
+    ),
+    st.builds(
+        PutQuota,
+        st.just(DOMAIN),
+        st.dictionaries(st.sampled_from(["bytes", "used"]), st.none() | st.integers(0, 3)),
     ),
     st.builds(SetExtent, st.just(DATASET), DIMS),
     st.builds(SetExtent, st.just(DATASET), st.tuples(st.integers(1, 3)), st.integers(0, 1)),

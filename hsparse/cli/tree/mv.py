@@ -82,7 +82,7 @@ class Mover:
                 f"{path} was replaced while {entry.path} was moved there; {entry.path} is as it was."
             )
         try:
-            self._tree.delete_name(entry.path)
+            self._tree.delete_name(entry.path, path)
         except MISSING as error:
             raise Conflict(
                 f"{entry.path} was deleted or moved by someone else meanwhile; see what {path} is before using it."

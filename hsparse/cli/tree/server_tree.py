@@ -86,9 +86,15 @@ class ServerTree:
         """Create a domain or folder. It is not repeated after a lost answer, or it would be refused then."""
         return self._server.ask(lambda one: one.json("PUT", "/", body, domain=domain), idempotent=False)
 
-    def delete_name(self, domain: str) -> None:
-        """Delete a domain, not its objects; not repeated, so that `NotFound` and `Gone` say that others did it."""
-        self._server.ask(lambda one: one.json("DELETE", "/", domain=domain, keep_root=True), idempotent=False)
+    def delete_name(self, domain: str, other: str) -> None:
+        """Delete a domain, not its objects, which also the domain `other` has.
+
+        Not repeated, so that `NotFound` and `Gone` say that others did it.
+        """
+        self._server.ask(
+            lambda one: one.json("DELETE", "/", domain=domain, keep_root=True, linked_domain=other),
+            idempotent=False,
+        )
 
     def put(self, path: str, body: Json, domain: str) -> Json:
         """Send a PUT that may be repeated."""

@@ -23,6 +23,7 @@ from hsparse.errors import (
     Gone,
     HsparseError,
     NotFound,
+    OverQuota,
     TooLarge,
     Unauthenticated,
 )
@@ -31,7 +32,7 @@ SMALL = 64 << 10
 """Bytes of values that are sent with the request that creates their dataset."""
 AT_ONCE = 100
 """Datasets that one request creates."""
-WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, TooLarge, Unauthenticated)
+WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, OverQuota, TooLarge, Unauthenticated)
 """Errors of a request that has changed nothing."""
 BAND_BYTES = 32 << 20
 """Bytes of a dense array in a request."""

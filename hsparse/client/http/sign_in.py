@@ -10,7 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from hsparse.client.errors import InvalidValue
 
 NAMES = {
     "HSPARSE": ("ENDPOINT", "USER", "PASSWORD", "TOKEN"),
@@ -31,10 +35,24 @@ class SignIn:
     def is_empty(self) -> bool:
         return self == SignIn()
 
+    def is_for(self, endpoint: str) -> bool:
+        """Say whether the credential is meant for a server: the one it was given with, or any if with none."""
+        return self.endpoint is None or self.endpoint.rstrip("/") == endpoint.rstrip("/")
+
     def for_server(self, endpoint: str) -> SignIn:
-        """Return it for a server that the caller names: without the credential if that was meant for another one."""
-        same = self.endpoint is None or self.endpoint.rstrip("/") == endpoint.rstrip("/")
-        return SignIn(endpoint, self.user, self.password, self.token) if same else SignIn(endpoint)
+        """Return it for a server that the caller names: without the credential if that was meant for another one.
+
+        `InvalidValue` for a token that was given with no server, if it would leave this machine: whoever has it can
+        use it.
+        """
+        if not self.is_for(endpoint):
+            return SignIn(endpoint)
+        if self.endpoint is None and self.token is not None and not _is_local(endpoint):
+            raise InvalidValue(
+                f"The token is set without the server that it is for: to send it to {endpoint}, set HSPARSE_ENDPOINT "
+                "beside HSPARSE_TOKEN, HS_ENDPOINT beside HS_API_KEY, or hs_endpoint in ~/.hscfg."
+            )
+        return SignIn(endpoint, self.user, self.password, self.token)
 
 
 def read_sign_in(environment: Mapping[str, str] | None = None, home: Path | None = None) -> SignIn:
@@ -46,6 +64,14 @@ def read_sign_in(environment: Mapping[str, str] | None = None, home: Path | None
         _named(_file_values((home or Path.home()) / ".hscfg"), "HS"),
     ]
     return next((one for one in sources if not one.is_empty), SignIn())
+
+
+def _is_local(endpoint: str) -> bool:
+    name = urlsplit(endpoint).hostname or ""
+    try:
+        return name == "localhost" or ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _named(values: Mapping[str, str], prefix: str) -> SignIn:

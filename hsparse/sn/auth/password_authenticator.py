@@ -7,6 +7,7 @@ import math
 from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import TypeVar
 
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
@@ -15,6 +16,8 @@ from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 from hsparse.sn.auth.roles import is_user_name
 from hsparse.sn.auth.try_limit import TryLimit
+
+K = TypeVar("K")
 
 WRONG = "The user name or the password is wrong."
 
@@ -26,7 +29,8 @@ class PasswordLimits:
     A verified credential is cached for `remember_time`, at most `remember_count` of them. From an address a user may
     fail `failures` times within `failure_time` of the first failure, and all users `address_failures` times, counted
     for at most `failure_count` names and addresses. At most `waiting` credentials are being verified or wait for it,
-    `waiting_each` from one address.
+    `waiting_each` from one address; `waiting_known` more of names that were verified from the same address within
+    `known_time`, of which `remember_count` are known.
     """
 
     remember_time: float = 300.0
@@ -37,6 +41,8 @@ class PasswordLimits:
     failure_count: int = 4096
     waiting: int = 64
     waiting_each: int = 32
+    waiting_known: int = 16
+    known_time: float = 86400.0
 
 
 class PasswordAuthenticator:
@@ -50,7 +56,7 @@ class PasswordAuthenticator:
     limit only cached credentials pass, and all others are `RateLimited` until `failure_time` after the first failure.
     So an attacker gets ten tries a minute, and locks nobody out who is signed in or at another address. Names that are
     made up are counted for their address, before they cost a check: one address can take neither all checks nor all
-    places to wait for one.
+    places to wait for one. Many addresses can take all but those of who has signed in from where they are.
     """
 
     def __init__(
@@ -67,6 +73,7 @@ class PasswordAuthenticator:
         self._secret = clock.token(32)
         self._dummy = self._hashes.dummy(clock)
         self._verified: OrderedDict[bytes, float] = OrderedDict()  # key -> when it expires, oldest first
+        self._known: OrderedDict[str, float] = OrderedDict()  # address and name -> until when, oldest first
         self._flights: dict[bytes, asyncio.Task[bool]] = {}
         self._waiting: Counter[str] = Counter()
         limits = self._limits
@@ -111,10 +118,7 @@ class PasswordAuthenticator:
         flight = self._flights.get(key)
         if flight is None:
             address = queue_user()
-            if (
-                len(self._flights) >= self._limits.waiting
-                or self._waiting[address] >= self._limits.waiting_each
-            ):
+            if not self._has_room(name, address):
                 raise Busy("Too many sign-ins are being verified; try again in a few seconds.")
             self._count_try(name, address)
             flight = asyncio.create_task(self._verify(key, name, address, encoded, password))
@@ -124,16 +128,26 @@ class PasswordAuthenticator:
         # A cancelled request must not fail the others that wait for the same check.
         return await asyncio.shield(flight)
 
+    def _has_room(self, name: str, address: str) -> bool:
+        limits = self._limits
+        if self._known.get(f"{address} {name}", 0.0) > self._clock.monotonic():
+            return len(self._flights) < limits.waiting + limits.waiting_known
+        return len(self._flights) < limits.waiting and self._waiting[address] < limits.waiting_each
+
     async def _verify(self, key: bytes, name: str, address: str, encoded: str, password: str) -> bool:
         if not await self._hashes.verify(encoded, password):
             return False
         self._tries.forget(f"{address} {name}")
         self._address_tries.forgive(address)
-        self._verified[key] = self._clock.monotonic() + self._limits.remember_time
-        self._verified.move_to_end(key)
-        while len(self._verified) > self._limits.remember_count:
-            self._verified.popitem(last=False)
+        self._remember(self._verified, key, self._limits.remember_time)
+        self._remember(self._known, f"{address} {name}", self._limits.known_time)
         return True
+
+    def _remember(self, times: OrderedDict[K, float], key: K, seconds: float) -> None:
+        times[key] = self._clock.monotonic() + seconds
+        times.move_to_end(key)
+        while len(times) > self._limits.remember_count:
+            times.popitem(last=False)
 
     def _land(self, key: bytes, address: str, flight: asyncio.Task[bool]) -> None:
         del self._flights[key]

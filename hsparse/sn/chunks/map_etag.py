@@ -14,12 +14,9 @@ from aiohttp import hdrs, web
 from hsparse.errors import StoreFailed
 from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.context import Context
-from hsparse.sn.http.byte_range import matches_etag
+from hsparse.sn.http.byte_range import WEAK, is_known
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.chunk_info_message import GetChunkVersion
-
-WEAK = "W/"
-"""Maps with one etag mean the same, but may differ in their bytes: presigned URLs do."""
 
 
 async def map_etag(context: Context, dataset: Dataset) -> str | None:
@@ -38,13 +35,12 @@ async def map_etag(context: Context, dataset: Dataset) -> str | None:
 
 
 def etag_headers(etag: str | None) -> dict[str, str]:
-    """Return the headers of an answer with this etag."""
+    """Return the headers of an answer with this etag; it is weak, as presigned URLs differ each time."""
     return {} if etag is None else {hdrs.ETAG: f'{WEAK}"{etag}"', hdrs.CACHE_CONTROL: "no-cache"}
 
 
 def not_modified(context: Context, etag: str | None) -> web.Response | None:
     """Return a 304 if the client has the map of this etag already."""
-    known = context.request.headers.get(hdrs.IF_NONE_MATCH)
-    if etag is None or known is None or not matches_etag(known.replace(WEAK, ""), etag):
+    if etag is None or not is_known(context.request.headers, etag):
         return None
     return web.Response(status=304, headers=etag_headers(etag))

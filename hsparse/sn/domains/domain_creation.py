@@ -10,6 +10,8 @@ from hsparse.model.acl import DEFAULT, Right, full_rights, grants_any
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_deletion import check_root_stays
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES
+from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.records.access import (
     TOP_FOLDER,
     check_bucket,
@@ -47,7 +49,9 @@ async def create_domain(context: Context, body: Record) -> Record:
     if (await context.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
     shared_root = (
-        await _shared_root(context, requested.shared_domain) if requested.shared_domain is not None else None
+        await _shared_root(context, requested.shared_domain, requested.path)
+        if requested.shared_domain is not None
+        else None
     )
     root = shared_root
     if not requested.folder and shared_root is None:
@@ -118,7 +122,7 @@ def _properties(group: Any) -> Record:
 async def require_creation(context: Context, new_path: str) -> Domain:
     """Return the parent folder of `new_path`; `Forbidden` if the principal may not create there.
 
-    `NotFound` if there is no such folder, `BadRequest` if it is a domain.
+    `NotFound` if there is no such folder, `BadRequest` if it is a domain, `OverQuota` if a quota leaves no room.
     """
     path = new_path.rpartition("/")[0]
     if not path:
@@ -141,19 +145,23 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     require_right(context.principal, parent, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
+    with context.service.component(Quotas).growth(new_path) as growth:
+        await growth.take(OBJECT_BYTES)
     return parent
 
 
-async def _shared_root(context: Context, path: str) -> str:
-    """Return the root of the domain whose objects the new domain shares.
+async def _shared_root(context: Context, path: str, new_path: str) -> str:
+    """Return the root of the domain at `path`, whose objects the new domain at `new_path` shares.
 
-    The owner of the new domain gets all rights to them for good, so the principal needs all rights there.
+    The owner of the new domain gets all rights to them for good, so the principal needs all rights there. `OverQuota`
+    if a quota above the new domain has no room for them.
     """
     domain = await find_allowed(context.service, path, context.principal, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
         require_right(context.principal, domain, right)
+    await context.service.component(Quotas).check_second_name(new_path, path, domain.root)
     return domain.root
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from aiohttp import web
@@ -13,6 +13,7 @@ from hsparse.model.acl import Right, is_allowed
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_attribute_query
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
+from hsparse.sn.http.stream import NO_HEADERS
 from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
@@ -33,7 +34,9 @@ async def get_domains(context: Context) -> web.StreamResponse:
     return await respond_folder(context, path, hrefs(context, self="/domains"))
 
 
-async def respond_folder(context: Context, path: str, links: list[Href]) -> web.StreamResponse:
+async def respond_folder(
+    context: Context, path: str, links: list[Href], headers: Mapping[str, str] = NO_HEADERS
+) -> web.StreamResponse:
     """Answer with the content of a folder of any size."""
 
     async def items() -> AsyncGenerator[bytes, None]:
@@ -43,7 +46,8 @@ async def respond_folder(context: Context, path: str, links: list[Href]) -> web.
                 for entry in page:
                     yield encode_json(entry)
 
-    return await respond_parts(context, wrap_items("domains", items(), {"hrefs": links}, b"[]"))
+    parts = wrap_items("domains", items(), {"hrefs": links}, b"[]")
+    return await respond_parts(context, parts, headers=headers)
 
 
 async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound
 from hsparse.model.acl import DEFAULT, Right, check_rights
@@ -17,7 +17,8 @@ from hsparse.sn.explorer.handlers import get_explorer, wants_explorer
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.handlers import object_json_with_class
-from hsparse.sn.records.access import require_domain
+from hsparse.sn.quotas.quotas import Quotas
+from hsparse.sn.records.access import normal_path, require_domain
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.object_json import ObjectJsonCache
@@ -32,6 +33,8 @@ from hsparse.wire.record_message import (
 )
 
 MAX_PATHS = 10_000
+VARYING: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT}
+"""Of the JSON at `/`, where a browser gets a page."""
 SETTLING = 10.0
 """Seconds after a change for which clients that keep a domain's objects are not given them."""
 MAX_NAME = 256
@@ -46,7 +49,7 @@ async def get_domain(context: Context) -> web.StreamResponse:
     if context.path is None and wants_explorer(context):
         return await get_explorer(context)
     if context.path is None or context.path == "/":
-        return await respond_folder(context, "/", hrefs(context, self="/"))
+        return await respond_folder(context, "/", hrefs(context, self="/"), VARYING)
     domain = await require_domain(context, Right.READ)
     h5path = context.arg("h5path")
     if h5path:
@@ -131,14 +134,26 @@ async def delete_domain(context: Context) -> web.StreamResponse:
     domain = await require_domain(context, Right.DELETE, dangling=True)
     if domain.path.count("/") == 1 and not context.principal.admin:
         raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
-    owners = context.service.owners
+    owners, keep_root = context.service.owners, _truth(context, body, "keep_root")
+    if not context.principal.admin:
+        await _check_quotas(context, domain, keep_root=keep_root)
     if domain.root is None:
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
-    keep_root, wait = _truth(context, body, "keep_root"), context.wait_seconds()
+    wait = context.wait_seconds()
     await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
     return respond(None)
+
+
+async def _check_quotas(context: Context, domain: Domain, *, keep_root: bool) -> None:
+    """Raise `Forbidden` for a deletion by which somebody would get out of a quota."""
+    if domain.root is None and (domain.record.get("quota") or {}).get("bytes") is not None:
+        raise Forbidden(f"{domain.path} has a quota: only an admin can delete it.")
+    if domain.root is not None and keep_root and "deleted" not in domain.record:
+        other = context.arg("linked_domain")
+        other = None if other is None else normal_path(context.service, other)
+        await context.service.component(Quotas).check_kept(domain.path, domain.root, other)
 
 
 def domain_json(domain: Domain) -> Record:

@@ -12,7 +12,9 @@ from aiohttp import hdrs, web
 
 from hsparse.sn.context import Context
 from hsparse.sn.explorer.static_files import DOCS, NAMED, PAGE, StaticFile, static_file
+from hsparse.sn.http.byte_range import is_known
 from hsparse.sn.http.compression import Coding, accepted_coding
+from hsparse.sn.http.request import named_types
 
 HTML = "text/html"
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -43,7 +45,7 @@ ALWAYS_ASK = "no-cache"
 
 def wants_explorer(context: Context) -> bool:
     """Say whether a browser asks for `/`: programs do not name HTML in `Accept`."""
-    return HTML in context.request.headers.get(hdrs.ACCEPT, "")
+    return HTML in named_types(context.request, hdrs.ACCEPT)
 
 
 async def get_explorer(context: Context) -> web.StreamResponse:
@@ -64,15 +66,16 @@ async def get_explorer_file(context: Context) -> web.StreamResponse:
 
 async def _respond(context: Context, file: StaticFile, caching: str) -> web.StreamResponse:
     request = context.request
-    etag = f'"{file.etag}"'
+    is_plain = accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""), (Coding.GZIP,)) is None
+    etag = f"{file.etag}-plain" if is_plain else file.etag
     headers = HEADERS | {
         hdrs.CACHE_CONTROL: caching,
-        hdrs.ETAG: etag,
+        hdrs.ETAG: f'"{etag}"',
         hdrs.VARY: f"{hdrs.ACCEPT}, {hdrs.ACCEPT_ENCODING}",
     }
-    if request.headers.get(hdrs.IF_NONE_MATCH) == etag:
+    if is_known(request.headers, etag):
         return web.Response(status=304, headers=headers)
     headers[hdrs.CONTENT_TYPE] = file.media
-    if accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""), (Coding.GZIP,)) is None:
+    if is_plain:
         return web.Response(body=await asyncio.to_thread(file.body), headers=headers)
     return web.Response(body=file.compressed, headers=headers | {hdrs.CONTENT_ENCODING: Coding.GZIP.value})

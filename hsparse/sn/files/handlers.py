@@ -15,13 +15,12 @@ from hsparse.sn.context import Context
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.sn.files.file_url import file_domain, requested_form
-from hsparse.sn.http.byte_range import HttpRange, matches_etag, requested_range
+from hsparse.sn.http.byte_range import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
 from hsparse.sn.records.access import hiding_names, require_right
 
 HDF5 = "application/x-hdf5"
-WEAK = "W/"
 DOMAIN_HEADER = "X-Hdf-Domain"
 """The path of the domain of the file, percent-encoded: the URL may have the suffix more."""
 
@@ -91,8 +90,7 @@ def _conditional_answer(context: Context, file: PlannedFile) -> web.Response | N
         raise PreconditionFailed(
             f'The file has the etag "{file.etag}" now: the domain was changed. Ask for it from the start.'
         )
-    known = headers.get(hdrs.IF_NONE_MATCH)
-    if known is not None and matches_etag(known.replace(WEAK, ""), file.etag):
+    if is_known(headers, file.etag):
         return web.Response(status=304, headers={hdrs.ETAG: f'"{file.etag}"'})
     return None
 

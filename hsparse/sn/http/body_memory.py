@@ -48,6 +48,11 @@ class BodyMemory:
     ) -> None:
         await self._held.aclose()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are taken: those that have arrived, or up to twice as many."""
+        return self._nbytes
+
     def has_room(self, nbytes: int) -> bool:
         """Return whether `grow` to so many bytes would not wait."""
         return nbytes <= self._nbytes or self._budget.growing.has_room(self._step(nbytes, nbytes))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from aiohttp import hdrs
 
+WEAK = "W/"
+"""In front of an etag of answers that mean the same, but may differ in their bytes."""
 ONE_RANGE = re.compile(r"\s*bytes\s*=\s*(\d{0,19})\s*-\s*(\d{0,19})\s*", re.IGNORECASE)
 
 
@@ -46,6 +48,12 @@ def requested_range(headers: Mapping[str, str], etag: str, size: int) -> HttpRan
 
 
 def matches_etag(header: str, etag: str) -> bool:
-    """Say whether an If-Match or If-None-Match names the etag, or any (`*`)."""
+    """Say whether an If-Match names the etag, or any (`*`)."""
     names = [name.strip() for name in header.split(",")]
     return "*" in names or f'"{etag}"' in names
+
+
+def is_known(headers: Mapping[str, str], etag: str) -> bool:
+    """Say whether an If-None-Match names the etag, weak or strong (RFC 9110, section 13.1.2), or any."""
+    header = headers.get(hdrs.IF_NONE_MATCH)
+    return header is not None and matches_etag(header.replace(WEAK, ""), etag)

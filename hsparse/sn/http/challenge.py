@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from aiohttp import hdrs, web
 
+from hsparse.sn.http.request import named_types
+
 FETCH_MODE = "Sec-Fetch-Mode"
 NAVIGATE = "navigate"
 REQUESTED_WITH = "X-Requested-With"
@@ -27,7 +29,7 @@ def is_page(request: web.BaseRequest) -> bool:
     mode = request.headers.get(FETCH_MODE)
     if mode is not None:
         return mode == NAVIGATE
-    return HTML in request.headers.get(hdrs.ACCEPT, "") and not _is_script(request)
+    return HTML in named_types(request, hdrs.ACCEPT) and not _is_script(request)
 
 
 def _is_script(request: web.BaseRequest) -> bool:

@@ -1,4 +1,8 @@
-"""Cross-origin resource sharing: which pages in browsers may read answers (Fetch standard)."""
+"""Cross-origin resource sharing: which pages in browsers may read answers (Fetch standard).
+
+A request without `Origin` is answered without permission for anybody. An image or a plain request of any page brings
+such an answer into the browser's cache, with what the credentials that the browser keeps may read.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ EXPOSED = (
 )
 MAX_AGE = "86400"
 FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}
+VARYING: dict[str, str] = {hdrs.VARY: hdrs.ORIGIN}
+"""Of every answer: a cache must not give one origin another's, nor a page what was answered to none."""
 
 
 class Cors:
@@ -27,9 +33,11 @@ class Cors:
 
     def headers(self, origin: str | None) -> dict[str, str]:
         """Return the headers of an answer to a page of `origin`, None without a page."""
+        if origin is None:
+            return {}
         if self._any:
             return FOR_ANY
-        if origin is None or origin not in self._origins:
+        if origin not in self._origins:
             return {}
         return {
             hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: origin,
@@ -37,16 +45,10 @@ class Cors:
             hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED,
         }
 
-    @property
-    def varies(self) -> bool:
-        """Whether answers differ by origin; then they need `Vary`."""
-        return not self._any and bool(self._origins)
-
     def add(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Add the headers to an answer."""
         response.headers.update(self.headers(request.headers.get(hdrs.ORIGIN)))
-        if self.varies:
-            response.headers.add(hdrs.VARY, hdrs.ORIGIN)
+        response.headers.extend(VARYING)
 
     async def preflight(self, request: web.Request) -> web.Response:
         """Answer a preflight: with the method that it asks for or, if no route has it, with all methods.
@@ -60,6 +62,6 @@ class Cors:
                 hdrs.ACCESS_CONTROL_ALLOW_HEADERS: HEADERS,
                 hdrs.ACCESS_CONTROL_MAX_AGE: MAX_AGE,
             }
-            if self._any or self.headers(request.headers.get(hdrs.ORIGIN))
+            if self.headers(request.headers.get(hdrs.ORIGIN))
             else {}
         )

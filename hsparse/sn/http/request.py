@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ MAX_JSON = 32 * 1024 * 1024
 """The most bytes of JSON in a body or an answer: to parse them takes 1 to 3 s."""
 MAX_LISTS = 1 << 22
 """The most lists and objects in JSON: each takes as long as 20 bytes of numbers."""
+REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)")
+"""The weight of a media type that is not to be sent (RFC 9110, section 12.4.2)."""
 JSON_BYTES = 16
 """Bytes of JSON that take as long to parse as one element takes otherwise, see `offload`."""
 
@@ -233,7 +236,8 @@ def text_list(body: dict[str, Any], key: str) -> list[str] | None:
     return value
 
 
-def named_types(request: web.Request, header: str) -> Iterator[str]:
-    """Yield the media types that a header names, in its order, without their parameters."""
+def named_types(request: web.BaseRequest, header: str) -> Iterator[str]:
+    """Yield the media types that a header names and does not refuse (`q=0`), in its order, without their parameters."""
     for item in request.headers.get(header, "").lower().split(","):
-        yield item.partition(";")[0].strip()
+        if REFUSED.search(item) is None:
+            yield item.partition(";")[0].strip()

@@ -17,6 +17,8 @@ from hsparse.concurrency.admission import Admission, Place, PlaceWait
 from hsparse.concurrency.request_trace import QUEUE_PATIENCE, RequestTrace
 from hsparse.errors import BadRequest, Busy
 from hsparse.model.acl import ANONYMOUS_NAME
+from hsparse.sn.http.caching import UNKEPT
+from hsparse.sn.http.client_network import network_of
 from hsparse.sn.http.known_users import KnownUsers
 from hsparse.sn.http.request_admission import seconds_of
 from hsparse.sn.http.request_head import RequestHead
@@ -25,6 +27,7 @@ from hsparse.sn.http.response import respond_error
 from hsparse.sn.metrics import Metrics
 
 STATUS = "503"
+PRIVATE = f"{hdrs.CACHE_CONTROL}: {UNKEPT}\r\n"
 MOST_ANSWERS = 256
 """Answers that are kept."""
 
@@ -86,7 +89,8 @@ class RequestGate:
         trace.user = self._users.get(head.authorization)
         self._log.note_refused(trace, head.method, head.path, STATUS, len(body), seconds)
         self._metrics.count_refused(head.method, STATUS, len(body), seconds)
-        return f"{top}{ID_HEADER}: {trace.id}\r\nDate: {self._now()}\r\n\r\n".encode() + body
+        private = "" if head.authorization is None else PRIVATE
+        return f"{top}{private}{ID_HEADER}: {trace.id}\r\nDate: {self._now()}\r\n\r\n".encode() + body
 
     def _answer(self, error: Busy) -> tuple[str, bytes]:
         """Return the status line with most headers, and the body; most refusals in a moment are the same."""
@@ -113,5 +117,5 @@ GATE_KEY = web.AppKey("gate", RequestGate)
 
 
 def stranger(address: str | None) -> str:
-    """Return whose turn it is for requests from an address without a valid credential."""
-    return f"{ANONYMOUS_NAME} {address}"
+    """Return whose turn it is for requests from an address without a valid credential: its network's."""
+    return f"{ANONYMOUS_NAME} {network_of(address)}"

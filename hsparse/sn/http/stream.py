@@ -45,9 +45,8 @@ async def respond_stream(
     if coding is not None:
         pieces, length = compressed(pieces, coding), None
     kind = JSON_HEADER if media == JSON_TYPE else media
-    response = web.StreamResponse(
-        headers={**headers, "Content-Type": kind, **coding_headers(request, media, coding)}
-    )
+    response = web.StreamResponse(headers={**headers, "Content-Type": kind})
+    response.headers.extend(coding_headers(request, media, coding))  # there may be one Vary already
     response.content_length = length
     return await send_stream(request, response, pieces)
 

@@ -24,6 +24,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import check_member, root_of
 from hsparse.sn.records.type_reference import read_type
@@ -62,6 +63,7 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
     bodies = body if isinstance(body, list) else [{} if body is None else body]
     if not bodies or len(bodies) > MAX_OBJECTS:
         raise BadRequest(f"A list must have 1 to {MAX_OBJECTS} objects to create, not {len(bodies)}.")
+    await context.make_room(OBJECT_BYTES * len(bodies))
     drafts = await gather_all([draft(context, collection, one, fill) for one in bodies])
     await create(context, drafts)
     found = [object_json(one.record) for one in drafts]

@@ -37,6 +37,7 @@ from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
 from hsparse.sn.objects.extent_wait import changed_record
 from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
@@ -186,11 +187,20 @@ async def put_shape(context: Context) -> web.StreamResponse:
     extents = extents_of_change(record, token)
     if extents is None:  # else it may be beyond what the dataset can have, as it was made
         change = replace(_extent_change(record, body), token=token)
+        if _grows(record, change):
+            await context.make_room(OBJECT_BYTES)
         extents = extents_of_change(await _set_extent(context.service.owners, record, change), token)
     if extents is not None and key:
         _require_same(body, *extents)
     selection = growth_selection(*extents) if extents else None
     return respond({"selection": selection} if selection else {}, status=201)
+
+
+def _grows(record: Record, change: SetExtent) -> bool:
+    """Say whether a change of an extent makes a dimension longer."""
+    if change.extend_dim >= 0:
+        return True
+    return any(new > old for new, old in zip(change.dims, record["shape"]["dims"], strict=True))
 
 
 def _require_same(body: Record, before: tuple[int, ...], after: tuple[int, ...]) -> None:

@@ -108,6 +108,7 @@ class ValueWrite:
     def __init__(self, context: Context, body: WriteBody) -> None:
         self.body = body
         self._owners = context.service.owners
+        self._make_room = context.make_room
         self._most = context.service.settings.max_write_size
         self._drop_fill = context.flag("drop_fill")
         self._sparse = self._drop_fill or body.sparse or context.flag("sparse")
@@ -121,13 +122,17 @@ class ValueWrite:
         if self._sparse:
             dataset.require_sparse()
         check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
-        return await offload(self.body.work(dataset.arrays), self._resolve, dataset)
+        work = self.body.work(dataset.arrays)
+        selection, values, nbytes = await offload(work, self._resolve, dataset)
+        await self._make_room(nbytes)
+        return selection, values
 
-    def _resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
+    def _resolve(self, dataset: Dataset) -> tuple[Selection, Values, int]:
         selection, values = self.body.resolve(dataset)
         ChunkFanout(self._owners, dataset).check_write(selection)
-        check_written(written_bytes(dataset, selection, values), self._most)
-        return selection, values
+        nbytes = written_bytes(dataset, selection, values)
+        check_written(nbytes, self._most)
+        return selection, values, nbytes
 
     async def write(self, dataset: Dataset, selection: Selection, values: Values) -> None:
         """Write the values; durable on return."""

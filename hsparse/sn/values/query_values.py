@@ -66,7 +66,9 @@ async def change_by_query(
     fields, value = update_value(body, dataset)
     text, limit = context.arg("query") or "", context.number("Limit") or 0
     if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written, too
-        check_written(chunk_bytes(dataset, selection), context.service.settings.max_write_size)
+        written = chunk_bytes(dataset, selection)
+        check_written(written, context.service.settings.max_write_size)
+        await context.make_room(written)
     query = _query(context, dataset, text, limit)
     lists = json_size((), Fixed(dataset.dtype)).lists
     each = dataset.dtype.itemsize + 16 * len(dataset.extent) + LIST_BYTES * lists

@@ -98,9 +98,9 @@ def test_a_domain_that_is_deleted_meanwhile(
 ) -> None:
     do = ServerTree.delete_name
 
-    def too_late(self: ServerTree, domain: str) -> None:
-        do(self, domain)
-        do(self, domain)
+    def too_late(self: ServerTree, *words: str) -> None:
+        do(self, *words)
+        do(self, *words)
 
     with monkeypatch.context() as patch:
         patch.setattr(ServerTree, "delete_name", too_late)

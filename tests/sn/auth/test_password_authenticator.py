@@ -311,3 +311,42 @@ async def test_one_address_does_not_take_all_places_to_wait(tmp_path: Path) -> N
     await asyncio.gather(*flood, return_exceptions=True)
     with address("stranger"):
         await desk.refused("name9", "guess")
+
+
+async def test_many_addresses_do_not_take_the_places_of_who_signed_in_from_where_they_are(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path, PasswordLimits(waiting=4, waiting_each=3, waiting_known=1))
+    with address("home"):
+        await desk.sign_in(basic("ada", "lovelace"))
+    desk.clock.time += 301  # the credential is no longer remembered
+    desk.hashes.open.clear()
+    flood = []
+    for number in range(4):
+        with address(f"2001:db8:{number}::/64"):
+            flood.append(asyncio.create_task(desk.sign_in(basic(f"name{number}", "guess"))))
+            await settled()
+    with address("elsewhere"):  # guesses at a name do not take its place
+        await desk.refused("ada", "guess", Busy)
+    with address("home"):
+        await desk.refused("bob", "b:ö b", Busy)
+        waiting = asyncio.create_task(desk.sign_in(basic("ada", "lovelace")))
+        await settled()
+        await desk.refused("ada", "guess", Busy)
+    desk.hashes.open.set()
+    assert (await waiting).name == "ada"
+    await asyncio.gather(*flood, return_exceptions=True)
+
+
+async def test_a_place_is_kept_for_a_day(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, PasswordLimits(waiting=0))
+    await desk.refused("ada", "lovelace", Busy)
+    desk.authenticator._limits = PasswordLimits()
+    await desk.sign_in(basic("ada", "lovelace"))
+    desk.authenticator._limits = PasswordLimits(waiting=0)
+    for seconds, known in ((86000, True), (86399, True), (86401, False)):
+        desk.clock.time += seconds
+        if known:
+            await desk.sign_in(basic("ada", "lovelace"))
+        else:
+            await desk.refused("ada", "lovelace", Busy)

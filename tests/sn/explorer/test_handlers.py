@@ -7,7 +7,8 @@ import gzip
 import pytest
 
 from hsparse.sn.explorer.static_files import NAMED, PAGE, static_file, static_files
-from tests.support.rest_client import RestClient
+from hsparse.sn.records import bulk_listing
+from tests.support.rest_client import Reply, RestClient
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
@@ -61,6 +62,41 @@ async def test_a_file_is_sent_as_it_is_kept(bare: RestClient) -> None:
     packed = await bare("GET", f"/explorer/{name}", user=None, headers={"Accept-Encoding": "gzip"})
     assert packed.headers["Content-Encoding"] == "gzip"
     assert int(packed.headers["Content-Length"]) == len(static_file(name).compressed)
+
+
+@pytest.mark.parametrize("name", ["/", "/docs"])
+async def test_a_coding_has_an_etag_of_its_own_which_may_come_back_weak(bare: RestClient, name: str) -> None:
+    async def ask(coding: str, known: str = "") -> Reply:
+        headers = {"Accept-Encoding": coding} | ({"If-None-Match": known} if known else {})
+        return await bare("GET", name, user=None, accept=BROWSER, headers=headers)
+
+    packed, plain = [(await ask(coding)).headers["ETag"] for coding in ("gzip", "identity")]
+    assert packed != plain
+    for coding, own, other in (("gzip", packed, plain), ("identity", plain, packed)):
+        for known in (own, f"W/{own}", f'"x", W/{own}', "*"):
+            again = await ask(coding, known)
+            assert (again.status, again.headers["ETag"]) == (304, own)
+        assert (await ask(coding, other)).status == 200
+
+
+@pytest.mark.parametrize("weight", ["q=0", "Q=0.000 ", "charset=utf-8; q=0", "q = 0.0;x=1"])
+async def test_who_refuses_html_gets_json(bare: RestClient, weight: str) -> None:
+    accept = f"text/html;{weight}, */*"
+    assert (await bare("GET", "/", user=None, accept=accept))["domains"] == []
+    for wanted in ("text/html;q=0.1", "text/html;q=0.001, */*", "TEXT/HTML;level=0"):
+        assert b"<!doctype html>" in (await bare("GET", "/", user=None, accept=wanted)).body.lower()
+
+
+async def test_what_is_at_the_top_depends_on_accept(
+    bare: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streamed = {"Accept-Encoding": "gzip"}
+    for size in (bulk_listing.PIECE, 1):
+        monkeypatch.setattr(bulk_listing, "PIECE", size)
+        for accept in (BROWSER, "application/json"):
+            reply = await bare("GET", "/", user=None, accept=accept, headers=streamed)
+            names = {name.strip() for header in reply.headers.getall("Vary") for name in header.split(",")}  # type: ignore[attr-defined]
+            assert {"Accept", "Origin"} <= names
 
 
 async def test_a_file_of_another_version(bare: RestClient) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.sn.http.byte_range import HttpRange, matches_etag, requested_range
+from hsparse.sn.http.byte_range import HttpRange, is_known, matches_etag, requested_range
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,10 @@ def test_names_of_states() -> None:
     assert matches_etag('"a", "e"', "e")
     assert not matches_etag('"a"', "e")
     assert not matches_etag('W/"e"', "e")
+
+
+def test_a_known_etag_may_be_weak() -> None:
+    for header in ('"e"', 'W/"e"', '"a", W/"e"', "*"):
+        assert is_known({"If-None-Match": header}, "e")
+    for headers in ({}, {"If-None-Match": 'W/"a"'}, {"If-None-Match": "e"}):
+        assert not is_known(headers, "e")

@@ -22,11 +22,14 @@ ALLOWED = "Access-Control-Allow-Origin"
 Ask = Callable[..., Awaitable[Any]]
 
 
-async def answers(origins: tuple[str, ...], *asked: tuple[str, str, str | None]) -> list[Any]:
-    """Return the headers of the answers to requests given as method, path and origin."""
+async def answers(
+    origins: tuple[str, ...], *asked: tuple[str, str, str | None], user: str | None = None
+) -> list[Any]:
+    """Return the headers of the answers to requests given as method, path and origin; a `user` for all is no users."""
     clock = ManualClock()
     node = DataService(MemoryStore(clock=clock), clock)
-    service = named_service(node, clock, Principal("ann"), settings=ServiceSettings(cors_origins=origins))
+    settings = ServiceSettings(single_user=user, cors_origins=origins)
+    service = named_service(node, clock, Principal("ann"), settings=settings)
     found = []
     async with TestClient[web.Request, web.Application](TestServer(create_app(service))) as client:
         for method, path, origin in asked:
@@ -40,13 +43,32 @@ async def answers(origins: tuple[str, ...], *asked: tuple[str, str, str | None])
 
 
 async def test_any_origin_by_default_and_no_credentials_of_the_browser() -> None:
-    for headers in await answers(
-        ("*",), ("GET", "/about", OTHER), ("GET", "/about", None), ("GET", "/nope", OTHER)
-    ):
+    for headers in await answers(("*",), ("GET", "/about", OTHER), ("GET", "/nope", OTHER)):
         assert headers[ALLOWED] == "*"
         assert "Access-Control-Allow-Credentials" not in headers
         assert "Retry-After" in headers["Access-Control-Expose-Headers"]
-        assert "Origin" not in headers.get("Vary", "")
+        assert "Origin" in headers.getall("Vary")
+
+
+async def test_what_no_page_asked_for_is_read_by_none() -> None:
+    # It may be in the browser's cache, brought there by an image or a form of any page.
+    for path in ("/about", "/nope"):
+        (headers,) = await answers(("*",), ("GET", path, None))
+        assert not [name for name in headers if name.startswith("Access-Control")]
+        assert "Origin" in headers.getall("Vary")
+
+
+async def test_without_users_any_is_none() -> None:
+    own, *others = await answers(
+        ("*", OURS),
+        ("GET", "/about", OURS),
+        ("GET", "/about", OTHER),
+        ("OPTIONS", "/about", OTHER),
+        user="ann",
+    )
+    assert own[ALLOWED] == OURS
+    for headers in others:
+        assert not [name for name in headers if name.startswith("Access-Control")]
 
 
 async def test_a_preflight_of_every_kind_of_path() -> None:

@@ -86,7 +86,7 @@ async def test_users_are_their_own_guard(with_users: Client) -> None:
     ],
 )
 def test_hosts_of_the_machine(host: str | None) -> None:
-    PageGuard(("Data.local",), ()).check(host, None, "GET")
+    PageGuard(("Data.local",), ()).check("GET", {} if host is None else {"Host": host})
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,27 @@ def test_hosts_of_the_machine(host: str | None) -> None:
 )
 def test_other_hosts(host: str) -> None:
     with pytest.raises(Forbidden):
-        PageGuard(("data.local",), ("*",)).check(host, None, "GET")
+        PageGuard(("data.local",), ("*",)).check("GET", {"Host": host})
 
 
 def test_origins() -> None:
     guard = PageGuard((), ("https://viewer.example.org/", "*"))
-    guard.check("localhost:5101", "https://viewer.example.org", "PUT")
-    guard.check("localhost:5101", "http://localhost:5101", "PUT")
+    asked = {"Host": "localhost:5101"}
+    guard.check("PUT", asked | {"Origin": "https://viewer.example.org", "Sec-Fetch-Site": "cross-site"})
+    guard.check("PUT", asked | {"Origin": "http://localhost:5101"})
     for origin in (EVIL, "null", "http://localhost:3000", "http://127.0.0.1:5101"):
         with pytest.raises(Forbidden):
-            guard.check("localhost:5101", origin, "GET")
+            guard.check("GET", asked | {"Origin": origin})
+
+
+async def test_other_sites_embed_nothing(client: Client) -> None:
+    for site in ("cross-site", "same-site"):
+        for mode in ("no-cors", "cors", "websocket"):
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Authorization": "admin"}
+            async with client.get("/about", headers=headers) as answer:
+                assert answer.status == 403
+                assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    for site, mode in (("cross-site", "navigate"), ("none", "navigate"), ("same-origin", "no-cors")):
+        async with client.get("/about", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}) as answer:
+            assert answer.status == 200
+            assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"

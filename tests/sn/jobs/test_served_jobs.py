@@ -79,6 +79,16 @@ def flags(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return ("--dn", "2") if request.param == "two data nodes" else ()
 
 
+def test_an_import_beyond_a_quota_fails_and_leaves_nothing(tmp_path: Path) -> None:
+    with server(tmp_path, "--home-quota", "20KiB") as running, Connection(running.url) as connection:
+        path, domain = write_small(tmp_path / "files" / "run.h5"), "/home/admin/run.h5"
+        failed = ended(connection, post(connection, "import", domain, path, requests=2))
+        assert (failed["status"], failed["error"]["kind"]) == ("failed", "over_quota"), failed
+        assert "The quota of /home/admin is 20480 bytes" in failed["error"]["message"]
+        with pytest.raises(Gone):
+            connection.json("GET", "/", domain=domain)
+
+
 def test_an_import_and_an_export(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with server(tmp_path, *flags) as running, Connection(running.url) as connection:
         path, domain = write_small(tmp_path / "files" / "run.h5"), "/home/admin/run.h5"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
+from hsparse.format.arrow_batch import batch_parts
 from hsparse.format.arrow_stream import Column, read_batches
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
@@ -50,11 +51,13 @@ from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
 
 VALUE = "value"
 Array = NDArray[Any]
+COPIED = 16
+"""Elements that are copied while one is encoded."""
 BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
 
 class ArrowWriter:
-    """Encodes a stream batch by batch: call `batch` for each, then `end`.
+    """Encodes a stream batch by batch: call `batch`, or `parts`, for each, then `end`.
 
     A column of numbers has their type. A column of other elements of fixed size (compound, string, boolean) is
     fixed-size binary. For variable-length elements, described by `element`, see
@@ -88,6 +91,20 @@ class ArrowWriter:
         self._started = True
         return self._drain()
 
+    def parts(self, columns: Sequence[Array], values: Array | VlenArray) -> list[bytes | memoryview]:
+        """Return the same bytes in parts; columns of elements of a fixed size are not copied."""
+        if isinstance(values, VlenArray):
+            return [self.batch(columns, values)]
+        coords = [np.ascontiguousarray(one, kind) for one, kind in zip(columns, self._dim_types, strict=True)]
+        return [self._schema_message(), *batch_parts([*coords, self._packed(values)])]
+
+    def _schema_message(self) -> bytes:
+        """Return the stream's first message if it was not sent."""
+        if self._started:
+            return b""
+        data = self.batch([np.zeros(0, kind) for kind in self._dim_types], np.zeros(0, self._dtype))
+        return data[: 8 + int.from_bytes(data[4:8], "little")]
+
     def end(self) -> bytes:
         """Return the last bytes of the stream; without any batch, the schema and an empty batch too."""
         head = b""
@@ -101,9 +118,13 @@ class ArrowWriter:
         if isinstance(values, VlenArray):
             assert self._element is not None
             return _vlen_column(self._value_schema, values, self._element)
+        return na.c_array_from_buffers(
+            self._value_schema, len(values), [None, self._packed(values).view(np.uint8)]
+        )
+
+    def _packed(self, values: Array) -> Array:
         native = values.dtype.newbyteorder("=") if self._is_number else values.dtype
-        data = np.ascontiguousarray(values, native).view(np.uint8)
-        return na.c_array_from_buffers(self._value_schema, len(values), [None, data])
+        return np.ascontiguousarray(values, native)
 
     def _drain(self) -> bytes:
         data = self._sink.getvalue()
@@ -199,14 +220,17 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
         return await respond_stream(context.request, ARROW_TYPE, defined_batches(read, page_size))
 
 
-async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes, None]:
-    """Yield the stream of the defined elements, about a page at a time."""
+async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes | memoryview, None]:
+    """Yield the stream of the defined elements, made about a page at a time."""
     dataset, arrays = read.dataset, read.arrays
     element = None if arrays.is_exact else dataset.spec.datatype.element
     writer = ArrowWriter(dataset.extent, dataset.dtype, element)
     async for places, values in DefinedRead(dataset, read.chunks, page_size).pieces(read.selection):
         if values.size:
-            yield await offload(arrays.work(values.size), writer.batch, places, values)
+            work = max(arrays.work(values.size), values.size // COPIED)
+            for part in await offload(work, writer.parts, places, values):
+                if part:
+                    yield part
     yield writer.end()
 
 

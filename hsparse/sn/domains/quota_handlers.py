@@ -1,0 +1,56 @@
+"""Handlers of `/quota`: how many bytes the domains below a folder may take, and take.
+
+Tests: tests/sn/quotas/test_quotas.py.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from hsparse.errors import BadRequest, Forbidden
+from hsparse.sn.context import Context
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import hrefs, respond
+from hsparse.sn.quotas.quotas import Quotas
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import PutQuota
+
+MAX_BYTES = 2**63 - 1
+
+
+async def get_quota(context: Context) -> web.StreamResponse:
+    """Answer with the folder's own quota, what is used of it, and when that was counted."""
+    folder = _folder(context)
+    limit, usage = await context.service.component(Quotas).of_folder(folder)
+    used, counted = (None, None) if usage is None else (usage.used, usage.counted)
+    links = hrefs(context, self="/quota", home="/", domains="/domains")
+    return respond({"bytes": limit, "used": used, "counted": counted, "hrefs": links})
+
+
+async def put_quota(context: Context) -> web.StreamResponse:
+    """Set the folder's quota or, with null, remove it; only admins may."""
+    folder, body = _folder(context), await read_json_object(context)
+    if not context.principal.admin:
+        raise Forbidden("Only an admin can set a quota.")
+    if set(body) != {"bytes"}:
+        raise BadRequest("The body must have bytes, and nothing else: a number, or null for no quota.")
+    nbytes = body["bytes"]
+    if nbytes is None:
+        fields: Record = {"bytes": None, "used": None, "counted": None}
+    elif isinstance(nbytes, int) and not isinstance(nbytes, bool) and 0 <= nbytes <= MAX_BYTES:
+        fields = {"bytes": nbytes}
+    else:
+        raise BadRequest(f"bytes must be a number from 0 to {MAX_BYTES}, or null, not {nbytes!r:.40}.")
+    await context.service.owners.apply(PutQuota(folder, fields))
+    context.service.component(Quotas).forget(folder)
+    return respond({"bytes": nbytes})
+
+
+def _folder(context: Context) -> str:
+    """Return the path of the request's folder; `BadRequest` for a domain, and for the top level."""
+    domain = context.domain
+    if domain.root is not None:
+        raise BadRequest(f"{domain.path} is a domain: quotas are of folders.")
+    if domain.path == "/":
+        raise BadRequest("The top level has no quota: name a folder.")
+    return domain.path

@@ -1,0 +1,207 @@
+"""Quotas: how many bytes all domains below a folder may take in the store.
+
+A folder's quota is in its record. Home folders without one have that of the setting `home_quota`. All quotas above a
+domain hold for it. Requests that make a domain larger take the bytes from a `Growth`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from types import TracebackType
+from typing import Self
+
+from hsparse.clock import Clock
+from hsparse.errors import MISSING_KINDS, ErrorKind, Forbidden
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.quotas.folder_count import names_below, tree_bytes
+from hsparse.sn.quotas.folder_usage import FolderUsage
+from hsparse.sn.service import Service
+from hsparse.wire.message import Record
+
+HOME = "/home/"
+KNOWN_SECONDS = 10.0
+"""Seconds for which a node uses what it has read of a folder: so late does it learn of a change by another node."""
+MAX_KNOWN = 10_000
+WITHOUT_QUOTA = (*MISSING_KINDS, ErrorKind.CORRUPT)
+"""Why a folder's record cannot be read, without keeping anybody from writing below the folder."""
+COUNTS_AT_ONCE = 2
+
+
+class Quotas:
+    """The quotas of a bucket, and what the folders take that have one."""
+
+    def __init__(self, owners: Owners, clock: Clock, home_quota: int) -> None:
+        self._owners = owners
+        self._clock = clock
+        self._home_quota = home_quota
+        self._known: dict[str, tuple[float, int | None]] = {}
+        """Of each folder until when its quota is known, and the bytes; the oldest first."""
+        self._usages: dict[str, FolderUsage] = {}
+        self._places = asyncio.Semaphore(COUNTS_AT_ONCE)
+
+    @classmethod
+    def of(cls, service: Service) -> Self:
+        """Make the quotas of a service node."""
+        return cls(service.owners, service.clock, service.settings.home_quota)
+
+    def growth(self, path: str | None) -> Growth:
+        """Return what a request may add to the domain at `path`; without one it has no quota."""
+        return Growth(self, path or "/")
+
+    async def check_second_name(self, path: str, first: str, root: str) -> None:
+        """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
+        with Growth(self, path, besides=folders_above(first)) as growth:
+            if await growth.limits():
+                await growth.take(await tree_bytes(self._owners, root))
+
+    async def of_folder(self, folder: str) -> tuple[int | None, FolderUsage | None]:
+        """Return a folder's own quota, None without one, and its use as counted now, if that does not take long."""
+        self.forget(folder)
+        limit = (await self._limits((folder,)))[0]
+        if limit is None:
+            return None, None
+        usage = self._usage(folder)
+        await usage.renew()
+        return limit, usage
+
+    async def limited(self, path: str) -> list[tuple[FolderUsage, int]]:
+        """Return the use and the quota of each folder above `path` that has one, the nearest first."""
+        folders = folders_above(path)
+        limits = await self._limits(folders)
+        pairs = zip(folders, limits, strict=True)
+        return [(self._usage(folder), limit) for folder, limit in pairs if limit is not None]
+
+    async def check_kept(self, path: str, root: str, other: str | None) -> None:
+        """Raise `Forbidden` if a quota would count the objects of `root` no more without the name `path`.
+
+        They may have another name: `other` or, if it is not said, one below the same folder.
+        """
+        limited = await self.limited(path)
+        if limited and other not in (None, path):
+            named = (await self._owners.read(str(other)))[0]
+            if named.failure is None and named.unwrap().get("root") == root:
+                return
+        for usage, _ in limited:
+            async for page in names_below(self._owners, usage.folder):
+                if any(one == root and name != path for _, name, one in page):
+                    break
+            else:
+                raise Forbidden(
+                    f"{path} is the only name of its objects below {usage.folder}, which has a quota: only an admin "
+                    "can keep them without it. Name another domain that has them by linked_domain."
+                )
+
+    def forget(self, folder: str) -> None:
+        """Read a folder's quota again when it is needed."""
+        self._known.pop(folder, None)
+
+    async def close(self) -> None:
+        """Stop counting."""
+        for usage in self._usages.values():
+            await usage.close()
+
+    def _usage(self, folder: str) -> FolderUsage:
+        usage = self._usages.get(folder)
+        if usage is None:
+            usage = FolderUsage(folder, self._owners, self._clock, self._places)
+            self._usages[folder] = usage
+        return usage
+
+    async def _limits(self, folders: tuple[str, ...]) -> list[int | None]:
+        """Return the quota of each folder; those that are not known are read, in one message to each owner."""
+        now, known = self._clock.monotonic(), self._known
+        limits = {
+            folder: entry[1]
+            for folder in folders
+            if (entry := known.get(folder)) is not None and entry[0] > now
+        }
+        unknown = [folder for folder in folders if folder not in limits]
+        if unknown:
+            for folder, outcome in zip(unknown, await self._owners.read(*unknown), strict=True):
+                has_none = outcome.failure is not None and outcome.failure.kind in WITHOUT_QUOTA
+                limits[folder] = self._learn(folder, {} if has_none else outcome.unwrap())
+        return [limits[folder] for folder in folders]
+
+    def _learn(self, folder: str, record: Record) -> int | None:
+        """Return the quota of a folder by its record, and remember it."""
+        stored = record.get("quota")
+        stored = stored if isinstance(stored, dict) else {}
+        limit = stored.get("bytes")
+        if not isinstance(limit, int):
+            limit = self._home_quota or None if _is_home(folder) else None
+        self._known.pop(folder, None)
+        self._known[folder] = (self._clock.monotonic() + KNOWN_SECONDS, limit)
+        while len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        if limit is not None:
+            self._usage(folder).learn(stored)
+        return limit
+
+
+class Growth:
+    """What one request may add to a domain, a context that ends with the request."""
+
+    def __init__(self, quotas: Quotas, path: str, besides: tuple[str, ...] = ()) -> None:
+        self._quotas = quotas
+        self._path = path
+        self._besides = besides
+        """Folders that count the objects already."""
+        self._limited: list[tuple[FolderUsage, int]] | None = None
+        self._taken = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for usage, _ in self._limited or ():
+            usage.end(self._taken)
+        self._limited = []
+
+    async def take(self, nbytes: int) -> None:
+        """Let the request add `nbytes` in all; `OverQuota` or `Busy` if a folder above the domain has no room."""
+        more = nbytes - self._taken
+        if more <= 0:
+            return
+        done: list[FolderUsage] = []
+        try:
+            for usage, limit in await self.limits():
+                await usage.admit(more, limit)
+                done.append(usage)
+        except BaseException:
+            for usage in done:
+                usage.take_back(more)
+            raise
+        self._taken = nbytes
+
+    async def limits(self) -> list[tuple[FolderUsage, int]]:
+        """Return the use and the quota of each folder that the request may add to."""
+        if self._limited is None:
+            limited = await self._quotas.limited(self._path)
+            self._limited = [one for one in limited if one[0].folder not in self._besides]
+        return self._limited
+
+    def note(self, nbytes: int) -> None:
+        """Note that the request has added `nbytes` in all, which nobody knew before."""
+        more = nbytes - self._taken
+        if more > 0 and self._taken:
+            for usage, _ in self._limited or ():
+                usage.add(more)
+            self._taken = nbytes
+
+
+@lru_cache(maxsize=4096)
+def folders_above(path: str) -> tuple[str, ...]:
+    """Return the folders above a path, the nearest first, without the top level, which has no record."""
+    above = path.rpartition("/")[0]
+    folders = []
+    while above:
+        folders.append(above)
+        above = above.rpartition("/")[0]
+    return tuple(folders)
+
+
+def _is_home(folder: str) -> bool:
+    return folder.startswith(HOME) and "/" not in folder.removeprefix(HOME)

@@ -1,0 +1,319 @@
+"""Quotas as users meet them: what is refused, what still works, and what makes room again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.errors import Busy, OverQuota
+from hsparse.sn.quotas.folder_usage import FolderUsage
+from hsparse.sn.quotas.quotas import KNOWN_SECONDS, Quotas, folders_above
+from hsparse.storage.memory import MemoryStore
+from tests.sn.quotas.conftest import Start
+from tests.support.rest_client import Reply, RestClient
+
+KIB = 1024
+LIMIT = 100 * KIB
+DOMAIN = "/home/ann/x.h5"
+CHUNKED = {"layout": {"class": "H5D_CHUNKED", "dims": [4 * KIB]}}
+INT8 = {"type": "H5T_STD_I8LE", "maxdims": [0], "creationProperties": CHUNKED}
+
+
+async def filled(rest: RestClient, size: int = 64 * KIB, domain: str = DOMAIN, **options: Any) -> str:
+    """Create a domain with a dataset of so many bytes; return the dataset's path."""
+    assert (await rest("PUT", "/", {}, domain=domain, **options)).status == 201
+    body = INT8 | {"shape": [size]}
+    id = (await rest("POST", "/datasets", body, domain=domain, **options))["id"]
+    reply = await rest(
+        "PUT", f"/datasets/{id}/value", bytes(range(256)) * (size // 256), domain=domain, **options
+    )
+    assert reply.status == 200, reply.body
+    return f"/datasets/{id}"
+
+
+def is_over(reply: Reply, folder: str = "/home/ann") -> bool:
+    if reply.status != 413 or reply["error"]["kind"] != "over_quota":
+        return False
+    message = reply["error"]["message"]
+    assert f"The quota of {folder} is" in message
+    assert "delete something below it, or ask an admin for more" in message
+    return True
+
+
+async def test_what_grows_is_refused_and_all_else_works(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    path = await filled(rest)
+    rest.domain = DOMAIN
+    root = (await rest("GET", "/"))["root"]
+    assert (await rest("PUT", f"{path}/attributes/a", {"type": "H5T_STD_I8LE", "value": 1})).status == 201
+    assert (await rest("PUT", "/quota", {"bytes": 1}, domain="/home/ann", user="admin")).status == 200
+    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    grows: list[tuple[str, str, Any, dict[str, Any]]] = [
+        ("PUT", f"{path}/value", b"a", {"select": "[0:1]"}),
+        ("PUT", f"{path}/value", {"value": [1], "append": 1}, {}),
+        ("PUT", f"{path}/value", {"value": 1}, {"query": "_ == 7"}),
+        ("PUT", f"{path}/chunks/0/value", b"a", {}),
+        ("PUT", f"{path}/shape", {"extend": 1}, {}),
+        ("PUT", f"{path}/shape", {"shape": [65 * KIB]}, {}),
+        ("PUT", f"{path}/attributes/b", attribute, {}),
+        ("PUT", f"{path}/attributes/a/value", {"value": 2}, {}),
+        ("PUT", f"/groups/{root}/attributes", {"obj_ids": {root: {"attributes": {"c": attribute}}}}, {}),
+        ("PUT", f"/groups/{root}/links/l", {"id": root}, {}),
+        ("PUT", f"/groups/{root}/links", {"links": {"l": {"id": root}}}, {}),
+        ("POST", "/groups", {}, {}),
+        ("POST", "/datasets", INT8 | {"shape": [1]}, {}),
+        ("POST", "/datatypes", {"type": "H5T_STD_I8LE"}, {}),
+        ("PUT", "/", {}, {"domain": "/home/ann/y.h5"}),
+        ("PUT", "/", {"linked_domain": DOMAIN}, {"domain": "/home/ann/y.h5"}),
+        ("PUT", "/", {"folder": 1}, {"domain": "/home/ann/y"}),
+    ]  # fmt: skip
+    for method, where, body, options in grows:
+        reply = await rest(method, where, body, **options)
+        assert is_over(reply), (method, where, reply.body)
+    works: list[tuple[str, str, Any, dict[str, Any]]] = [
+        ("GET", f"{path}/value", None, {}),
+        ("POST", f"{path}/value", {"points": [1]}, {}),
+        ("GET", f"{path}/chunks", None, {}),
+        ("PUT", "/acls/ben", {"read": True}, {}),
+        ("PUT", "/", {"flush": 1}, {}),
+        ("PUT", "/", {"rescan": 1}, {}),
+        ("PUT", f"{path}/shape", {"shape": [60 * KIB]}, {}),
+        ("DELETE", f"{path}/attributes/a", None, {}),
+        ("DELETE", path, None, {}),
+        ("DELETE", "/", None, {}),
+    ]
+    for method, where, body, options in works:
+        reply = await rest(method, where, body, **options)
+        assert reply.status in (200, 201, 204), (method, where, reply.body)
+
+
+async def test_users_have_a_quota_each(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    path = await filled(rest)
+    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
+    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN, user="admin"))
+    await filled(rest, domain="/home/ben/x.h5", user="ben")
+    await filled(rest, domain="/top.h5", user="admin", size=128 * KIB)
+
+
+async def test_a_deletion_makes_room(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    await filled(rest)
+    assert is_over(await rest("PUT", "/", {"folder": 1}, domain="/home/ann/more")) is False
+    path = await filled(rest, size=16 * KIB, domain="/home/ann/more/y.h5")
+    more = {"value": bytes(16 * KIB), "select": f"[0:{16 * KIB}]"}
+    assert is_over(
+        await rest("PUT", f"{path}/value", more["value"], domain="/home/ann/more/y.h5", select=more["select"])
+    )
+    assert (await rest("DELETE", "/", domain=DOMAIN, wait=60)).status == 200
+    again = await rest(
+        "PUT", f"{path}/value", more["value"], domain="/home/ann/more/y.h5", select=more["select"]
+    )
+    assert again.status == 200
+
+
+async def test_what_is_written_over_is_counted_once(start: Start) -> None:
+    """The bytes let through add up to more than the quota, what is stored does not."""
+    rest = await start(home_quota=200 * KIB)
+    path = await filled(rest)
+    for _ in range(6):
+        reply = await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)
+        assert reply.status == 200, reply.body
+    shown = await rest("GET", "/quota", domain="/home/ann")
+    assert 64 * KIB < shown["used"] < 100 * KIB
+
+
+async def test_one_value_for_many_elements_takes_what_it_writes(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    path = await filled(rest, 256)
+    assert (await rest("PUT", f"{path}/shape", {"shape": [300 * KIB]}, domain=DOMAIN)).status == 201
+    body = {"value": 7, "element_count": 1}
+    assert is_over(await rest("PUT", f"{path}/value", body, domain=DOMAIN))
+
+
+async def test_a_folder_in_a_folder_counts_for_both(start: Start) -> None:
+    rest = await start()
+    for folder in ("/lab", "/lab/ann"):
+        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
+        assert (
+            await rest("PUT", "/acls/ann", {"create": True, "read": True}, domain=folder, user="admin")
+        ).status == 201
+    assert (await rest("PUT", "/quota", {"bytes": 200 * KIB}, domain="/lab", user="admin")).status == 200
+    assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/lab/ann", user="admin")).status == 200
+    path = await filled(rest, domain="/lab/ann/x.h5")
+    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain="/lab/ann/x.h5"), "/lab/ann")
+    other = await filled(rest, domain="/lab/y.h5")
+    assert (
+        await rest("PUT", f"{other}/value", bytes(16 * KIB), domain="/lab/y.h5", select="[0:16384]")
+    ).status == 200
+    reply = await rest("PUT", f"{other}/value", bytes(64 * KIB), domain="/lab/y.h5")
+    assert is_over(reply, "/lab"), reply.body
+    outer, inner = [(await rest("GET", "/quota", domain=one))["used"] for one in ("/lab", "/lab/ann")]
+    assert outer > inner > 64 * KIB
+
+
+async def test_a_node_that_starts_knows_the_last_count(start: Start) -> None:
+    first = await start(home_quota=LIMIT)
+    path = await filled(first)
+    assert (await first("GET", "/quota", domain="/home/ann"))["used"] > 64 * KIB
+    second = await start(home_quota=LIMIT)
+    assert is_over(await second("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
+
+
+async def test_a_node_learns_what_another_let_through(start: Start, clock: ManualClock) -> None:
+    first, second = await start(home_quota=LIMIT), await start(home_quota=LIMIT)
+    assert (await second("PUT", "/", {"folder": 1}, domain="/home/ann/a")).status == 201
+    path = await filled(first)
+    assert (await first("GET", "/quota", domain="/home/ann")).status == 200
+    assert is_over(await second("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)) is False
+    clock.time += KNOWN_SECONDS
+    assert (await first("GET", "/quota", domain="/home/ann")).status == 200
+    clock.time += 2 * KNOWN_SECONDS
+    await first("DELETE", "/", domain=DOMAIN, wait=60)
+    assert (await second("PUT", "/", {}, domain=DOMAIN)).status == 201
+
+
+async def test_only_admins_set_a_quota_and_readers_see_it(start: Start, clock: ManualClock) -> None:
+    rest = await start()
+    await filled(rest)
+    folder = {"domain": "/home/ann"}
+    assert (await rest("PUT", "/quota", {"bytes": 1}, **folder)).status == 403
+    assert (await rest("GET", "/quota", **folder)).facts == {"bytes": None, "used": None, "counted": None}
+    assert (await rest("PUT", "/quota", {"bytes": LIMIT}, user="admin", **folder)).facts == {"bytes": LIMIT}
+    shown = (await rest("GET", "/quota", user="ben", **folder)).facts
+    assert shown == {"bytes": LIMIT, "used": shown["used"], "counted": clock.now()}
+    assert 64 * KIB < shown["used"] < LIMIT
+    assert (await rest("PUT", "/quota", {"bytes": None}, user="admin", **folder)).status == 200
+    assert (await rest("GET", "/quota", **folder)).facts == {"bytes": None, "used": None, "counted": None}
+    for body in (
+        {},
+        {"bytes": -1},
+        {"bytes": True},
+        {"bytes": "1GB"},
+        {"bytes": 2**63},
+        {"bytes": 1, "a": 1},
+    ):
+        assert (await rest("PUT", "/quota", body, user="admin", **folder)).status == 400
+    for path in (DOMAIN, "/"):
+        assert (await rest("GET", "/quota", domain=path, user="admin")).status == 400
+        assert (await rest("PUT", "/quota", {"bytes": 1}, domain=path, user="admin")).status == 400
+
+
+async def test_a_quota_of_its_own_comes_before_that_of_homes(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    path = await filled(rest)
+    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
+    assert (await rest("PUT", "/quota", {"bytes": 2 * LIMIT}, domain="/home/ann", user="admin")).status == 200
+    assert (await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN)).status == 200
+    assert (await rest("PUT", "/quota", {"bytes": None}, domain="/home/ann", user="admin")).status == 200
+    assert is_over(await rest("PUT", f"{path}/value", bytes(64 * KIB), domain=DOMAIN))
+
+
+async def test_nobody_gets_out_of_a_quota_by_a_deletion(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    await filled(rest)
+    kept = {"domain": DOMAIN, "keep_root": 1}
+    assert (await rest("DELETE", "/", **kept)).status == 403
+    link = {"linked_domain": DOMAIN}
+    assert (await rest("PUT", "/", link, domain="/home/ann/y.h5")).status == 201
+    for other in (DOMAIN, "/home/ann", "/home/ann/none.h5"):
+        assert (await rest("DELETE", "/", domain="/home/ann/y.h5", keep_root=1)).status == 200
+        assert (await rest("DELETE", "/", linked_domain=other, **kept)).status == 403
+        assert (await rest("PUT", "/", link, domain="/home/ann/y.h5")).status == 201
+    assert (await rest("DELETE", "/", **kept)).status == 200, "it has another name, which is counted"
+    assert (await rest("DELETE", "/", domain="/home/ann/y.h5", wait=60)).status == 200
+    assert (await rest("PUT", "/quota", {"bytes": 1}, domain="/home/ann", user="admin")).status == 200
+    assert (await rest("DELETE", "/", domain="/home/ann")).status == 403, (
+        "else it came back without the quota"
+    )
+    assert (await rest("DELETE", "/", domain="/home/ann", user="admin")).status == 200
+
+
+async def test_a_domain_moves_to_where_it_has_room(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    await filled(rest)
+    for folder, nbytes in (("/small", 50 * KIB), ("/large", LIMIT)):
+        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
+        assert (await rest("PUT", "/acls/ann", {"create": True}, domain=folder, user="admin")).status == 201
+        assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
+    link = {"linked_domain": DOMAIN}
+    assert is_over(await rest("PUT", "/", link, domain="/small/x.h5"), "/small")
+    assert (await rest("PUT", "/", link, domain="/large/x.h5")).status == 201
+    moved = await rest("DELETE", "/", domain=DOMAIN, keep_root=1, linked_domain="/large/x.h5")
+    assert moved.status == 200
+    used = [
+        (await rest("GET", "/quota", domain=one, user="admin"))["used"] for one in ("/home/ann", "/large")
+    ]
+    assert used[0] == 0
+    assert used[1] > 64 * KIB
+
+
+async def test_a_body_without_a_length_is_noted(start: Start) -> None:
+    quotas = (await start(home_quota=LIMIT)).service.component(Quotas)
+    with quotas.growth(DOMAIN) as growth:
+        await growth.take(4 * KIB)
+        growth.note(96 * KIB)
+        with quotas.growth(DOMAIN) as other, pytest.raises(Busy, match="may be reached"):
+            await other.take(4 * KIB + 1)
+    with quotas.growth(DOMAIN) as other:  # it has stored nothing, as the next count sees
+        await other.take(LIMIT)
+
+
+async def test_a_body_sent_in_pieces_is_noted_when_it_is_there(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[int] = []
+    rest = await start(home_quota=LIMIT)
+    assert (await rest("PUT", "/", {}, domain=DOMAIN)).status == 201
+    root = (await rest("GET", "/", domain=DOMAIN))["root"]
+    monkeypatch.setattr(FolderUsage, "add", lambda usage, nbytes: added.append(nbytes))
+    body = json.dumps({"type": "H5T_STD_I8LE", "shape": [10_000], "value": [1] * 10_000}).encode()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield body[:100]
+        yield body[100:]
+
+    url, headers = f"{rest.url}/groups/{root}/attributes/a", {"Authorization": "ann"}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.put(url, params={"domain": DOMAIN}, data=pieces(), headers=headers) as response,
+    ):
+        assert response.status == 201
+    assert added[0] == 4 * KIB
+    assert len(body) <= sum(added) <= 2 * len(body)
+
+
+async def test_a_damaged_folder_stops_no_write_below_it(start: Start, store: MemoryStore) -> None:
+    rest = await start(home_quota=LIMIT)
+    path = await filled(rest, 4 * KIB)
+    await store.put("home/.domain.json", b"{")
+    again = await start(home_quota=LIMIT)
+    assert (await again("PUT", f"{path}/value", bytes(4 * KIB), domain=DOMAIN)).status == 200
+
+
+async def test_who_is_refused_by_one_folder_takes_nothing_of_another(start: Start) -> None:
+    rest = await start()
+    for folder, nbytes in (("/lab", 4 * KIB), ("/lab/ann", LIMIT)):
+        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
+        assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
+    quotas = rest.service.component(Quotas)
+    with quotas.growth("/lab/ann/x.h5") as growth:
+        for _ in range(3):
+            with pytest.raises(OverQuota, match="The quota of /lab is"):
+                await growth.take(60 * KIB)
+        assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/lab", user="admin")).status == 200
+        with quotas.growth("/lab/ann/x.h5") as other:
+            await other.take(90 * KIB)
+
+
+@pytest.mark.parametrize(
+    ("path", "above"),
+    [("/", ()), ("/a", ()), ("/a/b", ("/a",)), ("/home/ann/a/b.h5", ("/home/ann/a", "/home/ann", "/home"))],
+)
+def test_the_folders_above_a_path(path: str, above: tuple[str, ...]) -> None:
+    assert folders_above(path) == above
