@@ -35,7 +35,7 @@ class FixedArrays:
         self.dtype = dtype
         self.fill = fill
         self.guessed_size = dtype.itemsize
-        self._element = element
+        self.element = element
         self._is_picked = is_picked
 
     def of_fields(self, names: Sequence[str]) -> FixedArrays:
@@ -94,7 +94,7 @@ class FixedArrays:
         return squeezed
 
     def to_json(self, values: Any) -> tuple[Any, bool]:
-        dtype = self._element.dtype
+        dtype = self.element.dtype
         if dtype.subdtype is not None:  # opaque until here
             values = np.ndarray(values.shape, dtype, np.ascontiguousarray(values))
         return number_json(values), not is_finite(values)
@@ -102,7 +102,7 @@ class FixedArrays:
     def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
         if self.dtype.kind in "iuf":
             return numbers_from_json(value, self.dtype, shape)
-        forms: list[Element] = [self._element]
+        forms: list[Element] = [self.element]
         if self._is_picked and len(self.dtype.names or ()) == 1:
             forms.append(Fixed(self.dtype[0]))
         return elements_from_json(self, value, shape, forms)

@@ -30,6 +30,8 @@ MAX_REPEATED = 128 * 1024 * 1024
 class ValueArrays(Protocol):
     """Operations on arrays of one dataset's values, or of some of their fields."""
 
+    element: Element
+    """What an element is."""
     fill: Any
     """The fill value, an array of no dimensions."""
     guessed_size: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import dims_of, num_elements, parse_shape
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Fixed
+from hsparse.model.json_size import LIST_MEMORY, item_count, json_size
 from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.non_finite import has_floats, name_non_finite, restore_non_finite
@@ -25,6 +27,8 @@ from hsparse.model.vlen_array import VlenArray
 
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 1024
+BASE64_ELEMENT = 2
+"""About the fewest characters of base64 of an element."""
 WITHOUT_FLOATS = frozenset(
     f"H5T_{name}" for name in ("INTEGER", "STRING", "REFERENCE", "ENUM", "OPAQUE", "BITFIELD")
 )
@@ -63,6 +67,12 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
         kept = value if plain else _as_written(value, to_json(values, datatype.element))
         return stored | {"value": name_non_finite(kept)}
     return attribute_from_bytes(decode_base64(value), shape, datatype)
+
+
+def parse_work(body: Json) -> int:
+    """Return about how many elements `parse_attribute` looks at one by one."""
+    value = body.get("value")
+    return len(value) // BASE64_ELEMENT if isinstance(value, str) else item_count(value)
 
 
 def _as_written(value: Any, normal: Any) -> Any:
@@ -117,6 +127,11 @@ def attribute_size(stored: Json) -> int:
     return num_elements(stored["shape"]) * parse_type(stored["type"]).guessed_size
 
 
+def answer_work(attributes: Iterable[Json]) -> int:
+    """Return how many elements stored attributes have, each of which is looked at to answer with them."""
+    return sum(num_elements(stored["shape"]) for stored in attributes)
+
+
 def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
     """Return the stored value, in it floats that are not finite as such again or, ignored, as None."""
     value, item = stored.get("value"), stored["type"]
@@ -131,11 +146,13 @@ def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
 
 
 def check_size(shape: Json, datatype: Datatype) -> None:
-    """Refuse, as `TooLarge`, a value that would not be held in memory easily."""
-    size = num_elements(shape) * datatype.guessed_size
+    """Refuse, as `TooLarge`, a value that would not be held in memory easily; its lists count, too."""
+    lists = json_size(dims_of(shape) or (), datatype.element).lists
+    size = num_elements(shape) * datatype.guessed_size + lists * LIST_MEMORY
     if size > MAX_ATTRIBUTE_BYTES:
         raise TooLarge(
-            f"The attribute would have {size} bytes; the limit is {MAX_ATTRIBUTE_BYTES}: make it a dataset."
+            f"The attribute would have {size} bytes, {LIST_MEMORY} for each of its {lists} lists among them; the "
+            f"limit is {MAX_ATTRIBUTE_BYTES}: make it a dataset."
         )
 
 

@@ -64,6 +64,13 @@ class VlenArray:
         """Return the same elements in another shape."""
         return VlenArray(shape, self.offsets, self.heap)
 
+    def rows(self, first: int, last: int) -> VlenArray:
+        """Return the elements at these positions of the first dimension; their bytes are not copied."""
+        each = prod(self.shape[1:])
+        offsets = self.offsets[first * each : last * each + 1]
+        heap = self.heap[int(offsets[0]) : int(offsets[-1])]
+        return VlenArray((last - first, *self.shape[1:]), offsets - offsets[0], heap)
+
     def __getitem__(self, place: Any) -> VlenArray:
         """Return the elements that a numpy index of the array's shape selects, copied."""
         index = np.arange(self.size, dtype=np.intp).reshape(self.shape)[place]
@@ -150,3 +157,8 @@ def _runs(flat: Index) -> tuple[Index, Index, NDArray[np.bool_]]:
     longer = lasts - firsts > 1
     stay[longer] = kind[firsts[longer]] == 0
     return firsts, lasts, stay
+
+
+def rows_of(values: Any, first: int, last: int) -> Any:
+    """Return rows of an array of either kind, see `VlenArray.rows`."""
+    return values.rows(first, last) if isinstance(values, VlenArray) else values[first:last]

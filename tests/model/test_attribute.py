@@ -157,3 +157,21 @@ def test_any_json_is_a_value_or_a_bad_request(kind: Any, shape: list[int], value
     except BadRequest:
         return
     json.dumps(stored, allow_nan=False)
+
+
+@pytest.mark.parametrize("shape", [[4_000_000, 0], [1_000_000, 1], [1 << 40, 0]])
+@pytest.mark.parametrize("kind", ["H5T_STD_I8LE", TEXT], ids=["number", "text"])
+def test_lists_count_also_without_elements(shape: list[int], kind: Any) -> None:
+    datatype = parse_type(kind)
+    for value in ({}, {"value": ""}, {"value": "", "encoding": "base64"}):
+        with pytest.raises(TooLarge, match="lists"):
+            parse_attribute({"shape": shape, **value}, datatype)
+    with pytest.raises(TooLarge, match="lists"):
+        attribute_from_bytes(b"", {"class": "H5S_SIMPLE", "dims": shape}, datatype)
+
+
+def test_lists_of_nested_elements_count() -> None:
+    nested = parse_type({"class": "H5T_ARRAY", "base": "H5T_STD_I8LE", "dims": [1] * 31})
+    with pytest.raises(TooLarge, match="lists"):
+        parse_attribute({"shape": [200_000]}, nested)
+    assert parse_attribute({"shape": [1]}, nested)["value"] is None

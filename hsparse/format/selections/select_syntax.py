@@ -22,8 +22,9 @@ NUMBER = r"[0-9]{1,19}"
 INDEX = re.compile(NUMBER)
 SLICE = re.compile(rf"({NUMBER})?:({NUMBER})?(?::({NUMBER})?)?")
 LIST = re.compile(rf"\[(?:{NUMBER}(?:,{NUMBER})*)?\]")
-MAX_PAIRED = 1 << 26
-"""The most elements that lists paired with each other may select together with slices."""
+MAX_PAIRED = 1 << 27
+"""The most bytes of the points that lists paired with each other select together with slices."""
+COORDINATE_BYTES = 8
 
 
 def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = False) -> Selection:
@@ -33,7 +34,7 @@ def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = 
     left out, or a list of indices in any order. Two or more lists must be of one length and are paired,
     as HSDS does: they give one dimension of the result, in the place of the first. If `orthogonal`, each list is
     for its own dimension instead. `BadRequest` names the item that is malformed, negative or beyond the extent;
-    `TooLarge` when paired lists with slices select more than `MAX_PAIRED` elements.
+    `TooLarge` when the points of paired lists with slices take more than `MAX_PAIRED` bytes.
     """
     extent = check_extent(extent)
     axes = parse_axes(text, extent)
@@ -120,13 +121,48 @@ def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int])
         )
     kept = [dim for dim in range(len(axes)) if dim not in lists[1:]]
     shape = tuple(axes[dim].size for dim in kept)
-    if math.prod(shape) > MAX_PAIRED:
-        raise TooLarge(f"Lists paired with slices may select {MAX_PAIRED} elements, not {math.prod(shape)}.")
+    check_paired(shape, len(extent))
     coords = np.empty((*shape, len(extent)), np.uint64)
     for dim, axis in enumerate(axes):
         place = kept.index(lists[0] if dim in lists else dim)
         coords[..., dim] = ax.indices(axis).reshape((-1,) + (1,) * (len(shape) - place - 1))
     return Points(extent, coords.reshape(-1, len(extent)), shape)
+
+
+def check_paired(shape: Sequence[int], rank: int) -> int:
+    """Return the bytes of the points of a selection of paired lists, of this shape; `TooLarge` beyond `MAX_PAIRED`.
+
+    A dimension of no elements counts as one: the indices of the others are listed nevertheless.
+    """
+    places = math.prod(max(1, length) for length in shape)
+    if places * rank * COORDINATE_BYTES > MAX_PAIRED:
+        raise TooLarge(
+            f"Lists paired with slices may select {MAX_PAIRED // rank // COORDINATE_BYTES} elements of {rank} "
+            f"dimensions, not {places}: select less at a time."
+        )
+    return math.prod(shape) * rank * COORDINATE_BYTES
+
+
+def paired_bytes(text: str, extent: Sequence[int]) -> int:
+    """Return the bytes of the points that `parse_select` will make of paired lists, 0 if it makes none or fails.
+
+    No list is parsed. `TooLarge` as there.
+    """
+    body = re.sub(r"\s+", "", text)
+    try:
+        pieces = _pieces(body[1:-1])
+        lists = [piece for piece in pieces if piece.startswith("[")]
+        if len(lists) < 2 or len(pieces) != len(extent):
+            return 0
+        others = [
+            _axis(piece, dim, extent[dim]).size
+            for dim, piece in enumerate(pieces)
+            if not piece.startswith("[")
+        ]
+    except BadRequest:
+        return 0
+    listed = 0 if lists[0] == "[]" else lists[0].count(",") + 1
+    return check_paired([listed, *others], len(extent))
 
 
 def format_select(selection: Selection, *, orthogonal: bool = False) -> str:

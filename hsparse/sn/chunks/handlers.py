@@ -18,7 +18,6 @@ from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.merged_boxes import merge, row_runs
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
-from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
 from hsparse.model.file_backed import is_file_backed
@@ -40,6 +39,7 @@ from hsparse.sn.records.stored_chunks import (
     chunk_place,
 )
 from hsparse.sn.values.chunk_fanout import table_reader
+from hsparse.sn.values.selected import selected_in_url
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
@@ -86,9 +86,13 @@ async def get_chunks(context: Context) -> web.StreamResponse:
         raise BadRequest(f"limit must be 1 to {MAX_LIMIT}, not {limit}.")
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = listed_chunks(context, dataset)
-        select, marker = context.arg("select"), context.arg("marker")
-        selection: Selection | None = None if not select else parse_select(select, dataset.extent)
+        if not context.arg("select"):
+            return await answer(dataset, None)
+        async with selected_in_url(context, dataset.extent) as selection:
+            return await answer(dataset, selection)
+
+    async def answer(dataset: Dataset, selection: Selection | None) -> web.StreamResponse:
+        chunks, marker = listed_chunks(context, dataset), context.arg("marker")
         if context.flag("count_only"):
             return respond({"count": await chunks.count(selection)})
         after = parse_chunk_name(marker, dataset) if marker else ()
@@ -100,10 +104,10 @@ async def get_chunks(context: Context) -> web.StreamResponse:
         if marker and not after:
             return respond({"dims": [], "chunks": []})  # a scalar has no second chunk
         rows, following = await chunks.page(ChunkQuery(selection, order, after, 0, limit))
-        answer: Json = {"dims": list(chunks.grid.chunk), "chunks": rows}
+        found: Json = {"dims": list(chunks.grid.chunk), "chunks": rows}
         if following:
-            answer["marker"] = chunk_name(following)
-        return respond(answer)
+            found["marker"] = chunk_name(following)
+        return respond(found)
 
     return await until_current(context, read)
 

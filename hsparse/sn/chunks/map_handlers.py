@@ -19,7 +19,6 @@ from hsparse.errors import BadRequest, HsparseError
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.filters.table import codec_of
-from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
@@ -37,6 +36,7 @@ from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, map_query
+from hsparse.sn.values.selected import selected_in_url
 from hsparse.wire.message import Record
 
 MAP_VERSION = 1
@@ -74,10 +74,16 @@ async def _object_map(context: Context, dataset: Dataset, chunks: ChunkPages) ->
     etag = await map_etag(context, dataset)
     if (known := not_modified(context, etag)) is not None:
         return known
-    select, around = context.arg("select"), _directory(context)
-    selection = None if not select else parse_select(select, dataset.extent)
-    parts = _map(dataset, chunks, await chunks.page(map_query((), selection)), around, selection)
-    return await respond_parts(context, parts, headers=etag_headers(etag))
+
+    async def answer(selection: Selection | None) -> web.StreamResponse:
+        page = await chunks.page(map_query((), selection))
+        parts = _map(dataset, chunks, page, _directory(context), selection)
+        return await respond_parts(context, parts, headers=etag_headers(etag))
+
+    if not context.arg("select"):
+        return await answer(None)
+    async with selected_in_url(context, dataset.extent) as selection:
+        return await answer(selection)
 
 
 def _directory(context: Context) -> Json:

@@ -8,14 +8,17 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
 from hsparse.model.attribute import (
+    answer_work,
     attribute_bytes,
     attribute_from_bytes,
     attribute_value_json,
     attribute_values,
     check_name,
     parse_attribute,
+    parse_work,
 )
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.datatype import parse_type
@@ -58,10 +61,14 @@ async def get_attributes(context: Context) -> web.StreamResponse:
     if context.arg("attr_names"):
         names = [name for name in split_names(context, "attr_names") if name in stored]
     names = page_of(context, names, "attribute")
-    attributes = [_attribute_answer(context, name, stored[name]) for name in names]
-    for attribute in attributes:
-        attribute["href"] = href(context, f"{own}/attributes/{attribute['name']}")
-    return respond_floats({"attributes": attributes} | links)
+
+    def answer() -> Record:
+        attributes = [_attribute_answer(context, name, stored[name]) for name in names]
+        for attribute in attributes:
+            attribute["href"] = href(context, f"{own}/attributes/{attribute['name']}")
+        return {"attributes": attributes} | links
+
+    return await _respond([stored[name] for name in names], answer)
 
 
 async def post_attributes(context: Context) -> web.StreamResponse:
@@ -86,7 +93,10 @@ async def post_attributes(context: Context) -> web.StreamResponse:
     names = wanted[id]
     await _check_there(context, id, stored, names or [])
     names = matching_names(context, ordered_names(context, stored) if names is None else names)
-    return respond_floats({"attributes": [_attribute_answer(context, name, stored[name]) for name in names]})
+    return await _respond(
+        [stored[name] for name in names],
+        lambda: {"attributes": [_attribute_answer(context, name, stored[name]) for name in names]},
+    )
 
 
 async def put_attributes(context: Context) -> web.StreamResponse:
@@ -109,9 +119,15 @@ async def get_attribute(context: Context) -> web.StreamResponse:
     """Answer with one attribute, without its value with `IncludeData=0`."""
     name, stored = await _requested(context)
     data = context.arg("IncludeData") is None or context.flag("IncludeData")
-    answer = _attribute_answer(context, name, stored, data=data)
-    answer["lastModified"] = stored.get("lastModified", answer["created"])
-    return respond_floats(answer | {"hrefs": _hrefs(context, name)})
+
+    def answer() -> Record:
+        found = _attribute_answer(context, name, stored, data=data)
+        return found | {
+            "lastModified": stored.get("lastModified", found["created"]),
+            "hrefs": _hrefs(context, name),
+        }
+
+    return await _respond([stored] if data else [], answer)
 
 
 async def put_attribute(context: Context) -> web.StreamResponse:
@@ -130,15 +146,17 @@ async def delete_attribute(context: Context) -> web.StreamResponse:
 async def get_attribute_value(context: Context) -> web.StreamResponse:
     """Answer with one attribute's value: bytes if they are accepted, length-prefixed for variable-length types."""
     name, stored = await _requested(context)
-    attribute_values(stored)  # raises for a null dataspace
+    work = answer_work([stored])
+    await offload(work, attribute_values, stored)  # raises for a null dataspace
     if BINARY in context.request.headers.get(hdrs.ACCEPT, ""):
-        return web.Response(body=attribute_bytes(stored), content_type=BINARY)
+        return web.Response(body=await offload(work, attribute_bytes, stored), content_type=BINARY)
     links = {"hrefs": _hrefs(context, name)}
     if "encoding" in stored or _base64(context):
-        text = base64.b64encode(attribute_bytes(stored)).decode()
+        text = base64.b64encode(await offload(work, attribute_bytes, stored)).decode()
         return respond({"value": text, "encoding": "base64"} | links)
-    return respond_floats(
-        {"value": attribute_value_json(stored, ignore_nan=context.flag("ignore_nan"))} | links
+    return await _respond(
+        [stored],
+        lambda: {"value": attribute_value_json(stored, ignore_nan=context.flag("ignore_nan"))} | links,
     )
 
 
@@ -149,14 +167,14 @@ async def put_attribute_value(context: Context) -> web.StreamResponse:
         raise BadRequest("An attribute with a null dataspace has no value.")
     datatype = parse_type(stored["type"])
     if BINARY in context.request.headers.get(hdrs.CONTENT_TYPE, ""):
-        attribute = attribute_from_bytes(await context.body(), stored["shape"], datatype)
+        data = await context.body()
+        attribute = await offload(len(data), attribute_from_bytes, data, stored["shape"], datatype)
     else:
         body = await read_json_object(context)
         if "value" not in body:
             raise BadRequest("The body must have a value.")
-        attribute = parse_attribute(
-            {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}, datatype
-        )
+        given = {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}
+        attribute = await offload(parse_work(given), parse_attribute, given, datatype)
     change = PutAttributes(requested_id(context), {name: attribute}, replace=True)
     await context.service.owners.apply(change)
     return respond({})
@@ -232,6 +250,11 @@ def _attribute_answer(context: Context, name: str, stored: Record, *, data: bool
     return found
 
 
+async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> web.Response:
+    """Answer with what `answer` returns, made and encoded in a thread if the attributes have many elements."""
+    return await offload(answer_work(attributes), lambda: respond_floats(answer()))
+
+
 def _base64(context: Context) -> bool:
     encoding = context.arg("encoding")
     if encoding not in (None, "", "base64"):
@@ -257,7 +280,9 @@ async def _parsed(context: Context, bodies: Any) -> Record:
         raise BadRequest("An attribute must be an object, with type, shape and value.")
     now = context.service.clock.now()
     return {
-        check_name(name): parse_attribute(body, await read_type(context, body))
+        check_name(name): await offload(
+            parse_work(body), parse_attribute, body, await read_type(context, body)
+        )
         | given_creation_time(body, now)
         for name, body in in_creation_order(bodies)
     }

@@ -13,8 +13,9 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
-from hsparse.model.attribute import check_name, parse_attribute
+from hsparse.model.attribute import check_name, parse_attribute, parse_work
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
@@ -219,7 +220,7 @@ async def _attributes(context: Context, bodies: Any, now: float) -> Record:
     for name, body in bodies.items():
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {name!r} must be an object.")
-        parsed = parse_attribute(body, await read_type(context, body))
+        parsed = await offload(parse_work(body), parse_attribute, body, await read_type(context, body))
         stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from aiohttp import web
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Forbidden, NotFound
+from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
 from hsparse.sn.context import Context, Domain
@@ -90,13 +92,15 @@ async def answer_object(
 ) -> web.StreamResponse:
     """Answer with one object and what the parameters include."""
     collection = collection_of(record["id"])
-    answer = _requested_json(context, record)
+    shown = (record.get("attributes") or {}).values() if context.flag("include_attrs") else ()
+    work = answer_work(shown)
+    answer = await offload(work, _requested_json, context, record)
     answer["domain"] = domain.path
     if collection == "groups":
         answer["bucket"] = context.service.settings.bucket
     if context.flag("getalias"):
         answer["alias"] = await paths_to(context.service.owners, root_of(domain), record["id"])
-    return respond_floats(answer | extra | {"hrefs": object_hrefs(context, record)})
+    return await offload(work, respond_floats, answer | extra | {"hrefs": object_hrefs(context, record)})
 
 
 def object_json_with_class(record: Record, domain: Domain, context: Context) -> Record:

@@ -22,11 +22,13 @@ from hsparse.sn.records.dataset import Dataset
 
 Floats = NDArray[np.float64]
 MAX_BINS = 1 << 20
-MAX_CHUNK_GRID = 1 << 22
-"""The most chunks of a box whose elements are spread evenly over the bins that a chunk meets.
+MAX_SPREAD = 1 << 22
+"""The most places of an array of chunks and bins, in each dimension of which there are more, to spread elements evenly.
 
-In a larger grid chunks are smaller than bins, and all elements of a chunk count in the bin of its middle.
+Beyond that all elements of a chunk count in the bin of its middle.
 """
+SPREAD_BYTES = 48
+"""Bytes of memory of a place of that array."""
 REDUCTIONS = ("mean", "min", "max", "sum")
 
 
@@ -52,9 +54,10 @@ class Bins:
         stop = tuple(span.stop for span in boxes)
         width = _widths(bin, len(start))
         bins = cls(start, stop, width)
-        if bins.size > MAX_BINS:
+        if math.prod(max(1, length) for length in bins.shape) > MAX_BINS:
             raise TooLarge(
-                f"The density has {bins.size} bins; the limit is {MAX_BINS}: name wider ones in bin."
+                f"The density has {' x '.join(map(str, bins.shape))} bins; the limit is {MAX_BINS}: name wider ones "
+                "in bin."
             )
         return bins
 
@@ -132,10 +135,9 @@ def chunk_density(
     `scaled: (n, rank)` are the scaled coordinates of chunks of dimensions `chunk`, `defined: (n,)` their elements.
     """
     dims = range(len(chunk))
-    first = [bins.start[dim] // chunk[dim] for dim in dims]
-    counts = [-(-bins.stop[dim] // chunk[dim]) - first[dim] for dim in dims]
+    first, counts = _chunk_grid(bins, chunk)
     places = scaled.astype(np.int64) - np.array(first, np.int64)
-    if math.prod(counts) > MAX_CHUNK_GRID:
+    if not spread_size(bins, chunk):
         middles = scaled.astype(np.int64) * np.array(chunk) + np.array(chunk) // 2
         inside = np.clip(middles, bins.start, np.array(bins.stop) - 1)
         return np.bincount(bins.numbers(list(inside.T)), defined, bins.size).astype(np.float64)
@@ -146,10 +148,24 @@ def chunk_density(
     return grid.ravel()
 
 
+def spread_size(bins: Bins, chunk: Sequence[int]) -> int:
+    """Return the places of the largest array on the way from chunks to bins, 0 if elements are not spread."""
+    size = math.prod(map(max, _chunk_grid(bins, chunk)[1], bins.shape))
+    return size if size <= MAX_SPREAD else 0
+
+
+def _chunk_grid(bins: Bins, chunk: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the scaled coordinates of the first chunk of a box, and its number of chunks in each dimension."""
+    first = [start // length for start, length in zip(bins.start, chunk, strict=True)]
+    counts = [-(-stop // length) - low for stop, length, low in zip(bins.stop, chunk, first, strict=True)]
+    return first, counts
+
+
 def _spread(grid: Floats, dim: int, edges: NDArray[np.int64], chunk: int, length: int, first: int) -> Floats:
     """Return a dimension of chunks as one of bins: the running sum at each edge, less that at the one before."""
     rows = np.moveaxis(grid, dim, 0)
-    sums = np.concatenate([np.zeros((1, *rows.shape[1:])), np.cumsum(rows, axis=0)])
+    sums = np.zeros((len(rows) + 1, *rows.shape[1:]))
+    np.cumsum(rows, axis=0, out=sums[1:])
     at = np.minimum(edges // chunk - first, len(rows) - 1)
     origin = (at + first) * chunk
     parts = (edges - origin) / (np.minimum(origin + chunk, length) - origin)

@@ -14,12 +14,19 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.model.ids import map_key
 from hsparse.sn.context import Context
+from hsparse.sn.http.json_pieces import encode_nulls, items_of, respond_pieces
 from hsparse.sn.http.request import BINARY_TYPE, named_types
-from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
-from hsparse.sn.values.density import Bins, Density, chunk_density, parse_reduction
+from hsparse.sn.values.density import (
+    SPREAD_BYTES,
+    Bins,
+    Density,
+    chunk_density,
+    parse_reduction,
+    spread_size,
+)
 from hsparse.wire.chunk_info_message import ListChunks
 
 CHUNKS_AT_ONCE = 10_000
@@ -38,11 +45,12 @@ async def get_density(context: Context) -> web.StreamResponse:
         reduction = parse_reduction(context.arg("reduce"), dataset)
         if context.flag("approximate") and reduction:
             raise BadRequest("An approximate density has no values: leave out reduce or approximate.")
-        async with context.service.answers.hold(BIN_BYTES * bins.size):
+        spread = spread_size(bins, dataset.grid.chunk) if context.flag("approximate") and bins.size else 0
+        async with context.service.answers.hold(BIN_BYTES * bins.size + SPREAD_BYTES * spread):
             if context.flag("approximate"):
-                return _answer(context, bins, await _approximate(context, dataset, bins), None)
+                return await _answer(context, bins, await _approximate(context, dataset, bins), None)
             density = await _exact(context, dataset, bins, reduction)
-            return _answer(context, bins, density.counts, density.values() if reduction else None)
+            return await _answer(context, bins, density.counts, density.values() if reduction else None)
 
     return await until_current(context, read)
 
@@ -76,12 +84,11 @@ async def _approximate(context: Context, dataset: Dataset, bins: Bins) -> NDArra
             raise TooLarge(f"The box has more than {MAX_CHUNKS} stored chunks: select less.")
     rows = ChunkRows.joined(pages, len(dataset.extent))
     grid = dataset.grid
-    return await offload(
-        8 * (len(rows) + bins.size), chunk_density, bins, grid.chunk, grid.extent, rows.scaled, rows.defined
-    )
+    count = 8 * (len(rows) + bins.size) + spread_size(bins, grid.chunk)
+    return await offload(count, chunk_density, bins, grid.chunk, grid.extent, rows.scaled, rows.defined)
 
 
-def _answer(
+async def _answer(
     context: Context, bins: Bins, counts: NDArray[np.float64], values: NDArray[np.float64] | None
 ) -> web.StreamResponse:
     """Answer in binary, 32-bit floats, the counts and then the values; or in JSON."""
@@ -91,4 +98,6 @@ def _answer(
             body = np.concatenate(parts).astype("<f4").tobytes()
         return web.Response(body=body, content_type=BINARY_TYPE)
     answer = {"shape": list(bins.shape), "bin": list(bins.width), "count": counts.reshape(bins.shape)}
-    return respond(answer if values is None else answer | {"value": values.reshape(bins.shape)})
+    if values is not None:
+        answer["value"] = values.reshape(bins.shape)
+    return await respond_pieces(2 * items_of(bins.shape), answer, encode_nulls)

@@ -5,6 +5,8 @@ Tests: tests/sn/values/test_values.py, tests/sn/values/test_sparse.py, tests/sn/
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import web
 
 from hsparse.concurrency.offload import offload
@@ -33,15 +35,16 @@ from hsparse.sn.values.request_selection import (
     Resolve,
     body_resolve,
     pack_points,
-    selection_work,
 )
+from hsparse.sn.values.selected import selected, selected_in_url
 from hsparse.sn.values.write_size import check_written, written_bytes
 
 
 async def get_value(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined ones."""
     select = context.arg("select")
-    return await _read(context, ReadRequest.of(context, {}, lambda extent: parse_select(select, extent)))
+    request = ReadRequest.of(context, {"select": select}, lambda extent: parse_select(select, extent))
+    return await _read(context, request)
 
 
 async def post_value(context: Context) -> web.StreamResponse:
@@ -62,7 +65,12 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
     medium = accepted_medium(context.request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = await offload(request.work, request.resolve, dataset.extent)
+        async with selected(
+            context, dataset.extent, request.body, request.resolve, request.work
+        ) as selection:
+            return await answer(dataset, selection)
+
+    async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
         fields = parse_fields(request.fields, dataset.dtype)
         if context.flag("sparse"):
             if fields:
@@ -143,8 +151,8 @@ async def _put_by_query(context: Context) -> web.StreamResponse:
     body = await read_json(context)
 
     async def change(dataset: Dataset) -> web.StreamResponse:
-        selection = parse_select(context.arg("select"), dataset.extent)
-        return await change_by_query(context, dataset, selection, body)
+        async with selected_in_url(context, dataset.extent) as selection:
+            return await change_by_query(context, dataset, selection, body)
 
     return await until_current(context, change)
 
@@ -157,18 +165,22 @@ async def get_defined(context: Context) -> web.StreamResponse:
 
     In a dense dataset all elements are, as for H5Dget_defined.
     """
-    return await _defined(context, lambda extent: parse_select(context.arg("select"), extent))
+    select = context.arg("select")
+    return await _defined(context, {"select": select}, lambda extent: parse_select(select, extent))
 
 
 async def post_defined(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/defined`: the same for points, a long `select` string or an HDF5/JSON selection."""
     body = await read_json_object(context, pack_points)
-    return await _defined(context, body_resolve(body), selection_work(body))
+    return await _defined(context, body, body_resolve(body))
 
 
-async def _defined(context: Context, resolve: Resolve, work: int = 0) -> web.StreamResponse:
+async def _defined(context: Context, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
     async def read(dataset: Dataset) -> web.StreamResponse:
-        selection = await offload(work, resolve, dataset.extent)
+        async with selected(context, dataset.extent, body, resolve) as selection:
+            return await answer(dataset, selection)
+
+    async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
         sparse = dataset.spec.sparse
         if context.flag("count_only"):
             chunks = ChunkFanout(context.service.owners, dataset)
@@ -177,7 +189,9 @@ async def _defined(context: Context, resolve: Resolve, work: int = 0) -> web.Str
             selection = await _defined_places(context, dataset, selection)
         else:
             _check_listable(context, dataset, selection)
-        return accepted_medium(context.request).answer_places(context, selection)
+        return await offload(
+            selection.size, accepted_medium(context.request).answer_places, context, selection
+        )
 
     return await until_current(context, read)
 
@@ -212,20 +226,21 @@ async def delete_value(context: Context) -> web.StreamResponse:
     """`DELETE /datasets/{id}/value`: make the selected elements undefined; durable when answered."""
     if context.arg("select") is None:
         raise BadRequest("Name what to erase by ?select=; [...] with every dimension's ':' erases all.")
-    return await _erase(context, lambda extent: parse_select(context.arg("select"), extent))
+    select = context.arg("select")
+    return await _erase(context, {"select": select}, lambda extent: parse_select(select, extent))
 
 
 async def post_erase(context: Context) -> web.StreamResponse:
     """`POST /datasets/{id}/erase`: the same by points, a select string or an HDF5/JSON selection."""
     body = await read_json_object(context, pack_points)
-    return await _erase(context, body_resolve(body), selection_work(body))
+    return await _erase(context, body, body_resolve(body))
 
 
-async def _erase(context: Context, resolve: Resolve, work: int = 0) -> web.StreamResponse:
+async def _erase(context: Context, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
     async def erase(dataset: Dataset) -> None:
         dataset.require_sparse()
-        selection = await offload(work, resolve, dataset.extent)
-        await ChunkFanout(context.service.owners, dataset).erase(selection)
+        async with selected(context, dataset.extent, body, resolve) as selection:
+            await ChunkFanout(context.service.owners, dataset).erase(selection)
 
     await until_current(context, erase)
     return respond({})

@@ -9,20 +9,25 @@ Tests: tests/sn/values/test_multi_object_read.py.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
 from hsparse.concurrency.gather import gather_each
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
-from hsparse.sn.values.request_selection import select_selection
+from hsparse.sn.values.request_selection import select_selection, selection_work
+from hsparse.sn.values.selected import points_bytes
 
 MAX_DATASETS = 10_000
 AT_ONCE = 32
@@ -93,7 +98,9 @@ class MultiObjectRead:
     def memory(self) -> int:
         """About the most bytes of the answer that are in memory at a time."""
         total = sum(_expected(read) for read in self._planned)
-        return min(STREAM_PAGES * self._page_size, total) + SLACK
+        points = {id(read.selection): read.selection for read in self._planned}
+        places = sum(some.coordinates.nbytes for some in points.values() if isinstance(some, Points))
+        return min(STREAM_PAGES * self._page_size, total) + places + SLACK
 
     async def parts(self) -> AsyncGenerator[bytes | memoryview, None]:
         """Yield the answer, in pieces of about a page at most."""
@@ -130,6 +137,7 @@ class MultiObjectRead:
         """Return the part of a dense read; None if it is much larger than expected, or its plan is stale."""
         arrays = read.dataset.arrays
         chunks = ChunkFanout(self._context.service.owners, read.dataset)
+        await asyncio.sleep(0)  # let other requests run: what is cached is read without a pause
         try:
             values = await chunks.read_within(read.selection, (), 2 * _expected(read) + SLACK // AT_ONCE)
         except Moved:
@@ -167,15 +175,33 @@ async def _plan(context: Context, reads: Sequence[NamedRead]) -> list[_PlannedRe
     datasets = await load_datasets(context, list({read.id: None for read in reads}))
     known: dict[tuple[int, int, tuple[int, ...]], Selection] = {}
     planned = []
+    memory = 0
     for read in reads:
         dataset = datasets[read.id]
         if read.sparse:
             dataset.require_sparse()
         place = id(read.select), id(read.orthogonal), dataset.extent  # one object for all ids of a group
         if place not in known:
-            known[place] = select_selection(read.select, dataset.extent, read.orthogonal)
+            known[place], nbytes = await _selection(read, dataset.extent)
+            memory += nbytes
+            if memory > MAX_PAIRED:
+                raise TooLarge(
+                    f"The paired lists of the reads have points of more than {MAX_PAIRED} bytes: read less at a time."
+                )
+            await asyncio.sleep(0)  # let other requests run
         planned.append(_PlannedRead(read, dataset, known[place]))
     return planned
+
+
+async def _selection(read: NamedRead, extent: tuple[int, ...]) -> tuple[Selection, int]:
+    """Return the selection of a read, and the bytes of the points of its paired lists."""
+    body = {"select": read.select, "orthogonal": read.orthogonal}
+    work = selection_work(body)
+    nbytes = await offload(work, points_bytes, body, extent)
+    selection = await offload(
+        work + nbytes // COORDINATE_BYTES, select_selection, read.select, extent, read.orthogonal
+    )
+    return selection, nbytes
 
 
 def _expected(read: _PlannedRead) -> int:

@@ -17,6 +17,7 @@ from hsparse.format.query import bind_query
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Points, Selection
 from hsparse.model.element import Fixed
+from hsparse.model.json_size import LIST_BYTES, json_size
 from hsparse.model.json_values import from_json
 from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.context import Context
@@ -69,7 +70,8 @@ async def change_by_query(
         check_written(written, context.service.settings.max_write_size)
         await context.make_room(written)
     query = _query(context, dataset, text, limit)
-    each = dataset.dtype.itemsize + 16 * len(dataset.extent)
+    lists = json_size((), Fixed(dataset.dtype)).lists
+    each = dataset.dtype.itemsize + 16 * len(dataset.extent) + LIST_BYTES * lists
     nbytes = selection.size * each
     async with context.service.answers.hold(min(nbytes, json_limit(context))):
         if limit or nbytes > json_limit(context):

@@ -7,19 +7,21 @@ Tests: tests/sn/test_value_selections.py, tests/sn/values/test_values.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.offload import INLINE_ELEMENTS
 from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import parse_selection_json
+from hsparse.model.json_size import item_count
 from hsparse.model.json_values import BLOCK
 from hsparse.sn.context import Context
 
@@ -38,6 +40,8 @@ class ReadRequest:
     work: int
     """About how many numbers `resolve` looks at, see `offload`."""
     order_by: str = ""
+    body: Mapping[str, Any] = field(default_factory=dict)
+    """The selection as it was given."""
 
     @classmethod
     def of(cls, context: Context, body: dict[str, Any], resolve: Resolve, work: int = 0) -> ReadRequest:
@@ -53,7 +57,7 @@ class ReadRequest:
             raise BadRequest("A query finds elements by their values; leave out sparse.")
         if order_by and not query:
             raise BadRequest("order_by orders what a query finds; give a query.")
-        return cls(resolve, fields, query or None, limit, work or selection_work(body), order_by or "")
+        return cls(resolve, fields, query or None, limit, work or selection_work(body), order_by or "", body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,12 @@ class WriteSelection:
         select = body.get("select", context.arg("select"))
         count = body.get("element_count", context.number("element_count"))
         return cls(select, body.get("points"), hyperslab, count)
+
+    @property
+    def work(self) -> int:
+        """About how many numbers `resolve` looks at; paired lists with slices may have any number of points."""
+        work = selection_work({"select": self.select, "points": self.points})
+        return work + (INLINE_ELEMENTS if _may_pair(self.select) else 0)
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
         """Return the selection in an extent or, for what is appended, in a slab: all elements if none are named."""
@@ -115,7 +125,7 @@ def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = Fal
     if not isinstance(orthogonal, bool):
         raise BadRequest("orthogonal must be true or false.")
     if isinstance(select, list):
-        select = f"[{','.join(map(_select_item, select))}]"
+        select = _select_text(select)
     if select is not None and not isinstance(select, str):
         raise BadRequest("select must be a string like '[0:10,5]', or a list like ['0:10', 5].")
     return parse_select(select, extent, orthogonal=orthogonal)
@@ -145,12 +155,36 @@ def body_resolve(body: dict[str, Any]) -> Resolve:
     return resolve
 
 
-def selection_work(body: dict[str, Any]) -> int:
+def selection_work(body: Mapping[str, Any]) -> int:
     """Return about how many numbers are looked at to resolve the selection of a body."""
-    points, select = body.get("points"), body.get("select")
-    if isinstance(points, np.ndarray):
-        return points.size
-    return len(points) if isinstance(points, list) else len(select) if isinstance(select, str | list) else 0
+    work = 0
+    for given in (body.get("points"), body.get("select"), body.get("selection")):
+        if isinstance(given, np.ndarray):
+            work += given.size
+        elif isinstance(given, str):
+            work += len(given)
+        elif given is not None:
+            work += item_count(given)
+    return work
+
+
+def paired_select(body: Mapping[str, Any]) -> str | None:
+    """Return the select string of a body, None without one, or if it has no lists that are paired."""
+    select = body.get("select")
+    if body.get("orthogonal") is True or not _may_pair(select):
+        return None
+    return _select_text(select) if isinstance(select, list) else select
+
+
+def _may_pair(select: Any) -> bool:
+    """Say whether a select string or list has two lists or more."""
+    if isinstance(select, str):
+        return select.count("[") > 2  # one of them is the selection's own
+    return isinstance(select, list) and sum(isinstance(item, list) for item in select) > 1
+
+
+def _select_text(items: list[Any]) -> str:
+    return f"[{','.join(map(_select_item, items))}]"
 
 
 def _select_item(item: Any) -> str:

@@ -14,7 +14,7 @@ from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
-from hsparse.format.selections.select_syntax import format_select, parse_select
+from hsparse.format.selections.select_syntax import MAX_PAIRED, format_select, paired_bytes, parse_select
 from hsparse.format.selections.selection import Selection, gather
 from tests.format.selection_strategies import any_selections, extents, iterate
 
@@ -141,6 +141,36 @@ def test_any_text_selects_or_is_refused(text: str, extent: tuple[int, ...]) -> N
 def test_paired_lists_are_bounded() -> None:
     with pytest.raises(TooLarge, match="select"):
         parse_select("[[1,2],[1,2],:]", (4, 4, 2**40))
+    most = MAX_PAIRED // (2 * 3 * 8)
+    for parse in (parse_select, paired_bytes):
+        for text, rank in (("[[],[],:]", 3), ("[[1,2],[1,2],:,5:5]", 4)):
+            with pytest.raises(TooLarge, match="select"):
+                parse(text, (9, 9, 2**40, 9)[:rank])
+        with pytest.raises(TooLarge, match="select"):
+            parse(f"[[1,2],[1,2],0:{most + 1}]", (4, 4, 2**40))
+    assert MAX_PAIRED - 48 < paired_bytes(f"[[1,2],[1,2],0:{most}]", (4, 4, 2**40)) <= MAX_PAIRED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[1,2],[3,0],0:6:4]",
+        "[ [1,2], [3,0] , 1]",
+        "[:,[0],[5]]",
+        "[[1],0,0]",
+        "[...]",
+        "[[],[],0:3]",
+    ],
+)
+def test_the_bytes_of_paired_lists_are_known_before_they_are_parsed(text: str) -> None:
+    selection = parse_select(text, (4, 5, 6))
+    nbytes = selection.coordinates.nbytes if isinstance(selection, Points) else 0
+    assert paired_bytes(text, (4, 5, 6)) == nbytes
+
+
+@pytest.mark.parametrize("text", ["", "[[[", "[[1],[2]", "[[1],[2],x]", "[[1],[2],9:]", "[[1],[2]]"])
+def test_what_cannot_be_parsed_takes_no_bytes(text: str) -> None:
+    assert paired_bytes(text, (4, 5, 6)) == 0
 
 
 @given(any_selections())

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.sn.values import density as module
-from hsparse.sn.values.density import Bins, Density, chunk_density
+from hsparse.sn.values.density import SPREAD_BYTES, Bins, Density, chunk_density, spread_size
+from hsparse.sn.values.density_handlers import BIN_BYTES
 from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
 from tests.sn.values.test_sparse import arrow
 from tests.support.rest_client import RestClient
@@ -81,11 +82,34 @@ def test_elements_of_chunks_are_spread_evenly(box: tuple[tuple[int, ...], Bins],
 
 
 def test_chunks_of_a_large_grid_count_where_their_middle_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_CHUNK_GRID", 10)
+    monkeypatch.setattr(module, "MAX_SPREAD", 10)
     bins = Bins((0, 0), (100, 100), (50, 50))
     scaled = np.array([[0, 0], [9, 9], [9, 0]], np.uint64)
     found = chunk_density(bins, (10, 10), (100, 100), scaled, np.array([5, 7, 1]))
     assert found.tolist() == [5, 0, 1, 7]
+
+
+def test_bins_across_chunks_take_no_array_of_both() -> None:
+    bins = Bins((0, 0), (300, 4_000_000), (1, 4_000_000))
+    assert spread_size(bins, (300, 1)) == 0
+    found = chunk_density(
+        bins, (300, 1), (300, 4_000_000), np.array([[0, 7], [0, 9]], np.uint64), np.array([2, 3])
+    )
+    assert found.nonzero()[0].tolist() == [150]
+    assert found[150] == 5
+    assert spread_size(Bins((0, 0), (100, 100), (1, 50)), (50, 10)) == 100 * 10
+
+
+async def test_memory_of_an_approximate_density_is_held(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, list(SHAPE), "H5T_IEEE_F64LE", layout=sparse(1, 16))
+    held: list[int] = []
+    answers = client.service.answers
+    hold = answers.hold
+    monkeypatch.setattr(answers, "hold", lambda nbytes: (held.append(nbytes), hold(nbytes))[1])
+    assert (await client("GET", f"{path}/density", bin="[40,1]", approximate=1)).status == 200
+    assert held == [BIN_BYTES * 50 + SPREAD_BYTES * 40 * 50]
 
 
 @pytest.mark.parametrize(

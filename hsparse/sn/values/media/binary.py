@@ -133,7 +133,7 @@ class BytesBody:
         return selection, repeat_values(arrays, values, selection.shape)
 
     def work(self, arrays: ValueArrays) -> int:
-        return arrays.work(len(self.data))
+        return arrays.work(len(self.data)) + self.selection.work
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -23,11 +23,21 @@ from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
 from hsparse.format.value_arrays import ValueArrays, repeat_values
+from hsparse.model.json_size import LIST_BYTES, item_count, json_size, list_count
 from hsparse.model.json_values import Values
 from hsparse.model.number_json import number_json
+from hsparse.model.vlen_array import rows_of
 from hsparse.sn.context import Context
+from hsparse.sn.http.json_pieces import (
+    Encode,
+    encode_nulls,
+    encode_pieces,
+    encode_rows,
+    items_of,
+    respond_pieces,
+)
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
-from hsparse.sn.http.response import Href, hrefs, respond, respond_floats
+from hsparse.sn.http.response import JSON_HEADER, Href, encode_json, hrefs
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
@@ -40,10 +50,13 @@ from hsparse.sn.values.request_selection import (
     body_resolve,
     body_shape,
     pack_points,
-    selection_work,
     stepped_selection,
 )
 
+TEXT_BYTES = 4
+"""About the most bytes of JSON of a byte of values."""
+VLEN_ITEM_BYTES = 8
+"""About the bytes of an item of a sequence of variable length."""
 WRITE_KEYS = frozenset(
     {
         "value",
@@ -82,8 +95,9 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
     context, arrays, count = read.context, read.arrays, read.selection.size
     limit = json_limit(context)
     rooms = sorted({min(limit, arrays.expected(count)), limit})
-    for room in rooms if arrays.least(count) <= limit else ():
-        async with context.service.answers.hold(room):
+    lists = LIST_BYTES * json_size(read.selection.shape, arrays.element).lists
+    for room in rooms if arrays.least(count) + lists <= limit else ():
+        async with context.service.answers.hold((1 + TEXT_BYTES) * room + lists):
             values = await read.chunks.read_within(read.selection, read.fields, room)
             if isinstance(values, int):
                 continue
@@ -92,8 +106,8 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
             links = value_hrefs(context, read.dataset)
             return await respond_values(context, {"status": 200}, values, arrays, links)
     raise TooLarge(
-        f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size): "
-        "select less, or ask for octet-stream."
+        f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size), "
+        f"{LIST_BYTES} for each list among them: select less, or ask for octet-stream."
     )
 
 
@@ -101,25 +115,29 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     """Answer with the defined elements: a selection, and values in its order."""
     context, arrays = read.context, read.arrays
     limit = context.service.settings.max_request_size if arrays.is_exact else json_limit(context)
-    return await answer_whole(
-        read,
-        limit,
-        lambda points, values: respond_values(
-            context, {"selection": selection_json(points, arrays=True)}, values, arrays
-        ),
-    )
+
+    async def answer(points: Selection, values: Values) -> web.Response:
+        if LIST_BYTES * json_size(values.shape, arrays.element).lists > limit:
+            raise defined_too_large(limit)
+        places = await offload(points.size, selection_json, points, arrays=True)
+        return await respond_values(context, {"selection": places}, values, arrays)
+
+    return await answer_whole(read, limit, answer, 1 + TEXT_BYTES)
 
 
 async def answer_whole(
-    read: ValueRead, limit: int, answer: Callable[[Selection, Values], Any]
+    read: ValueRead, limit: int, answer: Callable[[Selection, Values], Any], times: int = 1
 ) -> web.StreamResponse:
-    """Answer with all defined elements at once; `TooLarge` if they have more than `limit` bytes."""
+    """Answer with all defined elements at once; `TooLarge` if they have more than `limit` bytes.
+
+    The answer and they take about `times` their bytes.
+    """
     context, settings = read.context, read.context.service.settings
     chunks = read.chunks
     room = DefinedRead(read.dataset, chunks, settings.page_size).bound(read.selection, limit)
     for nbytes in sorted({room, limit}):
         defined = DefinedRead(read.dataset, chunks, min(settings.page_size, max(1, nbytes)))
-        async with context.service.answers.hold(nbytes):
+        async with context.service.answers.hold(times * nbytes):
             found = await defined.whole(read.selection, nbytes)
             if found is not None:
                 response: web.StreamResponse = await answer(*found)
@@ -129,7 +147,8 @@ async def answer_whole(
 
 def answer_places(context: Context, selection: Selection) -> web.StreamResponse:
     """Answer with a selection in HDF5/JSON's form."""
-    return respond({"selection": selection_json(selection, arrays=True)})
+    pieces = encode_pieces({"selection": selection_json(selection, arrays=True)})
+    return web.Response(body=b"".join(pieces), headers={"Content-Type": JSON_HEADER})
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
@@ -143,16 +162,18 @@ async def answer_found(read: FoundRead) -> web.StreamResponse:
 
 async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamResponse:
     """Answer with an array for each operation, and the labels of groups."""
-    limit, nbytes = json_limit(context), sum(values.nbytes for values in reduced.values.values())
+    limit, shape = json_limit(context), reduced.reduction.result_shape
+    nbytes = sum(values.nbytes + LIST_BYTES * list_count(shape) for values in reduced.values.values())
     if nbytes > limit:
         raise TooLarge(
             f"The result has more bytes than an answer in JSON may have ({limit}): ask for octet-stream or Arrow."
         )
     groups: dict[str, Any] = {} if reduced.labels is None else {"groups": reduced.labels}
     values = {name: number_json(found) for name, found in reduced.values.items()}
-    answer = {"shape": reduced.reduction.result_shape, "value": values, **groups}
-    encode = respond if context.flag("ignore_nan") else respond_floats
-    return encode(answer | {"hrefs": value_hrefs(context, reduced.dataset)})
+    answer = {"shape": shape, "value": values, **groups, "hrefs": value_hrefs(context, reduced.dataset)}
+    count = len(values) * items_of(shape)
+    async with context.service.answers.hold(TEXT_BYTES * nbytes):
+        return await respond_pieces(count, answer, _encode(context))
 
 
 async def collect_found(
@@ -163,13 +184,18 @@ async def collect_found(
     `each` is the number of bytes of an element in the answer, 0 if it is not known.
     """
     limit, rank = json_limit(context), len(dataset.extent)
+    lists = json_size((), arrays.element).lists
     offsets: list[Any] = []
     values: list[Values] = []
     nbytes = 0
     async for places, some in found:
         offsets.append(places)
         values.append(some)
-        nbytes += len(places) * each if each else len(places) * 8 * rank + arrays.nbytes(some)
+        nbytes += (
+            len(places) * each
+            if each
+            else len(places) * (8 * rank + LIST_BYTES * lists) + arrays.nbytes(some)
+        )
         if nbytes > limit:
             raise TooLarge(
                 f"The query finds more than an answer in JSON may have ({limit} bytes, of max_request_size): "
@@ -194,12 +220,31 @@ async def respond_values(
     `ignore_nan` they are null, which is valid JSON.
     """
     rest: dict[str, Any] = {"hrefs": links} if links else {}
-    with paused_collector(values.size):
-        items, has_floats = await offload(arrays.work(values.size), arrays.to_json, values)
-        encode = respond_floats if has_floats and not context.flag("ignore_nan") else respond
-        response = encode(answer | {"value": items} | rest)
-        del items  # what is still there when the collector goes on is looked through
-    return response
+    items = json_items(values, arrays)
+    pieces = value_pieces(values, arrays, _encode(context))
+    with paused_collector(items):
+        return await respond_pieces(items, answer | {"value": pieces} | rest, _encode(context))
+
+
+def json_items(values: Values, arrays: ValueArrays) -> int:
+    """Return about how many numbers, texts and lists values have in JSON."""
+    items = json_size(values.shape, arrays.element).items
+    return items if arrays.is_exact else items + arrays.nbytes(values) // VLEN_ITEM_BYTES
+
+
+def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterator[bytes]:
+    """Yield the JSON of values, see `hsparse.sn.http.json_pieces`."""
+
+    def encoded(part: Values) -> bytes:
+        listed, has_floats = arrays.to_json(part)
+        return encode(listed) if has_floats else encode_nulls(listed)
+
+    return encode_rows(values, json_items(values, arrays), rows_of, encoded)
+
+
+def _encode(context: Context) -> Encode:
+    """Return what encodes floats that are not finite as the request wants it."""
+    return encode_nulls if context.flag("ignore_nan") else encode_json
 
 
 def value_hrefs(context: Context, dataset: Dataset) -> list[Href]:
@@ -258,17 +303,7 @@ class JsonBody:
 
     def work(self, arrays: ValueArrays) -> int:
         text = self.body.get("value_base64")
-        return selection_work(self.body) + (
-            _leaf_count(self.body.get("value")) if text is None else len(text) // 8
-        )
-
-
-def _leaf_count(value: Any) -> int:
-    """Return about how many values there are in nested lists that are alike."""
-    count = 1
-    while isinstance(value, list) and value:
-        count, value = count * len(value), value[0]
-    return count
+        return self.selection.work + (item_count(self.body.get("value")) if text is None else len(text) // 8)
 
 
 async def read_body(context: Context) -> JsonBody:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from hsparse.format.reductions.label_groups import LabelGroups
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction, check_numbers, parse_axes
 from hsparse.format.selections import axis as ax
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
 from hsparse.sn.values.reduction.described_chunks import DescribedChunks
 from hsparse.sn.values.reduction.group_labels import read_groups
 from hsparse.sn.values.reduction.reduce_request import FILL, ReduceRequest
+from hsparse.sn.values.request_selection import selection_work
 
 Array = NDArray[Any]
 MAX_GENERATED = 1 << 14
@@ -67,19 +70,23 @@ class DatasetReduction:
                 "the fill value."
             )
         self._fills = not dataset.spec.sparse or request.undefined == FILL
-        self._selection = request.resolve(dataset.extent)
+        self._selection: Orthogonal
 
     async def run(self) -> Reduced:
         """Return the result; `TooLarge` if it has more places than the limits allow."""
-        axes = parse_axes(self._request.axis, len(self._dataset.extent))
+        extent = self._dataset.extent
+        work = selection_work({"select": self._request.select})
+        self._selection = await offload(work, self._request.resolve, extent)
+        axes = parse_axes(self._request.axis, len(extent))
         groups = await self._groups(axes)
         reduction = self._reduction(axes, groups)
         limit = self._context.service.settings.max_request_size
-        nbytes = reduction.places * STATE_BYTES
+        # Without a place, too, a result has its lists and the indices of its other dimensions.
+        nbytes = prod(max(1, length) for length in reduction.result_shape) * STATE_BYTES
         if nbytes > limit:
             raise TooLarge(
-                f"The result has {reduction.places} places; with {STATE_BYTES} bytes each it may have {limit} bytes "
-                "(max_request_size): select less, or reduce more axes."
+                f"The result has the shape {list(reduction.result_shape)}; with {STATE_BYTES} bytes for each place it "
+                f"may have {limit} bytes (max_request_size): select less, or reduce more axes."
             )
         codes = None if groups is None else groups.codes
         self._check_chunks()

@@ -1,0 +1,141 @@
+"""Selections that take long, or much memory: made in threads, bounded, and their memory reserved."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.sn.values import handlers, multi_object_read
+from hsparse.sn.values import selected as module
+from tests.sn.value_client import BINARY, create, sparse, value_client
+from tests.support.rest_client import RestClient
+
+MANY = 20_000
+HUGE = "[[0,0],[0,0],0:5592406]"
+"""Two lists and a slice whose points take more than 128 MiB."""
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RestClient]:
+    async with value_client(settings=ServiceSettings()) as made:
+        yield made
+
+
+async def test_paired_lists_with_slices_are_refused_by_their_bytes(client: RestClient) -> None:
+    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE", layout=sparse(1, 1, 1 << 20))
+    replies = [
+        await client("GET", f"{path}/value", select=HUGE),
+        await client("GET", f"{path}/value", select=HUGE, query="_ > 0"),
+        await client("POST", f"{path}/value", {"select": [[0, 0], [0, 0], "0:5592406"]}),
+        await client("PUT", f"{path}/value", {"value": 1}, select=HUGE),
+        await client("PUT", f"{path}/value", {"value": 1}, select=HUGE, query="_ > 0"),
+        await client("DELETE", f"{path}/value", select=HUGE),
+        await client("GET", f"{path}/defined", select=HUGE),
+        await client("GET", f"{path}/chunks", select=HUGE),
+        await client("GET", f"{path}/map", select=HUGE),
+    ]
+    assert [reply.status for reply in replies] == [413] * len(replies)
+    assert all("paired" in reply["error"]["message"] for reply in replies)
+
+
+async def test_memory_of_paired_lists_is_held(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    budget = client.service.component(module.SelectionMemory).budget
+    held: list[int] = []
+    hold = budget.hold
+    monkeypatch.setattr(budget, "hold", lambda nbytes: (held.append(nbytes), hold(nbytes))[1])
+    for select in ("[[0,0],[0,0],0:1000]", "[[0,0],0:2,0:1000]", "[0:2,0,0:10]"):
+        assert (await client("GET", f"{path}/value", select=select)).status == 200
+    assert held == [2 * 1000 * 3 * 8, 0, 0]
+    assert budget.used == 0
+
+
+async def test_reads_of_many_datasets_have_points_of_bounded_bytes_together(client: RestClient) -> None:
+    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    id, select = path.rsplit("/", 1)[1], "[[0,0],[0,0],0:200000]"
+    reads = [{"ids": [id], "select": select + " " * number} for number in range(14)]
+    refused = await client("POST", "/datasets/values", {"reads": reads})
+    assert refused.status == 413
+    assert "paired" in refused["error"]["message"]
+    assert (await client("POST", "/datasets/values", {"reads": reads[:1]}, accept=BINARY)).status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"select": [list(range(MANY)), 0]},
+        {"select": f"[[{','.join(map(str, range(MANY)))}],0]"},
+        {"points": [[n, 0] for n in range(MANY)]},
+        {"selection": {"class": "H5S_SEL_POINTS", "coordinates": [[n, 0] for n in range(MANY)]}},
+        {
+            "selection": {
+                "class": "H5S_SEL_HYPERSLABS",
+                "coordinates": [[[n, 0], [n, 0]] for n in range(MANY)],
+            }
+        },
+    ],
+    ids=["list", "string", "points", "coordinates", "boxes"],
+)
+async def test_long_selections_are_made_in_a_thread(
+    client: RestClient, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [MANY, 2], "H5T_STD_I8LE", layout=sparse(MANY, 2))
+    on_loop: list[bool] = []
+
+    def recorded(given: Any) -> Any:
+        resolve = resolver(given)
+
+        def record(extent: tuple[int, ...]) -> Any:
+            on_loop.append(threading.current_thread() is threading.main_thread())
+            return resolve(extent)
+
+        return record
+
+    resolver = handlers.body_resolve
+    monkeypatch.setattr(handlers, "body_resolve", recorded)
+    monkeypatch.setattr("hsparse.sn.values.media.json.body_resolve", recorded)
+    assert (await client("POST", f"{path}/defined", body, count_only=1))["count"] == 0
+    assert (await client("POST", f"{path}/erase", body)).status == 200
+    wanted = {"points", "select"} & set(body)
+    if wanted:
+        assert (await client("POST", f"{path}/value", body, accept="application/json")).status == 200
+    assert on_loop == [False] * (2 + len(wanted))
+
+
+async def test_long_selections_of_many_datasets_are_made_in_a_thread(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [MANY], "H5T_STD_I8LE")
+    on_loop: list[bool] = []
+    select_selection = multi_object_read.select_selection
+
+    def recorded(*args: Any) -> Any:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return select_selection(*args)
+
+    monkeypatch.setattr(multi_object_read, "select_selection", recorded)
+    ids = [path.rsplit("/", 1)[1]]
+    reads = [{"ids": ids, "select": [list(range(MANY))]}, {"ids": ids, "select": "[0:2]"}]
+    assert (await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)).status == 200
+    assert on_loop == [False, True]
+
+
+async def test_long_selections_of_reductions_are_made_in_a_thread(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [MANY], "H5T_STD_I8LE")
+    on_loop: list[bool] = []
+    parse_select = module.parse_select
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return parse_select(*args, **kwargs)
+
+    monkeypatch.setattr("hsparse.sn.values.request_selection.parse_select", recorded)
+    reply = await client("POST", f"{path}/reduce", {"op": "count", "select": [list(range(MANY))]})
+    assert reply["value"] == {"count": MANY}
+    assert on_loop == [False]
