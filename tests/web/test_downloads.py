@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import warnings
 from pathlib import Path
@@ -20,7 +21,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from demo.cells import FILE, read_csr
 from demo.frames import frame
-from tests.web.conftest import CELLS, DETECTOR, go, open_page
+from tests.web.conftest import CELLS, DETECTOR, go, open_page, settled
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -34,9 +35,9 @@ def downloaded(page: Page, name: str) -> bytes:
     return Path(download.value.path()).read_bytes()
 
 
-def wanted() -> Any:
+def wanted(box: tuple[slice, slice] = BOX) -> Any:
     with h5py.File(FILE) as file:
-        return read_csr(file["raw.X"])[BOX].tocoo()
+        return read_csr(file["raw.X"])[box].tocoo()
 
 
 def test_domains_are_files(page: Page, tmp_path: Path) -> None:
@@ -73,6 +74,19 @@ def test_selections_are_tables_and_arrays(page: Page) -> None:
     assert np.array_equal(np.load(io.BytesIO(downloaded(page, "Save NPY"))), dense)
     rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
     np.testing.assert_allclose(np.array(rows, float), dense, rtol=1e-6)
+
+
+def test_what_is_saved_is_what_is_zoomed_to(page: Page) -> None:
+    go(page, domain=CELLS, path="/raw.X")
+    settled(page, "rows 0 to 699")
+    page.get_by_role("button", name="Zoom in").click()
+    settled(page, "rows 175 to 524")
+    part = wanted((slice(175, 525), slice(191, 574)))
+    table = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    assert len(table) == part.nnz + 1
+    assert {int(row) for row, _, _ in table[1:]} == set(part.row + 175)
+    tab = page.get_by_role("link", name="Table", exact=True)
+    expect(tab).to_have_attribute("href", re.compile(r"select=\[175:525,191:574\]"))
 
 
 def test_lines_for_programs_run_as_they_are(browser: Browser, site: str) -> None:

@@ -145,6 +145,8 @@ def test_an_embedding_is_coloured_by_a_gene_and_by_a_column(page: Page) -> None:
     expect(page.locator(".key li")).to_have_count(11)
     assert (pixels(page, ".scatter canvas") == UNDEFINED).all(axis=2).sum() == 0
     assert "select=obs:louvain" in page.url
+    go(page, domain=CELLS, view="embedding", select="gene:CST3")
+    settled(page, "coloured by CST3")
 
 
 def test_chunks_are_listed(page: Page) -> None:

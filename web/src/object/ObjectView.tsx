@@ -63,7 +63,7 @@ export function ObjectView({ domain, address, user, reload }: Props) {
           ))}
         </nav>
       )}
-      <ErrorBoundary key={`${object.id} ${view}`}>
+      <ErrorBoundary key={`${object.id} ${view}`} of={formatAddress(address)}>
         <ViewOf view={view} domain={domain} object={object} address={address} />
       </ErrorBoundary>
       <Attributes object={object} />

@@ -15,14 +15,20 @@ export function ErrorNotice({ error }: { error: unknown }) {
 
 interface Props {
   children: ReactNode;
+  /** What is shown: if it fails, another one is tried anew. */
+  of: string;
 }
 
-/** Shows what fails below it as an error, so that the rest of the page stays. Give it a key to try anew. */
+/** Shows what fails below it as an error, so that the rest of the page stays. */
 export class ErrorBoundary extends Component<Props, { error: unknown }> {
   override state: { error: unknown } = { error: undefined };
 
   static getDerivedStateFromError(error: unknown): { error: unknown } {
     return { error };
+  }
+
+  override componentDidUpdate(before: Props): void {
+    if (this.state.error !== undefined && before.of !== this.props.of) this.setState({ error: undefined });
   }
 
   override render(): ReactNode {

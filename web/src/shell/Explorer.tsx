@@ -40,11 +40,11 @@ export function Explorer() {
         <SignIn about={about.value} error={about.error} />
       </header>
       <div className={`columns${hasTree ? ' withTree' : ''}${narrow ? ' treeOpen' : ''}`}>
-        {hasTree && <Tree domain={loaded} address={address} />}
+        {hasTree && <Tree domain={loaded} path={address.path} />}
         <main>
           {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
-          <ErrorBoundary key={formatAddress({ ...address, select: undefined })}>
+          <ErrorBoundary key={formatAddress({ ...address, select: undefined })} of={formatAddress(address)}>
             {isTop && <FolderView address={address} folder={undefined} />}
             {isTop && about.value?.isadmin === true && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}

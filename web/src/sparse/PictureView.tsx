@@ -41,21 +41,10 @@ function Picture({ domain, object, address }: Props) {
   const dims = dimsOf(object);
   const hasValues = numberType(object.type ?? '') !== undefined;
   const [kind, setKind] = useState<Kind>(hasValues ? 'values' : 'density');
-  const [select, setSelect] = useState(address.select);
-  const [named, setNamed] = useState(address.select);
-  if (named !== address.select) {
-    // Somebody opened another address, or one that zooming has left behind.
-    setNamed(address.select);
-    setSelect(address.select);
-  }
-  const frame = frameOf(dims, select);
+  const frame = frameOf(dims, address.select);
   const picture = usePicture(domain, object, frame);
   const labels: AxisLabels | undefined = labelsOf(domain, address.path);
-  const show = (next: Frame) => {
-    const text = formatSelect(next.box);
-    setSelect(text);
-    replaceAddress({ ...address, select: text });
-  };
+  const show = (next: Frame) => replaceAddress({ ...address, select: formatSelect(next.box) });
   const showAll = () => show(frameOf(dims, formatSelect(frame.box.map((span, dim) => (dim < dims.length - 2 ? span : { start: 0, stop: dims[dim] ?? 0, step: 1 })))));
   const { density } = picture;
   const shown: Kind = density?.values === undefined ? 'density' : kind;
