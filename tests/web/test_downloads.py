@@ -21,10 +21,16 @@ from playwright.sync_api import Browser, Page, expect
 
 from demo.cells import FILE, read_csr
 from demo.frames import frame
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
 from tests.web.conftest import CELLS, DETECTOR, go, open_page, settled
 
 pytestmark = pytest.mark.needs("chromium")
 
+EXACT = "/home/admin/web-exact.h5"
+HALVES = np.array([[1.5, 2.25, np.nan], [np.inf, -65504, 2**-24]], np.float16)
+LARGE = np.array([2**53 + 1, -(2**62) - 1])
+FLOATS = np.array([np.nan, np.inf, 1 / 3, 2**24], np.float32)
 SELECT = "[10:20,100:200]"
 BOX = (slice(10, 20), slice(100, 200))
 
@@ -74,6 +80,43 @@ def test_selections_are_tables_and_arrays(page: Page) -> None:
     assert np.array_equal(np.load(io.BytesIO(downloaded(page, "Save NPY"))), dense)
     rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
     np.testing.assert_allclose(np.array(rows, float), dense, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def exact(site: str) -> str:
+    """A domain of numbers that are easily spoiled: half floats, NaN, infinity, and integers above 2^53."""
+    with Connection(site, EXACT) as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": "H5T_IEEE_F16BE", "shape": [2, 3], "value": HALVES.tolist(), "h5path": "/half"}
+        connection.json("POST", "/datasets", body)
+        whole = SparseDataset.create(connection, "/whole", (2**33, 2), np.int64, (2**20, 2))
+        whole.write(np.array([[0, 1], [2**32 + 1, 0]]), LARGE)
+        SparseDataset.create(connection, "/floats", (4,), np.float32, (4,)).write(np.arange(4)[:, None], FLOATS)
+    return EXACT
+
+
+def test_half_floats_are_saved_as_they_are(page: Page, exact: str) -> None:
+    go(page, domain=exact, path="/half")
+    expect(page.get_by_role("heading", name="half", exact=True)).to_be_visible()
+    saved = np.load(io.BytesIO(downloaded(page, "Save NPY")))
+    assert saved.dtype == np.float16
+    np.testing.assert_array_equal(saved, HALVES)
+    np.testing.assert_array_equal(imagecodecs.tiff_decode(downloaded(page, "Save TIFF")), HALVES)
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    np.testing.assert_array_equal(np.array(rows, np.float16), HALVES)
+
+
+def test_numbers_are_exact_in_tables(page: Page, exact: str) -> None:
+    go(page, domain=exact, path="/whole", view="table")
+    expect(page.get_by_role("cell", name=str(LARGE[0]), exact=True)).to_be_visible()
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))[1:]
+    assert [[int(cell) for cell in row] for row in rows] == [[0, 1, LARGE[0]], [2**32 + 1, 0, LARGE[1]]]
+    go(page, domain=exact, path="/floats", view="table")
+    expect(page.get_by_role("cell", name="16777216", exact=True)).to_be_visible()
+    for text in ("NaN", "Infinity", "0.33333334"):
+        expect(page.get_by_role("cell", name=text, exact=True)).to_be_visible()
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))[1:]
+    np.testing.assert_array_equal(np.array([float(value) for _, value in rows], np.float32), FLOATS)
 
 
 def test_what_is_saved_is_what_is_zoomed_to(page: Page) -> None:

@@ -5,10 +5,11 @@ import { type Address, goTo } from '../address';
 import { labelsOf, nameAt } from '../anndata/anndata';
 import { type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { useLoad } from '../api/load';
-import { type DefinedElements, formatSelect, parseSelect, readDefined, type Span, wholeOf } from '../api/values';
+import { type DefinedElements, readDefined } from '../api/defined';
+import { formatSelect, parseSelect, type Span, wholeOf } from '../api/values';
 import { SelectionField } from '../object/DenseView';
 import { ErrorNotice } from '../shell/ErrorNotice';
-import { formatCount, formatValue } from '../shell/format';
+import { formatCount, formatExact, formatValue } from '../shell/format';
 import { lengthOf, marginsOf, readDensity } from './density';
 
 const MOST = 20_000;
@@ -35,8 +36,8 @@ async function readFirst(domain: Domain, object: HdfObject, spans: Span[], path:
   const labels = labelsOf(domain, path);
   const axes = [labels?.rows, labels?.columns];
   const names = await Promise.all(
-    found.places.slice(0, labels === undefined ? 0 : LISTED).map((place) =>
-      Promise.all(place.map((at, dim) => (axes[dim] === undefined ? '' : nameAt(domain, axes[dim], at)))),
+    Array.from({ length: labels === undefined ? 0 : Math.min(LISTED, found.values.length) }, (_, row) =>
+      Promise.all(found.places.map((column, dim) => (axes[dim] === undefined ? '' : nameAt(domain, axes[dim], column[row] ?? 0)))),
     ),
   );
   return { ...found, select, names };
@@ -95,12 +96,12 @@ export function TableView({ domain, object, address }: Props) {
               <tbody>
                 {sorted.map((at) => (
                   <tr key={at}>
-                    {rows.places[at]?.map((place, dim) => (
+                    {rows.places.map((column, dim) => (
                       <td key={dim} className="number">
-                        {rows.names[at]?.[dim]} {place}
+                        {rows.names[at]?.[dim]} {column[at]}
                       </td>
                     ))}
-                    <td className="number">{formatValue(rows.values[at])}</td>
+                    <td className="number">{textOf(rows.values, at)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -115,11 +116,20 @@ export function TableView({ domain, object, address }: Props) {
 /** Returns the numbers of the elements in order: by the place in a dimension, or by the value. */
 function sortedPlaces(rows: DefinedElements, by: number, down: boolean, rank: number): number[] {
   const sign = down ? -1 : 1;
-  const key = (at: number): unknown => (by === rank ? rows.values[at] : rows.places[at]?.[by]);
-  const compare = (a: number, b: number) => {
-    const [left, right] = [key(a), key(b)];
-    if (typeof left === 'number' && typeof right === 'number') return sign * (left - right);
-    return sign * String(left).localeCompare(String(right));
-  };
-  return rows.values.map((_, at) => at).sort(compare);
+  const keys: ArrayLike<unknown> = (by === rank ? rows.values : rows.places[by]) ?? [];
+  const compare = (a: number, b: number) => compareKeys(keys[a], keys[b], sign);
+  return Array.from({ length: keys.length }, (_, at) => at).sort(compare);
+}
+
+/** Compares numbers, of which NaN is last in both directions, or texts. */
+function compareKeys(left: unknown, right: unknown, sign: number): number {
+  if (typeof left === 'string' || typeof left === 'object') return sign * formatValue(left).localeCompare(formatValue(right));
+  const [a, b] = [left as number, right as number];
+  if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+  return a < b ? -sign : a > b ? sign : 0;
+}
+
+function textOf(values: DefinedElements['values'], at: number): string {
+  const value = values[at];
+  return typeof value === 'number' ? formatExact(value, values instanceof Float32Array) : formatValue(value);
 }
