@@ -64,6 +64,31 @@ def test_a_domain_of_many_objects_takes_few_requests(page: Page, site: str) -> N
     assert len(data) <= 3, [request.url for request in data]
 
 
+def test_soft_links_that_repeat_one_another_do_not_hang_the_page(page: Page, site: str) -> None:
+    with Connection(site, "/home/admin/web-links.h5") as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        for level in range(16):
+            connection.json("PUT", f"/groups/{root}/links/s{level:02}", {"h5path": f"/s{level + 1:02}" * 6})
+        connection.json("PUT", f"/groups/{root}/links/s16", {"h5path": "/"})
+    go(page, domain="/home/admin/web-links.h5")
+    expect(page.get_by_role("treeitem")).to_have_count(18)
+    expect(page.get_by_role("cell", name="s00", exact=True)).to_be_visible()
+
+
+def test_groups_nested_deeper_than_calls_can_be_are_searched(page: Page) -> None:
+    depth = 20_000
+    objects = {
+        f"g-{level}": {"id": f"g-{level}", "links": {"a": {"class": "H5L_TYPE_HARD", "id": f"g-{level + 1}"}}}
+        for level in range(depth)
+    }
+    objects[f"g-{depth}"] = {"id": f"g-{depth}", "links": {"last": {"class": "H5L_TYPE_HARD", "id": "g-0"}}}
+    domain = {"root": "g-0", "class": "domain", "owner": "admin", "created": 0, "lastModified": 0}
+    page.route("**/?domain=**", lambda route: route.fulfill(json=domain | {"domain_objs": objects}))
+    go(page, domain="/home/admin/web-nested.h5")
+    page.get_by_role("searchbox", name="Search objects").fill("last")
+    expect(page.get_by_role("treeitem")).to_have_count(1)
+
+
 def test_dense_data_is_drawn_by_h5web(page: Page) -> None:
     go(page, domain=CELLS, path="/X", select="[0:20,0:30]")
     display = page.locator(".h5web")

@@ -66,9 +66,23 @@ export interface DomainRecord {
   domain_objs?: Record<string, HdfObject>;
 }
 
+/**
+ * The most links that are followed to find one object, and how deep soft links may lead to soft links. A few soft
+ * links, each of which names the next one several times, would take forever.
+ */
+const MAX_LINKS = 1000;
+const MAX_DEPTH = 17;
+
+interface Left {
+  links: number;
+  depth: number;
+}
+
 /** A folder, or a domain with all its objects. */
 export class Domain {
   readonly objects: Map<string, HdfObject>;
+  /** What soft links lead to, by absolute path. */
+  private readonly followed = new Map<string, HdfObject | undefined>();
 
   constructor(
     readonly path: string,
@@ -98,23 +112,46 @@ export class Domain {
   }
 
   /** Finds the object at a path, through soft links; undefined if there is none here. */
-  resolve(path: string, depth = 0): HdfObject | undefined {
+  resolve(path: string): HdfObject | undefined {
+    return this.walk(path, { links: MAX_LINKS, depth: MAX_DEPTH });
+  }
+
+  /** Finds what a link in the group at path `group` leads to. */
+  target(link: HdfLink, group: string): HdfObject | undefined {
+    return this.follow(link, group, { links: MAX_LINKS, depth: MAX_DEPTH });
+  }
+
+  private walk(path: string, left: Left): HdfObject | undefined {
     let found = this.root;
     let at = '';
-    for (const name of path.split('/').filter((part) => part !== '')) {
+    for (const name of path.split('/').filter((part) => part !== '' && part !== '.')) {
       const link = found?.links?.[name];
       if (link === undefined) return undefined;
-      found = this.target(link, at, depth);
+      left.links -= 1;
+      found = this.follow(link, at, left);
       at += `/${name}`;
     }
     return found;
   }
 
-  /** Finds what a link in the group at path `group` leads to. */
-  target(link: HdfLink, group: string, depth = 0): HdfObject | undefined {
+  private follow(link: HdfLink, group: string, left: Left): HdfObject | undefined {
     if (link.id !== undefined) return this.objects.get(link.id);
-    if (link.class !== 'H5L_TYPE_SOFT' || link.h5path === undefined || depth > 16) return undefined;
-    return this.resolve(link.h5path.startsWith('/') ? link.h5path : `${group}/${link.h5path}`, depth + 1);
+    if (link.class !== 'H5L_TYPE_SOFT' || link.h5path === undefined) return undefined;
+    const path = link.h5path.startsWith('/') ? link.h5path : `${group}/${link.h5path}`;
+    if (this.followed.has(path)) return this.followed.get(path);
+    if (left.links <= 0 || left.depth <= 0) {
+      left.links = 0;
+      return undefined;
+    }
+    // Until it is known it leads nowhere: so does a soft link that leads to itself.
+    this.followed.set(path, undefined);
+    left.depth -= 1;
+    const found = this.walk(path, left);
+    left.depth += 1;
+    const isWhole = left.links > 0 || left.depth === MAX_DEPTH;
+    if (isWhole) this.followed.set(path, found);
+    else this.followed.delete(path);
+    return found;
   }
 }
 

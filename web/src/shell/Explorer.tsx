@@ -40,7 +40,11 @@ export function Explorer() {
         <SignIn about={about.value} error={about.error} />
       </header>
       <div className={`columns${hasTree ? ' withTree' : ''}${narrow ? ' treeOpen' : ''}`}>
-        {hasTree && <Tree domain={loaded} path={address.path} />}
+        {hasTree && (
+          <ErrorBoundary key={place} of={place}>
+            <Tree domain={loaded} path={address.path} />
+          </ErrorBoundary>
+        )}
         <main>
           {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}

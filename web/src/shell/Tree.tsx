@@ -2,7 +2,7 @@
 
 import { type KeyboardEvent, memo, useMemo, useRef, useState } from 'react';
 import { goTo, parentOf } from '../address';
-import { collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
+import { collectionOf, type Domain, dimsOf, type HdfLink, type HdfObject, isSparse } from '../api/hdf';
 
 interface Node {
   path: string;
@@ -121,17 +121,36 @@ function rows(domain: Domain, isOpen: (path: string) => boolean): Node[] {
 function search(domain: Domain, text: string): Node[] {
   const found: Node[] = [];
   const seen = new Set<HdfObject>();
-  const visit = (object: HdfObject, path: string) => {
-    if (seen.has(object)) return;
+  const open = (object: HdfObject, path: string, end: string, matches: boolean): Opened => {
     seen.add(object);
-    for (const [name, link] of Object.entries(object.links ?? {})) {
-      if (found.length >= MAX_ROWS) return;
-      const below = path === '/' ? `/${name}` : `${path}/${name}`;
-      const target = domain.target(link, path);
-      if (below.toLowerCase().includes(text)) found.push({ path: below, name, level: 0, object: target, isGroup: false });
-      if (target !== undefined) visit(target, below);
-    }
+    return { links: Object.entries(object.links ?? {}).values(), path, end: end.slice(-text.length), matches };
   };
-  if (domain.root !== undefined) visit(domain.root, '/');
+  // Groups may be nested deeper than calls can be.
+  const above = domain.root === undefined ? [] : [open(domain.root, '', '', false)];
+  for (let group = above.at(-1); group !== undefined && found.length < MAX_ROWS; group = above.at(-1)) {
+    const next = group.links.next();
+    if (next.done) {
+      above.pop();
+      continue;
+    }
+    const [name, link] = next.value;
+    const path = `${group.path}/${name}`;
+    const target = domain.target(link, group.path);
+    const end = `${group.end}/${name}`;
+    const matches = group.matches || end.toLowerCase().includes(text);
+    if (matches) found.push({ path, name, level: 0, object: target, isGroup: false });
+    if (target !== undefined && !seen.has(target)) above.push(open(target, path, end, matches));
+  }
   return found;
+}
+
+/**
+ * A group whose members are searched: those that are left, and whether its own path has the text. Of the path only the
+ * end can have more of it; all paths together can be as long as the square of their number.
+ */
+interface Opened {
+  links: IterableIterator<[string, HdfLink]>;
+  path: string;
+  end: string;
+  matches: boolean;
 }
