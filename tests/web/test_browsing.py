@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from hsparse.client.connection import Connection
-from tests.web.conftest import CELLS, go
+from tests.web.conftest import CELLS, go, settled
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -166,6 +167,36 @@ def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:
     away = False
     expect(page.get_by_role("heading", name="admin", exact=True)).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_busy_server_is_asked_again(page: Page) -> None:
+    go(page, domain=CELLS, path="/raw.X")
+    settled(page, "rows 0 to 699")
+    busy: dict[str, Any] = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": {"kind": "busy", "message": "Too much."}}}
+    page.route("**/density?*", lambda route: route.fulfill(**busy))
+    page.get_by_role("button", name="Zoom in").click()
+    expect(page.get_by_role("alert")).to_contain_text("asks again")
+    expect(page.get_by_role("status").filter(has_text="rows 0 to 699")).to_be_visible()
+    page.unroute("**/density?*")
+    settled(page, "rows 175 to 524")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_what_failed_is_tried_again(page: Page) -> None:
+    page.route("**/?domain=**", lambda route: route.fulfill(status=500, body="broken"))
+    go(page, domain=CELLS)
+    expect(page.get_by_role("alert")).to_contain_text("The server answered 500")
+    page.unroute("**/?domain=**")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("heading", name="web-cells.h5ad", exact=True)).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_redirect_is_told_in_words(page: Page) -> None:
+    elsewhere: dict[str, Any] = {"status": 302, "headers": {"Location": "/livez"}}
+    page.route("**/?domain=**", lambda route: route.fulfill(**elsewhere))
+    go(page, domain=CELLS)
+    expect(page.get_by_role("alert")).to_contain_text("sends this page elsewhere")
 
 
 @pytest.fixture(scope="module")

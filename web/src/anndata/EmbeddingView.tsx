@@ -79,9 +79,7 @@ function Scatter({ domain, cells, address }: { domain: Domain; cells: AnnData; a
           <GeneField key={by} gene={by.startsWith('gene:') ? by.slice(5) : ''} genes={genes.value ?? []} onChoose={(gene) => choose(`gene:${gene}`)} />
         )}
       </div>
-      {[points.error, genes.error, colouring.error].filter(Boolean).map((error, at) => (
-        <ErrorNotice key={at} error={error} />
-      ))}
+      {[points, genes, colouring].map(({ error, reload }, at) => error !== undefined && <ErrorNotice key={at} error={error} retry={reload} />)}
       <div className="scatter">
         <canvas ref={canvas} width={SIZE} height={SIZE} role="img" aria-label={`${name} of ${formatCount(count)} cells, coloured by ${by}`} />
         {colouring.value !== undefined && <Key colouring={colouring.value} />}

@@ -1,10 +1,7 @@
 /** Loading for components: one request at a time, cancelled when it is not wanted any more. */
 
 import { useCallback, useEffect, useState, useSyncExternalStore } from 'react';
-import { isSignedIn, onAuthorization, RequestError } from './client';
-
-/** Milliseconds after which a server that did not answer is asked again. */
-const RETRY = 2000;
+import { isSignedIn, onAuthorization, untilAnswered } from './client';
 
 export interface Loaded<T> {
   value: T | undefined;
@@ -28,7 +25,7 @@ export function useSignedIn(): boolean {
 
 /**
  * Calls `load` for each new `key`, and again after a sign-in; without a key there is nothing to load.
- * The last answer stays until the next one is there; a server that is away is asked until it answers.
+ * The last answer stays until the next one is there; a server that is away or busy is asked until it answers.
  */
 export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
   const [state, setState] = useState<{ key?: string; value?: T; error?: unknown; loading: boolean }>({ loading: true });
@@ -37,23 +34,17 @@ export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) 
   useEffect(() => {
     if (key === undefined) return undefined;
     const abort = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
     setState((old) => ({ ...old, loading: true }));
-    load(abort.signal).then(
+    const onWait = (error: unknown) => setState((old) => ({ ...old, error, loading: false }));
+    untilAnswered(() => load(abort.signal), abort.signal, onWait).then(
       (value) => {
         if (!abort.signal.aborted) setState({ key, value, loading: false });
       },
       (error: unknown) => {
-        if (abort.signal.aborted) return;
-        const isAway = error instanceof RequestError && error.kind === 'away';
-        setState((old) => (isAway ? { ...old, error, loading: false } : { key, error, loading: false }));
-        if (isAway) timer = setTimeout(() => setAttempt((count) => count + 1), RETRY);
+        if (!abort.signal.aborted) setState({ key, error, loading: false });
       },
     );
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-    };
+    return () => abort.abort();
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for what is loaded
   }, [key, attempt, signIn]);
   const reload = useCallback(() => setAttempt((count) => count + 1), []);

@@ -3,12 +3,19 @@
 import { Component, type ReactNode } from 'react';
 import { RequestError } from '../api/client';
 
-export function ErrorNotice({ error }: { error: unknown }) {
+interface NoticeProps {
+  error: unknown;
+  /** Does again what failed. */
+  retry?: (() => void) | undefined;
+}
+
+export function ErrorNotice({ error, retry }: NoticeProps) {
   const message = error instanceof Error ? error.message : String(error);
   return (
     <div className="error" role="alert">
       <p>{message}</p>
       {error instanceof RequestError && <p className="quiet">{error.remedy}</p>}
+      {retry !== undefined && <button onClick={retry}>Try again</button>}
     </div>
   );
 }
@@ -32,6 +39,7 @@ export class ErrorBoundary extends Component<Props, { error: unknown }> {
   }
 
   override render(): ReactNode {
-    return this.state.error === undefined ? this.props.children : <ErrorNotice error={this.state.error} />;
+    if (this.state.error === undefined) return this.props.children;
+    return <ErrorNotice error={this.state.error} retry={() => this.setState({ error: undefined })} />;
   }
 }

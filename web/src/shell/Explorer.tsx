@@ -46,7 +46,7 @@ export function Explorer() {
           </ErrorBoundary>
         )}
         <main>
-          {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} />}
+          {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} retry={domain.reload} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
           <ErrorBoundary key={formatAddress({ ...address, select: undefined })} of={formatAddress(address)}>
             {isTop && <FolderView address={address} folder={undefined} />}

@@ -56,7 +56,7 @@ export function FolderView({ address, folder }: Props) {
           {(listing.value?.length ?? 0) >= PAGE && '; the first thousand are listed'}
         </span>
       </div>
-      {listing.error !== undefined && <ErrorNotice error={listing.error} />}
+      {listing.error !== undefined && <ErrorNotice error={listing.error} retry={listing.reload} />}
       {listing.value !== undefined && (
         <div className="scroll" tabIndex={0} role="group" aria-label="Domains">
           <table>

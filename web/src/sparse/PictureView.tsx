@@ -73,7 +73,7 @@ function Picture({ domain, object, address }: Props) {
         dims={dims}
         onSelect={(text) => show(frameOf(dims, text))}
       />
-      {picture.error !== undefined && <ErrorNotice error={picture.error} />}
+      {picture.error !== undefined && <ErrorNotice error={picture.error} retry={picture.reload} />}
       {density !== undefined && (
         <>
           <Legend kind={shown} scale={scaleOf(density, shown)} bin={density.bin} />

@@ -71,7 +71,7 @@ export function TableView({ domain, object, address }: Props) {
   return (
     <section aria-label="Table">
       <SelectionField key={select} text={select} dims={dims} onSelect={(text) => goTo({ ...address, view: 'table', select: text })} />
-      {found.error !== undefined && <ErrorNotice error={found.error} />}
+      {found.error !== undefined && <ErrorNotice error={found.error} retry={found.reload} />}
       {rows === undefined && found.error === undefined && <p className="notice">Loading…</p>}
       {rows !== undefined && (
         <>
