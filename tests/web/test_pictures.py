@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from urllib.parse import unquote
 
 import h5py
 import matplotlib
@@ -167,6 +168,45 @@ def test_live_shows_what_is_appended(page: Page, site: str) -> None:
             page.get_by_role("checkbox", name="Live").check()
         dataset.resize((6, 8))
         expect(page.locator(".title")).to_contain_text("6 × 8", timeout=5000)
+
+
+def test_live_follows_the_last_frame_and_asks_for_no_more(page: Page, site: str) -> None:
+    domain = "/home/admin/web-frames.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        shape = (1, 4, 8)
+        dataset = SparseDataset.create(connection, "/live", shape, np.float32, shape, max_shape=(None, 4, 8))
+        go(page, domain=domain, path="/live")
+        with page.expect_request("**/shape?*wait=25*"):
+            page.get_by_role("checkbox", name="Live").check()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        dataset.resize((3, 4, 8))
+        expect(page.get_by_label("Dimension 0")).to_have_value("2")
+        assert "select=[2:3,0:4,0:8]" in page.url
+        page.get_by_role("link", name="Table", exact=True).click()
+        expect(page.get_by_role("checkbox", name="Live")).to_be_checked()
+        with page.expect_request("**/shape?*wait=25*"):
+            dataset.resize((4, 4, 8))
+        expect(page.locator(".title")).to_contain_text("4 × 4 × 8")
+        assert [url for url in asked if "getobjs" in url] == []
+
+
+def test_live_keeps_the_display_of_dense_data(page: Page, site: str) -> None:
+    domain = "/home/admin/web-grown.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": "H5T_IEEE_F64LE", "shape": [3, 4], "maxdims": [0, 4], "h5path": "/grown"}
+        id = connection.json("POST", "/datasets", body)["id"]
+        go(page, domain=domain, path="/grown")
+        expect(page.locator(".h5web").get_by_role("tablist")).to_be_visible()
+        with page.expect_request("**/shape?*wait=25*"):
+            page.get_by_role("checkbox", name="Live").check()
+        page.evaluate("document.querySelector('.h5web [role=tablist]').isSame = true")
+        with page.expect_request(lambda request: "/value?" in request.url and "[0:5," in unquote(request.url)):
+            connection.json("PUT", f"/datasets/{id}/shape", {"shape": [5, 4]})
+        expect(page.locator(".title")).to_contain_text("5 × 4")
+        assert page.evaluate("document.querySelector('.h5web [role=tablist]').isSame") is True
 
 
 def test_a_dataset_of_very_many_places_opens(page: Page, site: str) -> None:

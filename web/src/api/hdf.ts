@@ -88,14 +88,23 @@ export class Domain {
     readonly path: string,
     readonly bucket: string | undefined,
     readonly record: DomainRecord,
+    objects?: Map<string, HdfObject>,
   ) {
-    this.objects = new Map(Object.entries(record.domain_objs ?? {}));
+    this.objects = objects ?? new Map(Object.entries(record.domain_objs ?? {}));
   }
 
   /** Loads it; of a domain all objects with their links and attributes by the same request. */
   static async load(path: string, bucket: string | undefined, signal?: AbortSignal): Promise<Domain> {
     const query = { domain: path, bucket, getobjs: 1, include_attrs: 1, ignore_nan: 1 };
     return new Domain(path, bucket, await sendJson<DomainRecord>('/', query, { signal }));
+  }
+
+  /** Returns the domain with something else of one object. */
+  with(id: string, changed: Partial<HdfObject>): Domain {
+    const objects = new Map(this.objects);
+    const object = objects.get(id);
+    if (object !== undefined) objects.set(id, { ...object, ...changed });
+    return new Domain(this.path, this.bucket, this.record, objects);
   }
 
   get isFolder(): boolean {
@@ -167,9 +176,14 @@ export function isSparse(object: HdfObject): boolean {
   return (object.creationProperties?.layout?.flags ?? object.layout?.flags ?? []).includes('H5D_SPARSE_DATA');
 }
 
+/** Says whether a dimension may become longer. */
+export function canGrow(object: HdfObject, dim: number): boolean {
+  const limit = object.shape?.maxdims?.[dim];
+  return limit !== undefined && (typeof limit === 'string' || limit === 0 || limit > (dimsOf(object)[dim] ?? 0));
+}
+
 export function isGrowing(object: HdfObject): boolean {
-  const dims = dimsOf(object);
-  return (object.shape?.maxdims ?? []).some((limit, dim) => typeof limit === 'string' || limit === 0 || limit > (dims[dim] ?? 0));
+  return dimsOf(object).some((_, dim) => canGrow(object, dim));
 }
 
 export function attributeText(object: HdfObject | undefined, name: string): string | undefined {

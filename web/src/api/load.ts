@@ -9,6 +9,8 @@ export interface Loaded<T> {
   loading: boolean;
   /** Asks again, and shows the last answer meanwhile. */
   reload: () => void;
+  /** Puts another answer in the place of the last one. */
+  change: (next: (value: T) => T) => void;
 }
 
 let signIns = 0;
@@ -48,5 +50,8 @@ export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) 
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for what is loaded
   }, [key, attempt, signIn]);
   const reload = useCallback(() => setAttempt((count) => count + 1), []);
-  return { value: state.value, error: state.error, loading: state.loading, reload };
+  const change = useCallback((next: (value: T) => T) => {
+    setState((old) => (old.value === undefined ? old : { ...old, value: next(old.value) }));
+  }, []);
+  return { value: state.value, error: state.error, loading: state.loading, reload, change };
 }

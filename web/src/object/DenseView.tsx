@@ -51,7 +51,7 @@ export function DenseView({ domain, object, address }: Props) {
         </p>
       )}
       <Suspense fallback={<p className="notice">Loading the displays…</p>}>
-        <H5WebView domain={domain} path={address.path} window={dims.length > 0 ? window : undefined} />
+        <H5WebView domain={domain} path={address.path} window={dims.length > 0 ? window : undefined} select={address.select} />
       </Suspense>
     </>
   );

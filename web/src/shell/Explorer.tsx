@@ -48,12 +48,12 @@ export function Explorer() {
         <main>
           {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} retry={domain.reload} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
-          <ErrorBoundary key={formatAddress({ ...address, select: undefined })} of={formatAddress(address)}>
+          <ErrorBoundary key={formatAddress({ ...address, view: undefined, select: undefined })} of={formatAddress(address)}>
             {isTop && <FolderView address={address} folder={undefined} />}
             {isTop && about.value?.isadmin === true && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}
             {loaded?.isFolder === true && <FolderView address={address} folder={loaded} />}
-            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} reload={domain.reload} />}
+            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} change={domain.change} />}
           </ErrorBoundary>
         </main>
       </div>
