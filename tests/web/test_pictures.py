@@ -133,6 +133,33 @@ def test_a_table_has_places_values_and_names(page: Page) -> None:
     expect(page.get_by_role("columnheader", name="Value")).to_have_attribute("aria-sort", "descending")
 
 
+def test_a_table_is_sorted_by_all_values_and_has_their_names(page: Page) -> None:
+    with h5py.File(FILE) as file:
+        genes, cells = ([name.decode() for name in file[table]["index"]] for table in ("raw.var", "obs"))
+    part = matrix().tocoo()
+    best = part.data.argmax()
+    row, column = int(part.row[best]), int(part.col[best])
+    go(page, domain=CELLS, path=MATRIX, view="table")
+    expect(page.get_by_role("status").filter(has_text="the first of [0:700,0:765]")).to_be_visible()
+    table = page.get_by_role("table").first
+    table.get_by_role("button", name="Value").click()
+    settled(page, "The 500 least of [0:700,0:765]")
+    table.get_by_role("button", name="Value").click()
+    settled(page, "The 500 greatest of [0:700,0:765]")
+    first = table.get_by_role("row").nth(1)
+    expect(first).to_contain_text(f"{cells[row]} {row}")
+    expect(first).to_contain_text(f"{genes[column]} {column}")
+    expect(first).to_contain_text(str(part.data[best]))
+
+
+def test_a_table_says_that_another_selection_loads(page: Page) -> None:
+    go(page, domain=CELLS, path=MATRIX, view="table", select="[0:3,0:765]")
+    settled(page, "defined elements in [0:3,0:765]")
+    page.route("**/value?*", lambda route: None)  # answered never
+    go(page, domain=CELLS, path=MATRIX, view="table", select="[3:6,0:765]")
+    expect(page.get_by_role("status").filter(has_text="Loading…")).to_be_visible()
+
+
 def test_an_embedding_is_coloured_by_a_gene_and_by_a_column(page: Page) -> None:
     with h5py.File(FILE) as file:
         gene = [name.decode() for name in file["raw.var"]["index"]].index("CST3")

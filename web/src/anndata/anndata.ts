@@ -151,9 +151,24 @@ export async function nameAt(domain: Domain, column: Column, place: number): Pro
   return (await block.catch(() => []))[place - first] ?? '';
 }
 
+/** Returns the names of places of an axis, by place. */
+export async function namesAt(domain: Domain, column: Column, places: number[], signal: AbortSignal): Promise<Map<number, string>> {
+  const points = [...new Set(places)].filter((place) => place < column.length);
+  if (points.length === 0) return new Map();
+  const query = { ...domain.query, fields: column.field };
+  const options = { method: 'POST', body: { points }, signal };
+  const { value } = await sendJson<{ value: unknown[] }>(`/datasets/${column.dataset.id}/value`, query, options);
+  return new Map(points.map((place, at) => [place, nameOf(value[at])]));
+}
+
+/** A compound with one field is a list of one. */
+function nameOf(value: unknown): string {
+  return String(Array.isArray(value) ? value[0] : value);
+}
+
 async function readNames(domain: Domain, column: Column, first: number): Promise<string[]> {
   const select = `[${first}:${Math.min(column.length, first + BLOCK)}]`;
   const query = { ...domain.query, select, fields: column.field };
   const { value } = await sendJson<{ value: unknown[] }>(`/datasets/${column.dataset.id}/value`, query);
-  return value.map((one) => String(Array.isArray(one) ? one[0] : one));
+  return value.map(nameOf);
 }

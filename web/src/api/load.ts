@@ -7,6 +7,8 @@ export interface Loaded<T> {
   value: T | undefined;
   error: unknown;
   loading: boolean;
+  /** Whether the value or the error is that of the key, and not that of the last one. */
+  isCurrent: boolean;
   /** Asks again, and shows the last answer meanwhile. */
   reload: () => void;
   /** Puts another answer in the place of the last one. */
@@ -36,7 +38,7 @@ export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) 
   useEffect(() => {
     if (key === undefined) return undefined;
     const abort = new AbortController();
-    setState((old) => ({ ...old, loading: true }));
+    setState((old) => (old.key === key ? { ...old, loading: true } : { ...old, error: undefined, loading: true }));
     const onWait = (error: unknown) => setState((old) => ({ ...old, error, loading: false }));
     untilAnswered(() => load(abort.signal), abort.signal, onWait).then(
       (value) => {
@@ -53,5 +55,5 @@ export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) 
   const change = useCallback((next: (value: T) => T) => {
     setState((old) => (old.value === undefined ? old : { ...old, value: next(old.value) }));
   }, []);
-  return { value: state.value, error: state.error, loading: state.loading, reload, change };
+  return { value: state.value, error: state.error, loading: state.loading, isCurrent: key !== undefined && state.key === key, reload, change };
 }

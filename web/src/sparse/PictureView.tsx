@@ -6,7 +6,7 @@ import { type AxisLabels, labelsOf } from '../anndata/anndata';
 import { canGrow, type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { numberType } from '../api/types';
 import { formatSelect, parseSelect, type Span, wholeOf } from '../api/values';
-import { SelectionField } from '../object/DenseView';
+import { SelectionField } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { formatCount } from '../shell/format';
 import { columnSpan, type Frame, rowSpan, totalOf } from './density';
