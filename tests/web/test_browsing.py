@@ -146,8 +146,10 @@ def test_what_is_not_there_is_told_in_words(page: Page) -> None:
     expect(alert).to_contain_text("moved or deleted")
     go(page, domain=CELLS, path="/none")
     expect(alert).to_contain_text("There is nothing at /none")
-    go(page, domain=CELLS, path="/raw.X", view="table", select="[0:9999,3]")
-    expect(page.get_by_role("heading", name="raw.X", exact=True)).to_be_visible()
+    for path, view in (("/X", "display"), ("/raw.X", "picture"), ("/raw.X", "table")):
+        go(page, domain=CELLS, path=path, view=view, select="[0:9999,3]")
+        expect(page.get_by_role("heading", name=path[1:], exact=True)).to_be_visible()
+        expect(alert).to_contain_text("[0:9999,3] does not fit the extent [700, 765]")
 
 
 def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:

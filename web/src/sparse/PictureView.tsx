@@ -6,7 +6,7 @@ import { type AxisLabels, labelsOf } from '../anndata/anndata';
 import { canGrow, type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { numberType } from '../api/types';
 import { formatSelect, parseSelect, type Span, wholeOf } from '../api/values';
-import { SelectionField } from '../object/SelectionField';
+import { SelectionField, SelectionNotice } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { formatCount } from '../shell/format';
 import { columnSpan, type Frame, rowSpan, totalOf } from './density';
@@ -43,6 +43,7 @@ function Picture({ domain, object, address, live }: Props) {
   const dims = dimsOf(object);
   const hasValues = numberType(object.type ?? '') !== undefined;
   const [kind, setKind] = useState<Kind>(hasValues ? 'values' : 'density');
+  const chosen = parseSelect(address.select, dims);
   const frame = frameOf(dims, address.select);
   const picture = usePicture(domain, object, frame);
   const labels: AxisLabels | undefined = labelsOf(domain, address.path);
@@ -84,6 +85,10 @@ function Picture({ domain, object, address, live }: Props) {
         dims={dims}
         onSelect={(text) => show(frameOf(dims, text))}
       />
+      <SelectionNotice select={address.select} dims={dims} />
+      {chosen !== undefined && formatSelect(chosen) !== formatSelect(frame.box) && (
+        <p className="notice">A picture has all rows and columns in a box, at one place of other dimensions: not all of {address.select}.</p>
+      )}
       {picture.error !== undefined && <ErrorNotice error={picture.error} retry={picture.reload} />}
       {density !== undefined && (
         <>
