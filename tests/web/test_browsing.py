@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
@@ -50,6 +50,39 @@ def test_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("treeitem")).to_have_count(1)
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("treeitem", name="raw.var")).to_be_visible()
+
+
+def test_a_large_folder_is_searched_by_the_server_and_read_on(page: Page) -> None:
+    def answer(route: Route) -> None:
+        query = parse_qs(urlsplit(route.request.url).query)
+        names = [f"n{number:04}" for number in range(1000)]
+        if "pattern" in query:
+            assert query["pattern"] == ["*[nN][eE][eE]-?1*"]
+            names = ["Nee-[1.h5"]
+        elif "Marker" in query:
+            assert query["Marker"] == ["/home/admin/n0999"]
+            names = ["o.h5"]
+        domains = [{"name": f"/home/admin/{name}", "class": "domain"} for name in names]
+        route.fulfill(json={"domains": domains})
+
+    page.route("**/domains?*", answer)
+    go(page, domain="/home/admin")
+    expect(page.get_by_role("status").filter(has_text="1,000 of 1,000 or more")).to_be_visible()
+    search = page.get_by_role("searchbox", name="Search")
+    search.fill("nee-[1")
+    expect(page.get_by_role("link", name="Nee-[1.h5")).to_be_visible()
+    search.fill("")
+    page.get_by_role("button", name="Load more").click()
+    expect(page.get_by_role("link", name="o.h5", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Load more")).to_have_count(0)
+
+
+def test_another_bucket_is_another_place(page: Page) -> None:
+    go(page, domain=CELLS)
+    expect(page.get_by_role("treeitem", name="raw.X")).to_be_visible()
+    page.route("**bucket=other**", lambda route: None)  # answered never
+    go(page, domain=CELLS, bucket="other")
+    expect(page.get_by_role("treeitem")).to_have_count(0)
 
 
 def test_a_domain_of_many_objects_takes_few_requests(page: Page, site: str) -> None:

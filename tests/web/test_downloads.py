@@ -119,6 +119,18 @@ def test_numbers_are_exact_in_tables(page: Page, exact: str) -> None:
     np.testing.assert_array_equal(np.array([float(value) for _, value in rows], np.float32), FLOATS)
 
 
+def test_texts_are_no_formulas_in_a_table(page: Page, site: str) -> None:
+    texts = ["=1+1", "@x", "-2", "a,b", "+cmd"]
+    text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+    with Connection(site, "/home/admin/web-texts.h5") as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": text, "shape": [len(texts)], "value": texts, "h5path": "/texts"}
+        connection.json("POST", "/datasets", body)
+    go(page, domain="/home/admin/web-texts.h5", path="/texts")
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    assert rows == [["'=1+1"], ["'@x"], ["-2"], ["a,b"], ["'+cmd"]]
+
+
 def test_what_is_saved_is_what_is_zoomed_to(page: Page) -> None:
     go(page, domain=CELLS, path="/raw.X")
     settled(page, "rows 0 to 699")

@@ -177,6 +177,30 @@ def test_an_embedding_is_coloured_by_a_gene_and_by_a_column(page: Page) -> None:
     settled(page, "coloured by CST3")
 
 
+def test_cells_without_a_category_or_a_place(page: Page, site: str) -> None:
+    domain = "/home/admin/web-missing.h5ad"
+    text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+    corners = [[1, 1], [2, 2], ["nan", "nan"], [1, 2]]
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        for path, kind, value in (
+            ("/obs/_index", text, ["a", "b", "c", "d"]),
+            ("/obs/kind/categories", text, ["T", "B"]),
+            ("/obs/kind/codes", "H5T_STD_I8LE", [0, 1, 0, -1]),
+            ("/obsm/X_umap", "H5T_IEEE_F16LE", corners),
+        ):
+            shape = [4, 2] if value is corners else [len(value)]
+            body = {"type": kind, "shape": shape, "value": value, "h5path": path}
+            connection.json("POST", "/datasets", body, implicit=1)
+    go(page, domain=domain, view="embedding")
+    settled(page, "coloured by kind; undefined in 1")
+    expect(page.locator(".key li")).to_have_text(["B", "T", "undefined"])
+    shown = pixels(page, ".scatter canvas")
+    # The first cell is at the lower left, the last one above it: NaN has no place, and moves none.
+    assert tuple(shown[632, 8]) not in (UNDEFINED, (0, 0, 0))
+    assert tuple(shown[8, 8]) == UNDEFINED
+
+
 def test_chunks_are_listed(page: Page) -> None:
     go(page, domain=DETECTOR, path="/detector/full", view="chunks")
     expect(page.get_by_text("4 stored chunks of 1 × 512 × 512 places")).to_be_visible()

@@ -57,13 +57,17 @@ export async function colourByColumn(domain: Domain, column: Column, signal: Abo
   const values = await readColumn(domain, column, signal);
   const isNumber = column.categories === undefined && typeof values[0] !== 'string' && !Array.isArray(values[0]);
   if (isNumber) return colourByNumbers(Float64Array.from(values as ArrayLike<number | null>, numberOf));
-  const names = [...new Set(Array.from(values, String))].sort();
+  const texts = Array.from(values, (value) => (value === null ? null : String(value)));
+  const names = [...new Set(texts)].filter((text) => text !== null).sort();
   const colours = new Map(names.map((name, at) => [name, CATEGORIES[at % CATEGORIES.length] ?? UNDEFINED]));
   return {
-    colour: (cell) => colours.get(String(values[cell])) ?? UNDEFINED,
+    colour: (cell) => {
+      const text = texts[cell];
+      return (typeof text === 'string' ? colours.get(text) : undefined) ?? UNDEFINED;
+    },
     categories: [...colours],
     range: undefined,
-    undefinedCells: 0,
+    undefinedCells: texts.filter((text) => text === null).length,
   };
 }
 

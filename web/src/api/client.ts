@@ -48,8 +48,10 @@ export function setAuthorization(value: string | undefined): void {
   for (const listener of listeners) listener();
 }
 
-export function isSignedIn(): boolean {
-  return authorization !== undefined;
+/** Says how somebody is signed in. */
+export function signedInBy(): 'password' | 'key' | undefined {
+  if (authorization === undefined) return undefined;
+  return authorization.startsWith('Bearer ') ? 'key' : 'password';
 }
 
 /** Calls `listener` when somebody signs in or out; returns what ends that. */

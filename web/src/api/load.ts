@@ -1,7 +1,7 @@
 /** Loading for components: one request at a time, cancelled when it is not wanted any more. */
 
 import { useCallback, useEffect, useState, useSyncExternalStore } from 'react';
-import { isSignedIn, onAuthorization, untilAnswered } from './client';
+import { onAuthorization, signedInBy, untilAnswered } from './client';
 
 export interface Loaded<T> {
   value: T | undefined;
@@ -23,29 +23,44 @@ export function useSignIns(): number {
   return useSyncExternalStore(onAuthorization, () => signIns);
 }
 
-export function useSignedIn(): boolean {
-  return useSyncExternalStore(onAuthorization, isSignedIn);
+/** How somebody is signed in, undefined if nobody is. */
+export function useSignedIn(): 'password' | 'key' | undefined {
+  return useSyncExternalStore(onAuthorization, signedInBy);
 }
+
+interface State<T> {
+  /** What is loaded, and for whom: the number of sign-ins before it. */
+  key?: string;
+  signIn?: number;
+  value?: T;
+  error?: unknown;
+  loading: boolean;
+}
+
+const NOTHING: State<never> = { loading: true };
 
 /**
  * Calls `load` for each new `key`, and again after a sign-in; without a key there is nothing to load.
- * The last answer stays until the next one is there; a server that is away or busy is asked until it answers.
+ * The last answer stays until the next one is there, but not for another user; a server that is away or busy is asked until it answers.
  */
 export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
-  const [state, setState] = useState<{ key?: string; value?: T; error?: unknown; loading: boolean }>({ loading: true });
+  const [state, setState] = useState<State<T>>(NOTHING);
   const [attempt, setAttempt] = useState(0);
   const signIn = useSignIns();
   useEffect(() => {
     if (key === undefined) return undefined;
     const abort = new AbortController();
-    setState((old) => (old.key === key ? { ...old, loading: true } : { ...old, error: undefined, loading: true }));
+    setState((old) => {
+      if (old.signIn !== signIn) return { signIn, loading: true };
+      return old.key === key ? { ...old, loading: true } : { ...old, error: undefined, loading: true };
+    });
     const onWait = (error: unknown) => setState((old) => ({ ...old, error, loading: false }));
     untilAnswered(() => load(abort.signal), abort.signal, onWait).then(
       (value) => {
-        if (!abort.signal.aborted) setState({ key, value, loading: false });
+        if (!abort.signal.aborted) setState({ key, signIn, value, loading: false });
       },
       (error: unknown) => {
-        if (!abort.signal.aborted) setState({ key, error, loading: false });
+        if (!abort.signal.aborted) setState({ key, signIn, error, loading: false });
       },
     );
     return () => abort.abort();
@@ -55,5 +70,6 @@ export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) 
   const change = useCallback((next: (value: T) => T) => {
     setState((old) => (old.value === undefined ? old : { ...old, value: next(old.value) }));
   }, []);
-  return { value: state.value, error: state.error, loading: state.loading, isCurrent: key !== undefined && state.key === key, reload, change };
+  const { value, error, loading, key: loaded } = state.signIn === signIn ? state : NOTHING;
+  return { value, error, loading, isCurrent: key !== undefined && loaded === key, reload, change };
 }

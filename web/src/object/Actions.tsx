@@ -8,7 +8,7 @@ import { useSignedIn } from '../api/load';
 import { parseSelect, wholeOf } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { type Format, formatsOf, saveFile, saveSelection } from './downloads';
-import { curlSnippet, fileUrl, pythonSnippet } from './snippets';
+import { curlSnippet, fileUrl, pythonSnippet, type Runner } from './snippets';
 
 interface Props {
   domain: Domain;
@@ -27,7 +27,7 @@ export function Actions({ domain, object, address, user: name }: Props) {
     shown.current = abort;
     return () => abort.abort();
   }, []);
-  const user = signedIn ? name : undefined;
+  const runner: Runner = signedIn === 'password' && name !== undefined ? { user: name } : signedIn === 'key' ? 'key' : undefined;
   const dims = dimsOf(object);
   const spans = parseSelect(address.select, dims) ?? wholeOf(dims);
   const isData = collectionOf(object) === 'datasets' && object.shape?.class !== 'H5S_NULL';
@@ -44,15 +44,15 @@ export function Actions({ domain, object, address, user: name }: Props) {
   const copy = (text: string, what: string) => attempt(() => copyText(text), `${what} copied`);
   return (
     <div className="bar actions">
-      <button onClick={() => copy(pythonSnippet(domain, address.path, object, spans, user), 'Python')}>Copy as Python</button>
-      <button onClick={() => copy(curlSnippet(domain, object, spans, user), 'curl')}>Copy as curl</button>
+      <button onClick={() => copy(pythonSnippet(domain, address.path, object, spans, runner), 'Python')}>Copy as Python</button>
+      <button onClick={() => copy(curlSnippet(domain, object, spans, runner), 'curl')}>Copy as curl</button>
       {isData &&
         formatsOf(object).map((format: Format) => (
           <button key={format} onClick={() => attempt(() => saveSelection(domain, object, spans, nameOf(address.path), format), 'Saved')}>
             Save {format === 'arrow' ? 'Arrow' : format.toUpperCase()}
           </button>
         ))}
-      {address.path === '/' && <FileLinks domain={domain} signedIn={signedIn} attempt={attempt} />}
+      {address.path === '/' && <FileLinks domain={domain} signedIn={signedIn !== undefined} attempt={attempt} />}
       <span role="status" className="quiet">
         {said}
       </span>

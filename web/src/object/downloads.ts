@@ -77,11 +77,15 @@ async function denseLines(domain: Domain, object: HdfObject, spans: Span[]): Pro
   return lines;
 }
 
-/** Returns a line of CSV (RFC 4180); `isSingle` says that floats have 32 bits. */
+/** Texts that spreadsheets would take for formulas. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+/** Returns a line of CSV (RFC 4180); `isSingle` says that floats have 32 bits. Before a formula stands a `'`, so that it is a text. */
 function csvLine(row: unknown[], isSingle = false): string {
   const cell = (value: unknown) => {
     if (typeof value === 'number' || typeof value === 'bigint') return formatExact(value, isSingle);
-    const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const bare = typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const text = FORMULA.test(bare) && Number.isNaN(Number(bare)) ? `'${bare}` : bare;
     return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   };
   return `${row.map(cell).join(',')}\r\n`;

@@ -19,7 +19,8 @@ export function Explorer() {
   const isTop = address.domain === '/';
   const place = `${address.bucket ?? ''} ${address.domain}`;
   const domain = useLoad(isTop ? undefined : place, (signal) => Domain.load(address.domain, address.bucket, signal));
-  const loaded = !isTop && domain.value?.path === address.domain ? domain.value : undefined;
+  const isThis = domain.value?.path === address.domain && domain.value.bucket === address.bucket;
+  const loaded = !isTop && isThis ? domain.value : undefined;
   const [narrow, setNarrow] = useState(false);
   useEffect(() => {
     document.title = `${nameOf(address.path === '/' ? address.domain : address.path)} · hsparse`;
