@@ -207,7 +207,8 @@ def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:
 def test_a_busy_server_is_asked_again(page: Page) -> None:
     go(page, domain=CELLS, path="/raw.X")
     settled(page, "rows 0 to 699")
-    busy: dict[str, Any] = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": {"kind": "busy", "message": "Too much."}}}
+    error = {"kind": "busy", "message": "Too much."}
+    busy: dict[str, Any] = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": error}}
     page.route("**/density?*", lambda route: route.fulfill(**busy))
     page.get_by_role("button", name="Zoom in").click()
     expect(page.get_by_role("alert")).to_contain_text("asks again")

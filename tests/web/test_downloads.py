@@ -91,7 +91,9 @@ def exact(site: str) -> str:
         connection.json("POST", "/datasets", body)
         whole = SparseDataset.create(connection, "/whole", (2**33, 2), np.int64, (2**20, 2))
         whole.write(np.array([[0, 1], [2**32 + 1, 0]]), LARGE)
-        SparseDataset.create(connection, "/floats", (4,), np.float32, (4,)).write(np.arange(4)[:, None], FLOATS)
+        SparseDataset.create(connection, "/floats", (4,), np.float32, (4,)).write(
+            np.arange(4)[:, None], FLOATS
+        )
     return EXACT
 
 

@@ -254,7 +254,9 @@ def test_live_keeps_the_display_of_dense_data(page: Page, site: str) -> None:
         with page.expect_request("**/shape?*wait=25*"):
             page.get_by_role("checkbox", name="Live").check()
         page.evaluate("document.querySelector('.h5web [role=tablist]').isSame = true")
-        with page.expect_request(lambda request: "/value?" in request.url and "[0:5," in unquote(request.url)):
+        with page.expect_request(
+            lambda request: "/value?" in request.url and "[0:5," in unquote(request.url)
+        ):
             connection.json("PUT", f"/datasets/{id}/shape", {"shape": [5, 4]})
         expect(page.locator(".title")).to_contain_text("5 × 4")
         assert page.evaluate("document.querySelector('.h5web [role=tablist]').isSame") is True
