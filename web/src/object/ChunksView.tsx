@@ -39,6 +39,7 @@ export function ChunksView({ domain, object }: { domain: Domain; object: HdfObje
   const amount = (chunk: Chunk) => (by === 'defined' && hasCounts ? (chunk.defined ?? 0) : chunk.size);
   return (
     <section aria-label="Chunks">
+      {found.error !== undefined && <ErrorNotice error={found.error} retry={found.reload} />}
       <p>
         {formatCount(chunks.length)} stored chunks of {dims.join(' × ')} places, {formatBytes(bytes)}
         {marker !== undefined && '; there are more'}
