@@ -49,9 +49,11 @@ demo: $(BIN)/.installed ## load real data into an embedded server and check what
 docs: $(BIN)/.installed ## the site of docs/, into site/; strict about links
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# npm ci refuses a lock without other platforms' packages, which some registries do not have; versions are the lock's.
+# npm ci refuses a lock without other platforms' packages, which some registries do not have: the lock has them from
+# rollup's optionalDependencies. Their integrity is known where the build is made, on Linux with glibc. No package's own
+# script is run.
 explorer: ## the explorer's files, hsparse/sn/explorer/static, from web/; needs npm
-	cd web && npm install --no-save --silent --no-audit --no-fund && npm run --silent build
+	cd web && npm ci --ignore-scripts --silent --no-audit --no-fund && npm run --silent build
 
 manifests: $(BIN)/helm ## k8s/rendered/ from the chart
 	@rm -rf k8s/rendered .rendered

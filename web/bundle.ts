@@ -10,32 +10,66 @@ const ROOT = import.meta.dirname;
 /** What the bundle is made of, beside the packages that the lock names. */
 const SOURCES = ['bundle.ts', 'docs.html', 'index.html', 'package-lock.json', 'package.json', 'src', 'tsconfig.json', 'vite.config.ts'];
 
-/** Writes the licences of all packages of which something is in the bundle. */
+/** Packages that name their licence and have no text of it. The build fails for any other. */
+const WITHOUT_TEXT = ['@react-three/fiber'];
+const MIT = `Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated
+documentation files (the "Software"), to deal in the Software without restriction, including without limitation the
+rights to use, copy, modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit
+persons to whom the Software is furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial portions of the
+Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR
+COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR
+OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.`;
+
+/** Writes the licences of all packages of which something is in the bundle, and of what these have in them. */
 export function licences(): Plugin {
   return {
     name: 'licences',
     apply: 'build',
     generateBundle(_, bundle) {
-      const packages = new Set<string>();
+      const packages = new Map<string, string[]>();
       for (const chunk of Object.values(bundle)) {
         if (chunk.type !== 'chunk') continue;
         for (const [id, { renderedLength }] of Object.entries(chunk.modules)) {
-          const found = /^.*[\\/]node_modules[\\/](?:@[^\\/]+[\\/])?[^\\/]+/.exec(id.replace(/^\0/, ''));
-          if (found !== null && renderedLength > 0) packages.add(found[0]);
+          const file = id.replace(/^\0/, '').replace(/\?.*$/, '');
+          const folder = /^.*[\\/]node_modules[\\/](?:@[^\\/]+[\\/])?[^\\/]+/.exec(file)?.[0];
+          if (folder === undefined || renderedLength === 0) continue;
+          packages.set(folder, [...(packages.get(folder) ?? []), file]);
         }
       }
-      const texts = [...packages].map(licenceOf).sort();
+      const texts = [...packages].map(([folder, files]) => licenceOf(folder, files)).sort();
       this.emitFile({ type: 'asset', fileName: 'licences.txt', source: texts.join('\n\n') });
       this.emitFile({ type: 'asset', fileName: 'sources.txt', source: `${digest()}\n` });
     },
   };
 }
 
-function licenceOf(folder: string): string {
+/**
+ * Returns the texts of a package: its licence, its notice, and the comments on licences that a packer has taken out of
+ * its files.
+ */
+function licenceOf(folder: string, files: string[]): string {
   const about = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Record<string, unknown>;
-  const file = readdirSync(folder).find((name) => /^licen[cs]e/i.test(name));
-  const text = file === undefined ? '' : `\n\n${readFileSync(join(folder, file), 'utf8').trim()}`;
-  return `${String(about['name'])} ${String(about['version'])}: ${String(about['license'])}${text}`;
+  const name = String(about['name']);
+  const names = readdirSync(folder).sort();
+  const licences = names.filter((one) => /^licen[cs]e/i.test(one)).map((one) => join(folder, one));
+  const notices = names.filter((one) => /^notice/i.test(one)).map((one) => join(folder, one));
+  const others = files.map((file) => `${file}.LICENSE.txt`).filter((file) => existsSync(file)).sort();
+  const texts = [...licences, ...notices, ...others].map((file) => readFileSync(file, 'utf8').trim());
+  if (licences.length === 0) {
+    if (!WITHOUT_TEXT.includes(name) || about['license'] !== 'MIT') throw new Error(`${name} has no text of its licence.`);
+    texts.unshift(`Copyright (c) ${authorOf(about)} and contributors\n\n${MIT}`);
+  }
+  return [`${name} ${String(about['version'])}: ${String(about['license'])}`, ...texts].join('\n\n');
+}
+
+function authorOf(about: Record<string, unknown>): string {
+  const author = about['author'] as { name?: string } | string | undefined;
+  return typeof author === 'string' ? author : (author?.name ?? String(about['name']));
 }
 
 /** Returns the SHA-256 of the sources, names and contents, which tests compare. */

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from hsparse.client.connection import Connection
-from tests.web.conftest import CELLS, go
+from tests.web.conftest import CELLS, go, settled
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -51,6 +52,39 @@ def test_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("treeitem", name="raw.var")).to_be_visible()
 
 
+def test_a_large_folder_is_searched_by_the_server_and_read_on(page: Page) -> None:
+    def answer(route: Route) -> None:
+        query = parse_qs(urlsplit(route.request.url).query)
+        names = [f"n{number:04}" for number in range(1000)]
+        if "pattern" in query:
+            assert query["pattern"] == ["*[nN][eE][eE]-?1*"]
+            names = ["Nee-[1.h5"]
+        elif "Marker" in query:
+            assert query["Marker"] == ["/home/admin/n0999"]
+            names = ["o.h5"]
+        domains = [{"name": f"/home/admin/{name}", "class": "domain"} for name in names]
+        route.fulfill(json={"domains": domains})
+
+    page.route("**/domains?*", answer)
+    go(page, domain="/home/admin")
+    expect(page.get_by_role("status").filter(has_text="1,000 of 1,000 or more")).to_be_visible()
+    search = page.get_by_role("searchbox", name="Search")
+    search.fill("nee-[1")
+    expect(page.get_by_role("link", name="Nee-[1.h5")).to_be_visible()
+    search.fill("")
+    page.get_by_role("button", name="Load more").click()
+    expect(page.get_by_role("link", name="o.h5", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Load more")).to_have_count(0)
+
+
+def test_another_bucket_is_another_place(page: Page) -> None:
+    go(page, domain=CELLS)
+    expect(page.get_by_role("treeitem", name="raw.X")).to_be_visible()
+    page.route("**bucket=other**", lambda route: None)  # answered never
+    go(page, domain=CELLS, bucket="other")
+    expect(page.get_by_role("treeitem")).to_have_count(0)
+
+
 def test_a_domain_of_many_objects_takes_few_requests(page: Page, site: str) -> None:
     with Connection(site, "/home/admin/web-many.h5") as connection:
         root = connection.json("PUT", "/", {})["root"]
@@ -62,6 +96,31 @@ def test_a_domain_of_many_objects_takes_few_requests(page: Page, site: str) -> N
     expect(page.get_by_role("treeitem")).to_have_count(1001)
     data = [request for request in asked if request.resource_type == "fetch"]
     assert len(data) <= 3, [request.url for request in data]
+
+
+def test_soft_links_that_repeat_one_another_do_not_hang_the_page(page: Page, site: str) -> None:
+    with Connection(site, "/home/admin/web-links.h5") as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        for level in range(16):
+            connection.json("PUT", f"/groups/{root}/links/s{level:02}", {"h5path": f"/s{level + 1:02}" * 6})
+        connection.json("PUT", f"/groups/{root}/links/s16", {"h5path": "/"})
+    go(page, domain="/home/admin/web-links.h5")
+    expect(page.get_by_role("treeitem")).to_have_count(18)
+    expect(page.get_by_role("cell", name="s00", exact=True)).to_be_visible()
+
+
+def test_groups_nested_deeper_than_calls_can_be_are_searched(page: Page) -> None:
+    depth = 20_000
+    objects = {
+        f"g-{level}": {"id": f"g-{level}", "links": {"a": {"class": "H5L_TYPE_HARD", "id": f"g-{level + 1}"}}}
+        for level in range(depth)
+    }
+    objects[f"g-{depth}"] = {"id": f"g-{depth}", "links": {"last": {"class": "H5L_TYPE_HARD", "id": "g-0"}}}
+    domain = {"root": "g-0", "class": "domain", "owner": "admin", "created": 0, "lastModified": 0}
+    page.route("**/?domain=**", lambda route: route.fulfill(json=domain | {"domain_objs": objects}))
+    go(page, domain="/home/admin/web-nested.h5")
+    page.get_by_role("searchbox", name="Search objects").fill("last")
+    expect(page.get_by_role("treeitem")).to_have_count(1)
 
 
 def test_dense_data_is_drawn_by_h5web(page: Page) -> None:
@@ -120,8 +179,10 @@ def test_what_is_not_there_is_told_in_words(page: Page) -> None:
     expect(alert).to_contain_text("moved or deleted")
     go(page, domain=CELLS, path="/none")
     expect(alert).to_contain_text("There is nothing at /none")
-    go(page, domain=CELLS, path="/raw.X", view="table", select="[0:9999,3]")
-    expect(page.get_by_role("heading", name="raw.X", exact=True)).to_be_visible()
+    for path, view in (("/X", "display"), ("/raw.X", "picture"), ("/raw.X", "table")):
+        go(page, domain=CELLS, path=path, view=view, select="[0:9999,3]")
+        expect(page.get_by_role("heading", name=path[1:], exact=True)).to_be_visible()
+        expect(alert).to_contain_text("[0:9999,3] does not fit the extent [700, 765]")
 
 
 def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:
@@ -141,6 +202,37 @@ def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:
     away = False
     expect(page.get_by_role("heading", name="admin", exact=True)).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_busy_server_is_asked_again(page: Page) -> None:
+    go(page, domain=CELLS, path="/raw.X")
+    settled(page, "rows 0 to 699")
+    error = {"kind": "busy", "message": "Too much."}
+    busy: dict[str, Any] = {"status": 503, "headers": {"Retry-After": "1"}, "json": {"error": error}}
+    page.route("**/density?*", lambda route: route.fulfill(**busy))
+    page.get_by_role("button", name="Zoom in").click()
+    expect(page.get_by_role("alert")).to_contain_text("asks again")
+    expect(page.get_by_role("status").filter(has_text="rows 0 to 699")).to_be_visible()
+    page.unroute("**/density?*")
+    settled(page, "rows 175 to 524")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_what_failed_is_tried_again(page: Page) -> None:
+    page.route("**/?domain=**", lambda route: route.fulfill(status=500, body="broken"))
+    go(page, domain=CELLS)
+    expect(page.get_by_role("alert")).to_contain_text("The server answered 500")
+    page.unroute("**/?domain=**")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("heading", name="web-cells.h5ad", exact=True)).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_redirect_is_told_in_words(page: Page) -> None:
+    elsewhere: dict[str, Any] = {"status": 302, "headers": {"Location": "/livez"}}
+    page.route("**/?domain=**", lambda route: route.fulfill(**elsewhere))
+    go(page, domain=CELLS)
+    expect(page.get_by_role("alert")).to_contain_text("sends this page elsewhere")
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -40,6 +41,20 @@ def test_the_licences_of_what_is_bundled_are_there() -> None:
     for name in ("@h5web/app", "react", "three"):
         assert f"\n{name} " in f"\n{text}"
     assert ": undefined" not in text
+    # What Swagger UI has in it, and its notice.
+    assert "SmartBear Software Inc." in text
+    assert "jedwatson.github.io/classnames" in text
+    of_fiber = text.partition("@react-three/fiber ")[2]
+    assert of_fiber.partition("\n")[2].strip().startswith("Copyright (c)")
+
+
+def test_the_lock_has_all_that_npm_ci_asks_for() -> None:
+    packages = json.loads((WEB / "package-lock.json").read_text())["packages"]
+    for package in packages.values():
+        for name in package.get("optionalDependencies", {}):
+            assert f"node_modules/{name}" in packages, f"npm ci refuses a lock without {name}"
+    for name in ("linux-x64-gnu", "linux-arm64-gnu"):
+        assert "integrity" in packages[f"node_modules/@rollup/rollup-{name}"]
 
 
 @pytest.mark.endurance
@@ -52,7 +67,7 @@ def test_a_build_gives_the_same_files(tmp_path: Path) -> None:
         copy = shutil.copytree if (WEB / name).is_dir() else shutil.copy
         copy(WEB / name, tmp_path / name)
     environment = os.environ | {"EXPLORER_OUT": str(tmp_path / "built")}
-    for command in (["npm", "install", "--no-save", "--no-audit", "--no-fund"], ["npx", "vite", "build"]):
+    for command in (["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], ["npx", "vite", "build"]):
         subprocess.run(
             command, cwd=tmp_path, env=environment, check=True, timeout=600, stdout=subprocess.DEVNULL
         )

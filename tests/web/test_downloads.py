@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import warnings
 from pathlib import Path
@@ -20,10 +21,16 @@ from playwright.sync_api import Browser, Page, expect
 
 from demo.cells import FILE, read_csr
 from demo.frames import frame
-from tests.web.conftest import CELLS, DETECTOR, go, open_page
+from hsparse.client.connection import Connection
+from hsparse.client.sparse_dataset import SparseDataset
+from tests.web.conftest import CELLS, DETECTOR, go, open_page, settled
 
 pytestmark = pytest.mark.needs("chromium")
 
+EXACT = "/home/admin/web-exact.h5"
+HALVES = np.array([[1.5, 2.25, np.nan], [np.inf, -65504, 2**-24]], np.float16)
+LARGE = np.array([2**53 + 1, -(2**62) - 1])
+FLOATS = np.array([np.nan, np.inf, 1 / 3, 2**24], np.float32)
 SELECT = "[10:20,100:200]"
 BOX = (slice(10, 20), slice(100, 200))
 
@@ -34,9 +41,9 @@ def downloaded(page: Page, name: str) -> bytes:
     return Path(download.value.path()).read_bytes()
 
 
-def wanted() -> Any:
+def wanted(box: tuple[slice, slice] = BOX) -> Any:
     with h5py.File(FILE) as file:
-        return read_csr(file["raw.X"])[BOX].tocoo()
+        return read_csr(file["raw.X"])[box].tocoo()
 
 
 def test_domains_are_files(page: Page, tmp_path: Path) -> None:
@@ -73,6 +80,70 @@ def test_selections_are_tables_and_arrays(page: Page) -> None:
     assert np.array_equal(np.load(io.BytesIO(downloaded(page, "Save NPY"))), dense)
     rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
     np.testing.assert_allclose(np.array(rows, float), dense, rtol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def exact(site: str) -> str:
+    """A domain of numbers that are easily spoiled: half floats, NaN, infinity, and integers above 2^53."""
+    with Connection(site, EXACT) as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": "H5T_IEEE_F16BE", "shape": [2, 3], "value": HALVES.tolist(), "h5path": "/half"}
+        connection.json("POST", "/datasets", body)
+        whole = SparseDataset.create(connection, "/whole", (2**33, 2), np.int64, (2**20, 2))
+        whole.write(np.array([[0, 1], [2**32 + 1, 0]]), LARGE)
+        SparseDataset.create(connection, "/floats", (4,), np.float32, (4,)).write(
+            np.arange(4)[:, None], FLOATS
+        )
+    return EXACT
+
+
+def test_half_floats_are_saved_as_they_are(page: Page, exact: str) -> None:
+    go(page, domain=exact, path="/half")
+    expect(page.get_by_role("heading", name="half", exact=True)).to_be_visible()
+    saved = np.load(io.BytesIO(downloaded(page, "Save NPY")))
+    assert saved.dtype == np.float16
+    np.testing.assert_array_equal(saved, HALVES)
+    np.testing.assert_array_equal(imagecodecs.tiff_decode(downloaded(page, "Save TIFF")), HALVES)
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    np.testing.assert_array_equal(np.array(rows, np.float16), HALVES)
+
+
+def test_numbers_are_exact_in_tables(page: Page, exact: str) -> None:
+    go(page, domain=exact, path="/whole", view="table")
+    expect(page.get_by_role("cell", name=str(LARGE[0]), exact=True)).to_be_visible()
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))[1:]
+    assert [[int(cell) for cell in row] for row in rows] == [[0, 1, LARGE[0]], [2**32 + 1, 0, LARGE[1]]]
+    go(page, domain=exact, path="/floats", view="table")
+    expect(page.get_by_role("cell", name="16777216", exact=True)).to_be_visible()
+    for text in ("NaN", "Infinity", "0.33333334"):
+        expect(page.get_by_role("cell", name=text, exact=True)).to_be_visible()
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))[1:]
+    np.testing.assert_array_equal(np.array([float(value) for _, value in rows], np.float32), FLOATS)
+
+
+def test_texts_are_no_formulas_in_a_table(page: Page, site: str) -> None:
+    texts = ["=1+1", "@x", "-2", "a,b", "+cmd"]
+    text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+    with Connection(site, "/home/admin/web-texts.h5") as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": text, "shape": [len(texts)], "value": texts, "h5path": "/texts"}
+        connection.json("POST", "/datasets", body)
+    go(page, domain="/home/admin/web-texts.h5", path="/texts")
+    rows = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    assert rows == [["'=1+1"], ["'@x"], ["-2"], ["a,b"], ["'+cmd"]]
+
+
+def test_what_is_saved_is_what_is_zoomed_to(page: Page) -> None:
+    go(page, domain=CELLS, path="/raw.X")
+    settled(page, "rows 0 to 699")
+    page.get_by_role("button", name="Zoom in").click()
+    settled(page, "rows 175 to 524")
+    part = wanted((slice(175, 525), slice(191, 574)))
+    table = list(csv.reader(io.StringIO(downloaded(page, "Save CSV").decode())))
+    assert len(table) == part.nnz + 1
+    assert {int(row) for row, _, _ in table[1:]} == set(part.row + 175)
+    tab = page.get_by_role("link", name="Table", exact=True)
+    expect(tab).to_have_attribute("href", re.compile(r"select=\[175:525,191:574\]"))
 
 
 def test_lines_for_programs_run_as_they_are(browser: Browser, site: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from urllib.parse import unquote
 
 import h5py
 import matplotlib
@@ -132,6 +133,33 @@ def test_a_table_has_places_values_and_names(page: Page) -> None:
     expect(page.get_by_role("columnheader", name="Value")).to_have_attribute("aria-sort", "descending")
 
 
+def test_a_table_is_sorted_by_all_values_and_has_their_names(page: Page) -> None:
+    with h5py.File(FILE) as file:
+        genes, cells = ([name.decode() for name in file[table]["index"]] for table in ("raw.var", "obs"))
+    part = matrix().tocoo()
+    best = part.data.argmax()
+    row, column = int(part.row[best]), int(part.col[best])
+    go(page, domain=CELLS, path=MATRIX, view="table")
+    expect(page.get_by_role("status").filter(has_text="the first of [0:700,0:765]")).to_be_visible()
+    table = page.get_by_role("table").first
+    table.get_by_role("button", name="Value").click()
+    settled(page, "The 500 least of [0:700,0:765]")
+    table.get_by_role("button", name="Value").click()
+    settled(page, "The 500 greatest of [0:700,0:765]")
+    first = table.get_by_role("row").nth(1)
+    expect(first).to_contain_text(f"{cells[row]} {row}")
+    expect(first).to_contain_text(f"{genes[column]} {column}")
+    expect(first).to_contain_text(str(part.data[best]))
+
+
+def test_a_table_says_that_another_selection_loads(page: Page) -> None:
+    go(page, domain=CELLS, path=MATRIX, view="table", select="[0:3,0:765]")
+    settled(page, "defined elements in [0:3,0:765]")
+    page.route("**/value?*", lambda route: None)  # answered never
+    go(page, domain=CELLS, path=MATRIX, view="table", select="[3:6,0:765]")
+    expect(page.get_by_role("status").filter(has_text="Loading…")).to_be_visible()
+
+
 def test_an_embedding_is_coloured_by_a_gene_and_by_a_column(page: Page) -> None:
     with h5py.File(FILE) as file:
         gene = [name.decode() for name in file["raw.var"]["index"]].index("CST3")
@@ -145,6 +173,32 @@ def test_an_embedding_is_coloured_by_a_gene_and_by_a_column(page: Page) -> None:
     expect(page.locator(".key li")).to_have_count(11)
     assert (pixels(page, ".scatter canvas") == UNDEFINED).all(axis=2).sum() == 0
     assert "select=obs:louvain" in page.url
+    go(page, domain=CELLS, view="embedding", select="gene:CST3")
+    settled(page, "coloured by CST3")
+
+
+def test_cells_without_a_category_or_a_place(page: Page, site: str) -> None:
+    domain = "/home/admin/web-missing.h5ad"
+    text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+    corners = [[1, 1], [2, 2], ["nan", "nan"], [1, 2]]
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        for path, kind, value in (
+            ("/obs/_index", text, ["a", "b", "c", "d"]),
+            ("/obs/kind/categories", text, ["T", "B"]),
+            ("/obs/kind/codes", "H5T_STD_I8LE", [0, 1, 0, -1]),
+            ("/obsm/X_umap", "H5T_IEEE_F16LE", corners),
+        ):
+            shape = [4, 2] if value is corners else [len(value)]
+            body = {"type": kind, "shape": shape, "value": value, "h5path": path}
+            connection.json("POST", "/datasets", body, implicit=1)
+    go(page, domain=domain, view="embedding")
+    settled(page, "coloured by kind; undefined in 1")
+    expect(page.locator(".key li")).to_have_text(["B", "T", "undefined"])
+    shown = pixels(page, ".scatter canvas")
+    # The first cell is at the lower left, the last one above it: NaN has no place, and moves none.
+    assert tuple(shown[632, 8]) not in (UNDEFINED, (0, 0, 0))
+    assert tuple(shown[8, 8]) == UNDEFINED
 
 
 def test_chunks_are_listed(page: Page) -> None:
@@ -165,6 +219,47 @@ def test_live_shows_what_is_appended(page: Page, site: str) -> None:
             page.get_by_role("checkbox", name="Live").check()
         dataset.resize((6, 8))
         expect(page.locator(".title")).to_contain_text("6 × 8", timeout=5000)
+
+
+def test_live_follows_the_last_frame_and_asks_for_no_more(page: Page, site: str) -> None:
+    domain = "/home/admin/web-frames.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        shape = (1, 4, 8)
+        dataset = SparseDataset.create(connection, "/live", shape, np.float32, shape, max_shape=(None, 4, 8))
+        go(page, domain=domain, path="/live")
+        with page.expect_request("**/shape?*wait=25*"):
+            page.get_by_role("checkbox", name="Live").check()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        dataset.resize((3, 4, 8))
+        expect(page.get_by_label("Dimension 0")).to_have_value("2")
+        assert "select=[2:3,0:4,0:8]" in page.url
+        page.get_by_role("link", name="Table", exact=True).click()
+        expect(page.get_by_role("checkbox", name="Live")).to_be_checked()
+        with page.expect_request("**/shape?*wait=25*"):
+            dataset.resize((4, 4, 8))
+        expect(page.locator(".title")).to_contain_text("4 × 4 × 8")
+        assert [url for url in asked if "getobjs" in url] == []
+
+
+def test_live_keeps_the_display_of_dense_data(page: Page, site: str) -> None:
+    domain = "/home/admin/web-grown.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": "H5T_IEEE_F64LE", "shape": [3, 4], "maxdims": [0, 4], "h5path": "/grown"}
+        id = connection.json("POST", "/datasets", body)["id"]
+        go(page, domain=domain, path="/grown")
+        expect(page.locator(".h5web").get_by_role("tablist")).to_be_visible()
+        with page.expect_request("**/shape?*wait=25*"):
+            page.get_by_role("checkbox", name="Live").check()
+        page.evaluate("document.querySelector('.h5web [role=tablist]').isSame = true")
+        with page.expect_request(
+            lambda request: "/value?" in request.url and "[0:5," in unquote(request.url)
+        ):
+            connection.json("PUT", f"/datasets/{id}/shape", {"shape": [5, 4]})
+        expect(page.locator(".title")).to_contain_text("5 × 4")
+        assert page.evaluate("document.querySelector('.h5web [role=tablist]').isSame") is True
 
 
 def test_a_dataset_of_very_many_places_opens(page: Page, site: str) -> None:

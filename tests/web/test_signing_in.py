@@ -107,6 +107,34 @@ def test_by_key(page: Page, guarded: Guarded) -> None:
     expect(page.get_by_role("alert")).to_contain_text("Sign in")
 
 
+def test_lines_for_programs_have_the_way_one_is_signed_in(browser: Browser, guarded: Guarded) -> None:
+    permissions = ["clipboard-read", "clipboard-write"]
+    with open_page(browser, guarded.url, permissions=permissions) as page:
+        go(page, domain=DOMAIN, path="/data")
+        for secret, python, shell in (
+            (guarded.key, "token=...", '-H "Authorization: Bearer $HS_API_KEY"'),
+            (PASSWORD, 'user="ann", password=...', "-u 'ann'"),
+        ):
+            sign_in(page, "ann" if secret == PASSWORD else "", secret)
+            for name, part in (("Python", python), ("curl", shell)):
+                page.get_by_role("button", name=f"Copy as {name}").click()
+                expect(page.get_by_role("status").filter(has_text=f"{name} copied")).to_be_visible()
+                line = page.evaluate("navigator.clipboard.readText()")
+                assert part in line
+                assert secret not in line
+            page.get_by_role("button", name="Sign out").click()
+
+
+def test_nothing_stays_after_signing_out(page: Page) -> None:
+    go(page, domain=DOMAIN)
+    sign_in(page, "ann", PASSWORD)
+    expect(page.get_by_role("treeitem", name="data")).to_be_visible()
+    page.route("**/?domain=**", lambda route: None)  # answered never
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("treeitem")).to_have_count(0)
+    expect(page.get_by_role("heading", name="secret.h5")).to_have_count(0)
+
+
 def test_another_user_is_refused(page: Page) -> None:
     go(page, domain=DOMAIN)
     sign_in(page, "bob", PASSWORD)

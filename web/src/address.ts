@@ -42,10 +42,14 @@ function readable(text: string): string {
   return encodeURIComponent(text).replace(/%2F/g, '/').replace(/%3A/g, ':').replace(/%2C/g, ',').replace(/%5B/g, '[').replace(/%5D/g, ']');
 }
 
+const listeners = new Set<() => void>();
+
 function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
   addEventListener('hashchange', listener);
   addEventListener('popstate', listener);
   return () => {
+    listeners.delete(listener);
     removeEventListener('hashchange', listener);
     removeEventListener('popstate', listener);
   };
@@ -64,6 +68,8 @@ export function goTo(address: Address): void {
 /** Changes the address without a step in the browser's history, as for each step of a zoom. */
 export function replaceAddress(address: Address): void {
   history.replaceState(null, '', formatAddress(address));
+  // The browser has no event for this.
+  for (const listener of listeners) listener();
 }
 
 export function parentOf(path: string): string {

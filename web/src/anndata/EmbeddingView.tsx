@@ -27,7 +27,7 @@ function colourName(select: string | undefined, cells: AnnData): string {
 
 function Scatter({ domain, cells, address }: { domain: Domain; cells: AnnData; address: Address }) {
   const [name, setName] = useState(cells.embeddings[0]?.name ?? '');
-  const [by, setBy] = useState(colourName(address.select, cells));
+  const by = colourName(address.select, cells);
   const canvas = useRef<HTMLCanvasElement>(null);
   const embedding = cells.embeddings.find((one) => one.name === name);
   const count = Math.min(cells.cells.length, MAX_CELLS);
@@ -54,10 +54,7 @@ function Scatter({ domain, cells, address }: { domain: Domain; cells: AnnData; a
   useEffect(() => {
     if (canvas.current !== null && points.value !== undefined) drawPoints(canvas.current, points.value, colouring.value);
   }, [points.value, colouring.value]);
-  const choose = (next: string) => {
-    setBy(next);
-    replaceAddress({ ...address, view: 'embedding', select: next });
-  };
+  const choose = (next: string) => replaceAddress({ ...address, view: 'embedding', select: next });
   return (
     <section aria-label="Embedding">
       <div className="bar">
@@ -82,9 +79,7 @@ function Scatter({ domain, cells, address }: { domain: Domain; cells: AnnData; a
           <GeneField key={by} gene={by.startsWith('gene:') ? by.slice(5) : ''} genes={genes.value ?? []} onChoose={(gene) => choose(`gene:${gene}`)} />
         )}
       </div>
-      {[points.error, genes.error, colouring.error].filter(Boolean).map((error, at) => (
-        <ErrorNotice key={at} error={error} />
-      ))}
+      {[points, genes, colouring].map(({ error, reload }, at) => error !== undefined && <ErrorNotice key={at} error={error} retry={reload} />)}
       <div className="scatter">
         <canvas ref={canvas} width={SIZE} height={SIZE} role="img" aria-label={`${name} of ${formatCount(count)} cells, coloured by ${by}`} />
         {colouring.value !== undefined && <Key colouring={colouring.value} />}

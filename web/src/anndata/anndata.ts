@@ -1,6 +1,6 @@
 /** AnnData in a domain: names of cells and genes, their columns, and embeddings, of groups and of older compounds. */
 
-import { sendJson } from '../api/client';
+import { onAuthorization, sendJson } from '../api/client';
 import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { classOf, memberMapping, numberType } from '../api/types';
 import { readValues } from '../api/values';
@@ -117,7 +117,7 @@ function preferred(found: Embedding[]): Embedding[] {
   return found.sort((a, b) => order(a) - order(b));
 }
 
-/** Reads a column: text or numbers, categories by their names, missing ones as an empty text. */
+/** Reads a column: text or numbers, categories by their names, missing ones as null. */
 export async function readColumn(domain: Domain, column: Column, signal?: AbortSignal): Promise<ArrayLike<unknown>> {
   const { dataset, field, categories } = column;
   const spans = [{ start: 0, stop: column.length, step: 1 }];
@@ -126,7 +126,7 @@ export async function readColumn(domain: Domain, column: Column, signal?: AbortS
   const type = dataset.type ?? '';
   if (categories !== undefined) {
     const names = await readValues(domain, categories, [{ start: 0, stop: dimsOf(categories)[0] ?? 0, step: 1 }], signal);
-    return Array.from(bare as ArrayLike<number>, (code) => String(names[Number(code)] ?? ''));
+    return Array.from(bare as ArrayLike<number>, (code) => names[Number(code)] ?? null);
   }
   if (typeof type !== 'string' && type.class === 'H5T_ENUM' && field === undefined) {
     const names = new Map(Object.entries(memberMapping(type)).map(([name, value]) => [value, name]));
@@ -137,6 +137,8 @@ export async function readColumn(domain: Domain, column: Column, signal?: AbortS
 
 const BLOCK = 2000;
 const blocks = new Map<string, Promise<string[]>>();
+// What one user may read is not for the next one.
+onAuthorization(() => blocks.clear());
 
 /** Returns the name of a place of an axis. Names are read in blocks, which are kept. */
 export async function nameAt(domain: Domain, column: Column, place: number): Promise<string> {
@@ -151,9 +153,24 @@ export async function nameAt(domain: Domain, column: Column, place: number): Pro
   return (await block.catch(() => []))[place - first] ?? '';
 }
 
+/** Returns the names of places of an axis, by place. */
+export async function namesAt(domain: Domain, column: Column, places: number[], signal: AbortSignal): Promise<Map<number, string>> {
+  const points = [...new Set(places)].filter((place) => place < column.length);
+  if (points.length === 0) return new Map();
+  const query = { ...domain.query, fields: column.field };
+  const options = { method: 'POST', body: { points }, signal };
+  const { value } = await sendJson<{ value: unknown[] }>(`/datasets/${column.dataset.id}/value`, query, options);
+  return new Map(points.map((place, at) => [place, nameOf(value[at])]));
+}
+
+/** A compound with one field is a list of one. */
+function nameOf(value: unknown): string {
+  return String(Array.isArray(value) ? value[0] : value);
+}
+
 async function readNames(domain: Domain, column: Column, first: number): Promise<string[]> {
   const select = `[${first}:${Math.min(column.length, first + BLOCK)}]`;
   const query = { ...domain.query, select, fields: column.field };
   const { value } = await sendJson<{ value: unknown[] }>(`/datasets/${column.dataset.id}/value`, query);
-  return value.map((one) => String(Array.isArray(one) ? one[0] : one));
+  return value.map(nameOf);
 }

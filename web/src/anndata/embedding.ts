@@ -3,7 +3,8 @@
 import type { Domain } from '../api/hdf';
 import { dimsOf, isSparse } from '../api/hdf';
 import { numberType } from '../api/types';
-import { readDefined, readValues } from '../api/values';
+import { readDefined } from '../api/defined';
+import { readValues } from '../api/values';
 import { CATEGORIES, type Colour, colourOf, rangeOf, type Range, UNDEFINED } from '../sparse/colours';
 import { type AnnData, type Column, type Embedding, readColumn } from './anndata';
 
@@ -22,6 +23,11 @@ export interface Colouring {
   undefinedCells: number;
 }
 
+/** JSON has null for what is not a number, which is no zero. */
+function numberOf(value: unknown): number {
+  return value === null || value === undefined ? NaN : Number(value);
+}
+
 /** Reads the first two dimensions of an embedding. */
 export async function readPoints(domain: Domain, embedding: Embedding, count: number, signal: AbortSignal): Promise<Points> {
   const { dataset, field } = embedding;
@@ -34,8 +40,8 @@ export async function readPoints(domain: Domain, embedding: Embedding, count: nu
     ];
     const found = await readValues(domain, dataset, spans, signal);
     for (let at = 0; at < count; at += 1) {
-      x[at] = Number(found[2 * at]);
-      y[at] = Number(found[2 * at + 1]);
+      x[at] = numberOf(found[2 * at]);
+      y[at] = numberOf(found[2 * at + 1]);
     }
     return { x, y };
   }
@@ -50,14 +56,18 @@ export async function readPoints(domain: Domain, embedding: Embedding, count: nu
 export async function colourByColumn(domain: Domain, column: Column, signal: AbortSignal): Promise<Colouring> {
   const values = await readColumn(domain, column, signal);
   const isNumber = column.categories === undefined && typeof values[0] !== 'string' && !Array.isArray(values[0]);
-  if (isNumber) return colourByNumbers(Float64Array.from(values as ArrayLike<number>, Number));
-  const names = [...new Set(Array.from(values, String))].sort();
+  if (isNumber) return colourByNumbers(Float64Array.from(values as ArrayLike<number | null>, numberOf));
+  const texts = Array.from(values, (value) => (value === null ? null : String(value)));
+  const names = [...new Set(texts)].filter((text) => text !== null).sort();
   const colours = new Map(names.map((name, at) => [name, CATEGORIES[at % CATEGORIES.length] ?? UNDEFINED]));
   return {
-    colour: (cell) => colours.get(String(values[cell])) ?? UNDEFINED,
+    colour: (cell) => {
+      const text = texts[cell];
+      return (typeof text === 'string' ? colours.get(text) : undefined) ?? UNDEFINED;
+    },
     categories: [...colours],
     range: undefined,
-    undefinedCells: 0,
+    undefinedCells: texts.filter((text) => text === null).length,
   };
 }
 
@@ -70,10 +80,11 @@ export async function colourByGene(domain: Domain, cells: AnnData, gene: number,
   const defined = new Uint8Array(count);
   if (isSparse(matrix)) {
     const found = await readDefined(domain, matrix, `[:,${gene}]`, signal);
-    found.places.forEach(([cell], at) => {
-      values[cell ?? 0] = Number(found.values[at]);
-      defined[cell ?? 0] = 1;
-    });
+    for (let at = 0; at < found.values.length; at += 1) {
+      const cell = found.places[0]?.[at] ?? 0;
+      values[cell] = numberOf(found.values[at]);
+      defined[cell] = 1;
+    }
     return colourByNumbers(values, defined);
   }
   if (numberType(matrix.type ?? '') === undefined) throw new Error('The matrix has no numbers.');

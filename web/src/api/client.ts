@@ -2,28 +2,42 @@
 
 export type Query = Record<string, string | number | undefined>;
 
-/** An answer that is an error, or no answer: `kind` is the server's, or `away`. */
+/** Statuses of a server that is busy, or that a proxy does not reach. */
+const PASSING = [429, 502, 503, 504];
+
+/** An answer that is an error, or no answer: `kind` is the server's, `away` or `redirected`. */
 export class RequestError extends Error {
   constructor(
     readonly kind: string,
     readonly status: number,
     message: string,
+    /** Milliseconds after which the server wants to be asked again. */
+    readonly retryAfter?: number,
   ) {
     super(message);
     this.name = 'RequestError';
   }
 
+  /** Whether the same request may succeed a moment later. */
+  get isPassing(): boolean {
+    return this.kind === 'away' || PASSING.includes(this.status);
+  }
+
   /** What a person can do about it, in a sentence. */
   get remedy(): string {
-    if (this.kind === 'away') return 'This page asks again until the server answers.';
+    if (this.isPassing) return 'This page asks again until the server answers.';
+    if (this.kind === 'redirected') return 'Load this page again: a sign-in at the proxy may have ended.';
     if (this.status === 401) return 'Sign in again, with another name, password or key.';
     if (this.status === 403) return 'Sign in as a user who may read it, or ask its owner for the right to read.';
     if (this.status === 404 || this.status === 410) return 'Look for it in the folder above: it was moved or deleted, or the address has an error.';
     if (this.status === 413) return 'Select less of it, or zoom in.';
-    if (this.status === 503 || this.status === 429) return 'The server is busy. Try again in a moment.';
     return 'The sentence above is the server’s. If it does not help, tell the operator.';
   }
 }
+
+/** Milliseconds after which a server that did not answer is asked again, and the most seconds that it may ask to wait. */
+const RETRY = 2000;
+const MAX_WAIT = 120;
 
 let authorization: string | undefined;
 const listeners = new Set<() => void>();
@@ -34,8 +48,10 @@ export function setAuthorization(value: string | undefined): void {
   for (const listener of listeners) listener();
 }
 
-export function isSignedIn(): boolean {
-  return authorization !== undefined;
+/** Says how somebody is signed in. */
+export function signedInBy(): 'password' | 'key' | undefined {
+  if (authorization === undefined) return undefined;
+  return authorization.startsWith('Bearer ') ? 'key' : 'password';
 }
 
 /** Calls `listener` when somebody signs in or out; returns what ends that. */
@@ -77,7 +93,7 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
       method: options.method ?? 'GET',
       headers,
       credentials: 'omit',
-      redirect: 'error',
+      redirect: 'manual',
       signal: options.signal ?? null,
       body: options.body === undefined ? null : JSON.stringify(options.body),
     });
@@ -85,8 +101,40 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new RequestError('away', 0, 'The server does not answer.');
   }
+  if (answer.type === 'opaqueredirect') {
+    throw new RequestError('redirected', 0, 'The server, or a proxy before it, sends this page elsewhere for its data. It does not go there.');
+  }
   if (!answer.ok) throw await errorOf(answer);
   return answer;
+}
+
+/** Calls `load` until it succeeds, or fails by an error that will not pass, which is raised; `onWait` is told of each that may. */
+export async function untilAnswered<T>(load: () => Promise<T>, signal: AbortSignal | undefined, onWait?: (error: RequestError) => void): Promise<T> {
+  for (;;) {
+    try {
+      return await load();
+    } catch (error) {
+      if (!(error instanceof RequestError) || !error.isPassing || signal?.aborted) throw error;
+      onWait?.(error);
+      await pause(error.retryAfter ?? RETRY, signal);
+    }
+  }
+}
+
+/** Waits so many milliseconds; an abort is raised at once. */
+export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      clearTimeout(timer);
+      reject(new DOMException('Nobody waits any more.', 'AbortError'));
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', onAbort);
+      resolve();
+    }, milliseconds);
+    if (signal?.aborted) onAbort();
+    else signal?.addEventListener('abort', onAbort, { once: true });
+  });
 }
 
 export async function sendJson<T>(path: string, query: Query = {}, options: RequestOptions = {}): Promise<T> {
@@ -98,11 +146,13 @@ export async function sendBinary(path: string, query: Query = {}, options: Reque
 }
 
 async function errorOf(answer: Response): Promise<RequestError> {
+  const seconds = Number(answer.headers.get('Retry-After') ?? NaN);
+  const retryAfter = seconds > 0 ? 1000 * Math.min(seconds, MAX_WAIT) : undefined;
   try {
     const { error } = (await answer.json()) as { error: { kind: string; message: string } };
-    return new RequestError(error.kind, answer.status, error.message);
+    return new RequestError(error.kind, answer.status, error.message, retryAfter);
   } catch {
-    return new RequestError('unknown', answer.status, `The server answered ${answer.status} ${answer.statusText}.`);
+    return new RequestError('unknown', answer.status, `The server answered ${answer.status} ${answer.statusText}.`, retryAfter);
   }
 }
 

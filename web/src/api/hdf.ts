@@ -66,22 +66,45 @@ export interface DomainRecord {
   domain_objs?: Record<string, HdfObject>;
 }
 
+/**
+ * The most links that are followed to find one object, and how deep soft links may lead to soft links. A few soft
+ * links, each of which names the next one several times, would take forever.
+ */
+const MAX_LINKS = 1000;
+const MAX_DEPTH = 17;
+
+interface Left {
+  links: number;
+  depth: number;
+}
+
 /** A folder, or a domain with all its objects. */
 export class Domain {
   readonly objects: Map<string, HdfObject>;
+  /** What soft links lead to, by absolute path. */
+  private readonly followed = new Map<string, HdfObject | undefined>();
 
   constructor(
     readonly path: string,
     readonly bucket: string | undefined,
     readonly record: DomainRecord,
+    objects?: Map<string, HdfObject>,
   ) {
-    this.objects = new Map(Object.entries(record.domain_objs ?? {}));
+    this.objects = objects ?? new Map(Object.entries(record.domain_objs ?? {}));
   }
 
   /** Loads it; of a domain all objects with their links and attributes by the same request. */
   static async load(path: string, bucket: string | undefined, signal?: AbortSignal): Promise<Domain> {
     const query = { domain: path, bucket, getobjs: 1, include_attrs: 1, ignore_nan: 1 };
     return new Domain(path, bucket, await sendJson<DomainRecord>('/', query, { signal }));
+  }
+
+  /** Returns the domain with something else of one object. */
+  with(id: string, changed: Partial<HdfObject>): Domain {
+    const objects = new Map(this.objects);
+    const object = objects.get(id);
+    if (object !== undefined) objects.set(id, { ...object, ...changed });
+    return new Domain(this.path, this.bucket, this.record, objects);
   }
 
   get isFolder(): boolean {
@@ -98,23 +121,46 @@ export class Domain {
   }
 
   /** Finds the object at a path, through soft links; undefined if there is none here. */
-  resolve(path: string, depth = 0): HdfObject | undefined {
+  resolve(path: string): HdfObject | undefined {
+    return this.walk(path, { links: MAX_LINKS, depth: MAX_DEPTH });
+  }
+
+  /** Finds what a link in the group at path `group` leads to. */
+  target(link: HdfLink, group: string): HdfObject | undefined {
+    return this.follow(link, group, { links: MAX_LINKS, depth: MAX_DEPTH });
+  }
+
+  private walk(path: string, left: Left): HdfObject | undefined {
     let found = this.root;
     let at = '';
-    for (const name of path.split('/').filter((part) => part !== '')) {
+    for (const name of path.split('/').filter((part) => part !== '' && part !== '.')) {
       const link = found?.links?.[name];
       if (link === undefined) return undefined;
-      found = this.target(link, at, depth);
+      left.links -= 1;
+      found = this.follow(link, at, left);
       at += `/${name}`;
     }
     return found;
   }
 
-  /** Finds what a link in the group at path `group` leads to. */
-  target(link: HdfLink, group: string, depth = 0): HdfObject | undefined {
+  private follow(link: HdfLink, group: string, left: Left): HdfObject | undefined {
     if (link.id !== undefined) return this.objects.get(link.id);
-    if (link.class !== 'H5L_TYPE_SOFT' || link.h5path === undefined || depth > 16) return undefined;
-    return this.resolve(link.h5path.startsWith('/') ? link.h5path : `${group}/${link.h5path}`, depth + 1);
+    if (link.class !== 'H5L_TYPE_SOFT' || link.h5path === undefined) return undefined;
+    const path = link.h5path.startsWith('/') ? link.h5path : `${group}/${link.h5path}`;
+    if (this.followed.has(path)) return this.followed.get(path);
+    if (left.links <= 0 || left.depth <= 0) {
+      left.links = 0;
+      return undefined;
+    }
+    // Until it is known it leads nowhere: so does a soft link that leads to itself.
+    this.followed.set(path, undefined);
+    left.depth -= 1;
+    const found = this.walk(path, left);
+    left.depth += 1;
+    const isWhole = left.links > 0 || left.depth === MAX_DEPTH;
+    if (isWhole) this.followed.set(path, found);
+    else this.followed.delete(path);
+    return found;
   }
 }
 
@@ -130,9 +176,14 @@ export function isSparse(object: HdfObject): boolean {
   return (object.creationProperties?.layout?.flags ?? object.layout?.flags ?? []).includes('H5D_SPARSE_DATA');
 }
 
+/** Says whether a dimension may become longer. */
+export function canGrow(object: HdfObject, dim: number): boolean {
+  const limit = object.shape?.maxdims?.[dim];
+  return limit !== undefined && (typeof limit === 'string' || limit === 0 || limit > (dimsOf(object)[dim] ?? 0));
+}
+
 export function isGrowing(object: HdfObject): boolean {
-  const dims = dimsOf(object);
-  return (object.shape?.maxdims ?? []).some((limit, dim) => typeof limit === 'string' || limit === 0 || limit > (dims[dim] ?? 0));
+  return dimsOf(object).some((_, dim) => canGrow(object, dim));
 }
 
 export function attributeText(object: HdfObject | undefined, name: string): string | undefined {

@@ -1,17 +1,18 @@
 /** Loading for components: one request at a time, cancelled when it is not wanted any more. */
 
 import { useCallback, useEffect, useState, useSyncExternalStore } from 'react';
-import { isSignedIn, onAuthorization, RequestError } from './client';
-
-/** Milliseconds after which a server that did not answer is asked again. */
-const RETRY = 2000;
+import { onAuthorization, signedInBy, untilAnswered } from './client';
 
 export interface Loaded<T> {
   value: T | undefined;
   error: unknown;
   loading: boolean;
+  /** Whether the value or the error is that of the key, and not that of the last one. */
+  isCurrent: boolean;
   /** Asks again, and shows the last answer meanwhile. */
   reload: () => void;
+  /** Puts another answer in the place of the last one. */
+  change: (next: (value: T) => T) => void;
 }
 
 let signIns = 0;
@@ -22,40 +23,53 @@ export function useSignIns(): number {
   return useSyncExternalStore(onAuthorization, () => signIns);
 }
 
-export function useSignedIn(): boolean {
-  return useSyncExternalStore(onAuthorization, isSignedIn);
+/** How somebody is signed in, undefined if nobody is. */
+export function useSignedIn(): 'password' | 'key' | undefined {
+  return useSyncExternalStore(onAuthorization, signedInBy);
 }
+
+interface State<T> {
+  /** What is loaded, and for whom: the number of sign-ins before it. */
+  key?: string;
+  signIn?: number;
+  value?: T;
+  error?: unknown;
+  loading: boolean;
+}
+
+const NOTHING: State<never> = { loading: true };
 
 /**
  * Calls `load` for each new `key`, and again after a sign-in; without a key there is nothing to load.
- * The last answer stays until the next one is there; a server that is away is asked until it answers.
+ * The last answer stays until the next one is there, but not for another user; a server that is away or busy is asked until it answers.
  */
 export function useLoad<T>(key: string | undefined, load: (signal: AbortSignal) => Promise<T>): Loaded<T> {
-  const [state, setState] = useState<{ key?: string; value?: T; error?: unknown; loading: boolean }>({ loading: true });
+  const [state, setState] = useState<State<T>>(NOTHING);
   const [attempt, setAttempt] = useState(0);
   const signIn = useSignIns();
   useEffect(() => {
     if (key === undefined) return undefined;
     const abort = new AbortController();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    setState((old) => ({ ...old, loading: true }));
-    load(abort.signal).then(
+    setState((old) => {
+      if (old.signIn !== signIn) return { signIn, loading: true };
+      return old.key === key ? { ...old, loading: true } : { ...old, error: undefined, loading: true };
+    });
+    const onWait = (error: unknown) => setState((old) => ({ ...old, error, loading: false }));
+    untilAnswered(() => load(abort.signal), abort.signal, onWait).then(
       (value) => {
-        if (!abort.signal.aborted) setState({ key, value, loading: false });
+        if (!abort.signal.aborted) setState({ key, signIn, value, loading: false });
       },
       (error: unknown) => {
-        if (abort.signal.aborted) return;
-        const isAway = error instanceof RequestError && error.kind === 'away';
-        setState((old) => (isAway ? { ...old, error, loading: false } : { key, error, loading: false }));
-        if (isAway) timer = setTimeout(() => setAttempt((count) => count + 1), RETRY);
+        if (!abort.signal.aborted) setState({ key, signIn, error, loading: false });
       },
     );
-    return () => {
-      abort.abort();
-      clearTimeout(timer);
-    };
+    return () => abort.abort();
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for what is loaded
   }, [key, attempt, signIn]);
   const reload = useCallback(() => setAttempt((count) => count + 1), []);
-  return { value: state.value, error: state.error, loading: state.loading, reload };
+  const change = useCallback((next: (value: T) => T) => {
+    setState((old) => (old.value === undefined ? old : { ...old, value: next(old.value) }));
+  }, []);
+  const { value, error, loading, key: loaded } = state.signIn === signIn ? state : NOTHING;
+  return { value, error, loading, isCurrent: key !== undefined && loaded === key, reload, change };
 }

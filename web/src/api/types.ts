@@ -101,18 +101,37 @@ const ARRAYS: Record<string, ArrayOf> = {
   f8: Float64Array,
 };
 
-/** Says whether a browser has arrays of a number type; of 16-bit floats it may have none. */
-export function hasArray(type: NumberType): boolean {
-  return `${type.kind}${type.size}` in ARRAYS;
+/** Says whether numbers of a type can be decoded. */
+export function isDecodable(type: NumberType): boolean {
+  return isHalf(type) || `${type.kind}${type.size}` in ARRAYS;
 }
 
-/** Returns the numbers in bytes as the server sends them; bytes in the other order are turned in place. */
+function isHalf(type: NumberType): boolean {
+  return type.kind === 'f' && type.size === 2;
+}
+
+/** Turns numbers that are big-endian in place, and returns them. */
+export function littleEndian(bytes: ArrayBuffer, type: NumberType): ArrayBuffer {
+  if (!type.bigEndian || type.size === 1) return bytes;
+  const all = new Uint8Array(bytes);
+  for (let at = 0; at < all.length; at += type.size) all.subarray(at, at + type.size).reverse();
+  return bytes;
+}
+
+/** Returns the numbers in bytes as the server sends them, 16-bit floats with 32 bits; bytes in the other order are turned in place. */
 export function decodeNumbers(bytes: ArrayBuffer, type: NumberType): NumberArray {
+  const ordered = littleEndian(bytes, type);
+  if (isHalf(type)) return Float32Array.from(new Uint16Array(ordered), decodeHalf);
   const make = ARRAYS[`${type.kind}${type.size}`];
   if (make === undefined) throw new Error(`No arrays of ${type.kind}${type.size} in this browser.`);
-  if (type.bigEndian && type.size > 1) {
-    const all = new Uint8Array(bytes);
-    for (let at = 0; at < all.length; at += type.size) all.subarray(at, at + type.size).reverse();
-  }
-  return new make(bytes);
+  return new make(ordered);
+}
+
+/** Returns the number of 16 bits that a float has (IEEE 754, binary16). */
+function decodeHalf(bits: number): number {
+  const sign = bits >> 15 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
 }

@@ -1,8 +1,8 @@
 /** Values of datasets: only what is selected, as binary where elements are numbers. */
 
-import { sendBinary, sendJson } from './client';
+import { type Query, sendBinary, sendJson } from './client';
 import type { Domain, HdfObject } from './hdf';
-import { decodeNumbers, hasArray, type NumberArray, numberType } from './types';
+import { decodeNumbers, isDecodable, littleEndian, type NumberArray, numberType } from './types';
 
 /** One dimension of a selection; an index is one place. */
 export interface Span {
@@ -55,14 +55,28 @@ export async function readValues(
   signal?: AbortSignal,
   fields?: string,
 ): Promise<NumberArray | unknown[]> {
-  const path = `/datasets/${dataset.id}/value`;
-  const query = { ...domain.query, select: spans.length > 0 ? formatSelect(spans) : undefined, fields };
   const type = numberType(dataset.type ?? '');
-  if (type !== undefined && hasArray(type) && fields === undefined) {
-    return decodeNumbers(await sendBinary(path, query, { signal }), type);
+  if (type !== undefined && isDecodable(type) && fields === undefined) {
+    return decodeNumbers(await sendBinary(valuePath(dataset), valueQuery(domain, spans), { signal }), type);
   }
-  const { value } = await sendJson<{ value: unknown }>(path, { ...query, ignore_nan: 1 }, { signal });
+  const query = { ...valueQuery(domain, spans), fields, ignore_nan: 1 };
+  const { value } = await sendJson<{ value: unknown }>(valuePath(dataset), query, { signal });
   return flatten(value, spans.length);
+}
+
+/** Reads the selected numbers as bytes, little-endian, as files have them. */
+export async function readBytes(domain: Domain, dataset: HdfObject, spans: Span[]): Promise<ArrayBuffer> {
+  const type = numberType(dataset.type ?? '');
+  if (type === undefined) throw new Error('The dataset has no numbers.');
+  return littleEndian(await sendBinary(valuePath(dataset), valueQuery(domain, spans)), type);
+}
+
+function valuePath(dataset: HdfObject): string {
+  return `/datasets/${dataset.id}/value`;
+}
+
+function valueQuery(domain: Domain, spans: Span[]): Query {
+  return { ...domain.query, select: spans.length > 0 ? formatSelect(spans) : undefined };
 }
 
 /** Flattens nested lists of `rank` levels; a scalar becomes a list of one. */
@@ -71,26 +85,4 @@ export function flatten(value: unknown, rank: number): unknown[] {
   let found = value as unknown[];
   for (let level = 1; level < rank; level += 1) found = (found as unknown[][]).flat();
   return found;
-}
-
-export interface DefinedElements {
-  places: number[][];
-  values: unknown[];
-}
-
-/** Reads the defined elements of a selection: their places and values. */
-export async function readDefined(
-  domain: Domain,
-  dataset: HdfObject,
-  select: string,
-  signal?: AbortSignal,
-): Promise<DefinedElements> {
-  interface Answer {
-    selection: { coordinates?: (number | number[])[] };
-    value: unknown[];
-  }
-  const query = { ...domain.query, select, sparse: 1, ignore_nan: 1 };
-  const answer = await sendJson<Answer>(`/datasets/${dataset.id}/value`, query, { signal });
-  const places = (answer.selection.coordinates ?? []).map((place) => (Array.isArray(place) ? place : [place]));
-  return { places, values: answer.value };
 }

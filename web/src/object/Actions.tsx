@@ -1,13 +1,14 @@
 /** What can be done with an object: copy a line for a program, save a selection or the domain's file. */
 
-import { useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { type Address, nameOf } from '../address';
+import { untilAnswered } from '../api/client';
 import { collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { useSignedIn } from '../api/load';
 import { parseSelect, wholeOf } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { type Format, formatsOf, saveFile, saveSelection } from './downloads';
-import { curlSnippet, fileUrl, pythonSnippet } from './snippets';
+import { curlSnippet, fileUrl, pythonSnippet, type Runner } from './snippets';
 
 interface Props {
   domain: Domain;
@@ -19,39 +20,53 @@ interface Props {
 export function Actions({ domain, object, address, user: name }: Props) {
   const signedIn = useSignedIn();
   const [said, setSaid] = useState('');
-  const [error, setError] = useState<unknown>();
-  const user = signedIn ? name : undefined;
+  const [failed, setFailed] = useState<{ error: unknown; retry: () => void }>();
+  const shown = useRef<AbortController>();
+  useEffect(() => {
+    const abort = new AbortController();
+    shown.current = abort;
+    return () => abort.abort();
+  }, []);
+  const runner: Runner = signedIn === 'password' && name !== undefined ? { user: name } : signedIn === 'key' ? 'key' : undefined;
   const dims = dimsOf(object);
   const spans = parseSelect(address.select, dims) ?? wholeOf(dims);
   const isData = collectionOf(object) === 'datasets' && object.shape?.class !== 'H5S_NULL';
-  const attempt = (work: Promise<void>, done: string) => {
-    setError(undefined);
-    work.then(() => setSaid(done), setError);
+  const attempt: Attempt = (work, done) => {
+    setFailed(undefined);
+    setSaid('');
+    const signal = shown.current?.signal;
+    const fail = (error: unknown) => {
+      if (!signal?.aborted) setFailed({ error, retry: () => attempt(work, done) });
+    };
+    const onWait = ({ message }: Error) => setSaid(`${message} This page asks again.`);
+    untilAnswered(work, signal, onWait).then(() => setSaid(done), fail);
   };
-  const copy = (text: string, what: string) => attempt(copyText(text), `${what} copied`);
+  const copy = (text: string, what: string) => attempt(() => copyText(text), `${what} copied`);
   return (
     <div className="bar actions">
-      <button onClick={() => copy(pythonSnippet(domain, address.path, object, spans, user), 'Python')}>Copy as Python</button>
-      <button onClick={() => copy(curlSnippet(domain, object, spans, user), 'curl')}>Copy as curl</button>
+      <button onClick={() => copy(pythonSnippet(domain, address.path, object, spans, runner), 'Python')}>Copy as Python</button>
+      <button onClick={() => copy(curlSnippet(domain, object, spans, runner), 'curl')}>Copy as curl</button>
       {isData &&
         formatsOf(object).map((format: Format) => (
-          <button key={format} onClick={() => attempt(saveSelection(domain, object, spans, nameOf(address.path), format), 'Saved')}>
+          <button key={format} onClick={() => attempt(() => saveSelection(domain, object, spans, nameOf(address.path), format), 'Saved')}>
             Save {format === 'arrow' ? 'Arrow' : format.toUpperCase()}
           </button>
         ))}
-      {address.path === '/' && <FileLinks domain={domain} signedIn={signedIn} attempt={attempt} />}
+      {address.path === '/' && <FileLinks domain={domain} signedIn={signedIn !== undefined} attempt={attempt} />}
       <span role="status" className="quiet">
         {said}
       </span>
-      {error !== undefined && <ErrorNotice error={error} />}
+      {failed !== undefined && <ErrorNotice {...failed} />}
     </div>
   );
 }
 
+type Attempt = (work: () => Promise<void>, done: string) => void;
+
 interface LinkProps {
   domain: Domain;
   signedIn: boolean;
-  attempt: (work: Promise<void>, done: string) => void;
+  attempt: Attempt;
 }
 
 /** Downloads of the domain. A browser sends no credentials of this page with a link, so then the page asks itself. */
@@ -63,7 +78,7 @@ function FileLinks({ domain, signedIn, attempt }: LinkProps) {
   ];
   return layouts.map(([title, layout]) =>
     signedIn ? (
-      <button key={title} onClick={() => attempt(saveFile(domain, name, layout), 'Saved')}>
+      <button key={title} onClick={() => attempt(() => saveFile(domain, name, layout), 'Saved')}>
         {title}
       </button>
     ) : (

@@ -31,7 +31,7 @@ export function ChunksView({ domain, object }: { domain: Domain; object: HdfObje
     sendJson<Chunks>(`/datasets/${object.id}/chunks`, { ...domain.query, limit: LIMIT }, { signal }),
   );
   const [by, setBy] = useState<'defined' | 'size'>('defined');
-  if (found.error !== undefined) return <ErrorNotice error={found.error} />;
+  if (found.error !== undefined && found.value === undefined) return <ErrorNotice error={found.error} retry={found.reload} />;
   if (found.value === undefined) return <p className="notice">Loading…</p>;
   const { chunks, dims, marker } = found.value;
   const bytes = chunks.reduce((sum, chunk) => sum + chunk.size, 0);
@@ -39,6 +39,7 @@ export function ChunksView({ domain, object }: { domain: Domain; object: HdfObje
   const amount = (chunk: Chunk) => (by === 'defined' && hasCounts ? (chunk.defined ?? 0) : chunk.size);
   return (
     <section aria-label="Chunks">
+      {found.error !== undefined && <ErrorNotice error={found.error} retry={found.reload} />}
       <p>
         {formatCount(chunks.length)} stored chunks of {dims.join(' × ')} places, {formatBytes(bytes)}
         {marker !== undefined && '; there are more'}

@@ -11,15 +11,18 @@ interface Props {
   domain: Domain;
   path: string;
   window: Span[] | undefined;
+  /** What the address says of the window. */
+  select: string | undefined;
 }
 
-export default function H5WebView({ domain, path, window }: Props) {
+export default function H5WebView({ domain, path, window, select }: Props) {
   const key = `${path} ${JSON.stringify(window)}`;
   // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for path and window
   const provider = useMemo(() => new DomainProvider(domain, path, window), [domain, key]);
   return (
     <div className="h5web">
-      <DataProvider key={`${domain.record.lastModified} ${key}`} api={provider}>
+      {/* Another selection begins anew; a dataset that has grown keeps the display that was chosen. */}
+      <DataProvider key={`${path} ${select}`} api={provider}>
         <App initialPath={path} sidebarOpen={false} />
       </DataProvider>
     </div>

@@ -1,47 +1,62 @@
-/** Follows a dataset that grows: waits for another extent, and then loads what is shown again. */
+/** Follows a dataset that grows: waits for another extent, and then has it shown. */
 
-import { useEffect, useState } from 'react';
-import { RequestError, sendJson } from '../api/client';
-import { type Domain, dimsOf, type HdfObject, type HdfShape, isGrowing } from '../api/hdf';
+import { useEffect, useRef, useState } from 'react';
+import { pause, RequestError, sendJson } from '../api/client';
+import { type Domain, dimsOf, type HdfObject, isGrowing } from '../api/hdf';
 
-/** Seconds that one request waits, and milliseconds before the next one after an error. */
+/** Seconds that one request waits. */
 const WAIT = 25;
+/** Milliseconds from one change to the next, however fast the dataset grows, and to the next request after an error. */
+const BETWEEN = 250;
 const PAUSE = 2000;
 
 interface Props {
   domain: Domain;
   object: HdfObject;
-  reload: () => void;
+  live: boolean;
+  onSwitch: (live: boolean) => void;
+  /** Is given what has changed of the dataset. */
+  onChange: (changed: Pick<HdfObject, 'shape' | 'lastModified'>) => void;
 }
 
-export function LiveSwitch({ domain, object, reload }: Props) {
-  const [live, setLive] = useState(false);
+export function LiveSwitch({ domain, object, live, onSwitch, onChange }: Props) {
   const [error, setError] = useState<string>();
-  const extent = dimsOf(object).join(',');
+  const change = useRef(onChange);
+  change.current = onChange;
+  const { path, bucket } = domain;
+  const first = dimsOf(object).join(',');
   useEffect(() => {
     if (!live) return undefined;
     const abort = new AbortController();
+    const { signal } = abort;
     const follow = async () => {
-      while (!abort.signal.aborted) {
+      let extent = first;
+      while (!signal.aborted) {
         try {
-          const query = { ...domain.query, wait: WAIT, expect: `[${extent}]` };
-          const { shape } = await sendJson<{ shape: HdfShape }>(`/datasets/${object.id}/shape`, query, { signal: abort.signal });
+          const query = { domain: path, bucket, wait: WAIT, expect: `[${extent}]` };
+          const { shape, lastModified } = await sendJson<HdfObject>(`/datasets/${object.id}/shape`, query, { signal });
           setError(undefined);
-          if ((shape.dims ?? []).join(',') !== extent) return reload();
+          const next = (shape?.dims ?? []).join(',');
+          if (next === extent) continue;
+          extent = next;
+          change.current({ shape, lastModified });
+          await pause(BETWEEN, signal);
         } catch (failure) {
-          if (abort.signal.aborted) return;
-          setError(failure instanceof RequestError ? failure.message : String(failure));
-          await new Promise((resolve) => setTimeout(resolve, PAUSE));
+          if (signal.aborted) return;
+          setError(failure instanceof Error ? failure.message : String(failure));
+          const after = failure instanceof RequestError ? failure.retryAfter : undefined;
+          await pause(after ?? PAUSE, signal).catch(() => undefined);
         }
       }
     };
     void follow();
     return () => abort.abort();
-  }, [live, extent, domain, object.id, reload]);
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- it knows of later extents by itself
+  }, [live, path, bucket, object.id]);
   if (!isGrowing(object)) return null;
   return (
     <label className="live">
-      <input type="checkbox" checked={live} onChange={(event) => setLive(event.target.checked)} /> Live
+      <input type="checkbox" checked={live} onChange={(event) => onSwitch(event.target.checked)} /> Live
       {error !== undefined && (
         <span role="status" className="away">
           {' '}

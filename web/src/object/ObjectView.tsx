@@ -1,6 +1,6 @@
 /** One object of a domain: what it is, its attributes, and its displays as tabs. */
 
-import { lazy, Suspense } from 'react';
+import { lazy, Suspense, useState } from 'react';
 import { type Address, formatAddress, nameOf } from '../address';
 import { findAnnData } from '../anndata/anndata';
 import { EmbeddingView } from '../anndata/EmbeddingView';
@@ -36,10 +36,12 @@ interface Props {
   address: Address;
   /** The name of who is signed in. */
   user: string | undefined;
-  reload: () => void;
+  /** Puts another domain in the place of this one. */
+  change: (next: (domain: Domain) => Domain) => void;
 }
 
-export function ObjectView({ domain, address, user, reload }: Props) {
+export function ObjectView({ domain, address, user, change }: Props) {
+  const [live, setLive] = useState(false);
   const object = domain.resolve(address.path);
   if (object === undefined) {
     return <ErrorNotice error={new Error(`There is nothing at ${address.path} in ${domain.path}, or it is in another domain. Choose an object in the tree.`)} />;
@@ -51,7 +53,9 @@ export function ObjectView({ domain, address, user, reload }: Props) {
       <div className="title">
         <h1 id="objectName">{address.path === '/' ? nameOf(domain.path) : nameOf(address.path)}</h1>
         <span className="quiet">{summary(domain, object, address.path)}</span>
-        {collectionOf(object) === 'datasets' && <LiveSwitch key={object.id} domain={domain} object={object} reload={reload} />}
+        {collectionOf(object) === 'datasets' && (
+          <LiveSwitch domain={domain} object={object} live={live} onSwitch={setLive} onChange={(changed) => change((one) => one.with(object.id, changed))} />
+        )}
       </div>
       <Actions domain={domain} object={object} address={address} user={user} />
       {views.length > 1 && (
@@ -63,8 +67,8 @@ export function ObjectView({ domain, address, user, reload }: Props) {
           ))}
         </nav>
       )}
-      <ErrorBoundary key={`${object.id} ${view}`}>
-        <ViewOf view={view} domain={domain} object={object} address={address} />
+      <ErrorBoundary key={`${object.id} ${view}`} of={formatAddress(address)}>
+        <ViewOf view={view} domain={domain} object={object} address={address} live={live} />
       </ErrorBoundary>
       <Attributes object={object} />
       {address.path === '/' && <Acls domain={domain} />}
@@ -77,12 +81,14 @@ interface ViewProps {
   domain: Domain;
   object: HdfObject;
   address: Address;
+  /** Whether a dataset that grows is followed. */
+  live: boolean;
 }
 
-function ViewOf({ view, domain, object, address }: ViewProps) {
+function ViewOf({ view, domain, object, address, live }: ViewProps) {
   switch (view) {
     case 'picture':
-      return <PictureView domain={domain} object={object} address={address} />;
+      return <PictureView domain={domain} object={object} address={address} live={live} />;
     case 'table':
       return <TableView domain={domain} object={object} address={address} />;
     case 'display':
@@ -96,7 +102,7 @@ function ViewOf({ view, domain, object, address }: ViewProps) {
     case 'plot':
       return (
         <Suspense fallback={<p className="notice">Loading the displays…</p>}>
-          <H5WebView domain={domain} path={address.path} window={undefined} />
+          <H5WebView domain={domain} path={address.path} window={undefined} select={undefined} />
         </Suspense>
       );
     default:

@@ -2,9 +2,11 @@
 
 import { send } from '../api/client';
 import { type Domain, type HdfObject, isSparse } from '../api/hdf';
-import { type NumberArray, numberType } from '../api/types';
+import { ARROW, countDefined, readDefined } from '../api/defined';
+import { numberType } from '../api/types';
 import { tiff } from './tiff';
-import { formatSelect, readDefined, readValues, sizeOf, type Span, spanLength } from '../api/values';
+import { formatSelect, readBytes, readValues, sizeOf, type Span, spanLength } from '../api/values';
+import { formatExact } from '../shell/format';
 
 /** The most elements of a selection that a page turns into a file. */
 const MAX_ELEMENTS = 1 << 24;
@@ -43,35 +45,54 @@ export async function saveFile(domain: Domain, name: string, layout: string | un
 export async function saveSelection(domain: Domain, object: HdfObject, spans: Span[], name: string, format: Format): Promise<void> {
   if (format === 'arrow') {
     const query = { ...domain.query, select: formatSelect(spans), sparse: 1 };
-    const answer = await send(`/datasets/${object.id}/value`, query, { accept: 'application/vnd.apache.arrow.stream' });
-    return save([await answer.blob()], `${name}.arrows`, 'application/vnd.apache.arrow.stream');
+    const answer = await send(`/datasets/${object.id}/value`, query, { accept: ARROW });
+    return save([await answer.blob()], `${name}.arrows`, ARROW);
   }
-  if (format === 'csv' && isSparse(object)) {
-    const { places, values } = await readDefined(domain, object, formatSelect(spans));
-    const head = [...spans.map((_, dim) => `dim_${dim}`), 'value'];
-    return save([csv([head, ...places.map((place, at) => [...place, values[at]])])], `${name}.csv`, 'text/csv');
-  }
-  if (sizeOf(spans) > MAX_ELEMENTS) throw new Error(`More than ${MAX_ELEMENTS.toLocaleString('en')} elements: select less, or use hsparse.open.`);
-  const values = await readValues(domain, object, spans);
-  if (format === 'npy') return save(npy(object, spans, values as ArrayBufferView), `${name}.npy`, 'application/octet-stream');
-  if (format === 'tiff') return save(tiff(object, spans, values as NumberArray), `${name}.tiff`, 'image/tiff');
-  const width = spans.length > 1 ? spanLength(spans[spans.length - 1] ?? { start: 0, stop: 1, step: 1 }) : 1;
-  const rows: unknown[][] = [];
-  for (let at = 0; at < values.length; at += Math.max(1, width)) rows.push(Array.from(values.slice(at, at + width) as ArrayLike<unknown>));
-  save([csv(rows)], `${name}.csv`, 'text/csv');
+  const isList = format === 'csv' && isSparse(object);
+  const count = isList ? await countDefined(domain, object, formatSelect(spans)) : sizeOf(spans);
+  if (count > MAX_ELEMENTS) throw new Error(`More than ${MAX_ELEMENTS.toLocaleString('en')} elements: select less, or use hsparse.open.`);
+  if (format === 'npy') return save(npy(object, spans, await readBytes(domain, object, spans)), `${name}.npy`, 'application/octet-stream');
+  if (format === 'tiff') return save(tiff(object, spans, await readBytes(domain, object, spans)), `${name}.tiff`, 'image/tiff');
+  const lines = isList ? await sparseLines(domain, object, spans) : await denseLines(domain, object, spans);
+  save([lines.join('')], `${name}.csv`, 'text/csv');
 }
 
-/** Returns rows as CSV (RFC 4180). */
-function csv(rows: unknown[][]): string {
+/** Returns the lines of a table with the places and values of the defined elements. */
+async function sparseLines(domain: Domain, object: HdfObject, spans: Span[]): Promise<string[]> {
+  const { places, values } = await readDefined(domain, object, formatSelect(spans));
+  const lines = [csvLine([...places.map((_, dim) => `dim_${dim}`), 'value'])];
+  const isSingle = values instanceof Float32Array;
+  for (let at = 0; at < values.length; at += 1) lines.push(csvLine([...places.map((column) => column[at]), values[at]], isSingle));
+  return lines;
+}
+
+/** Returns the lines of a table with all values: a line has the last dimension, of a dataset with only one an element. */
+async function denseLines(domain: Domain, object: HdfObject, spans: Span[]): Promise<string[]> {
+  const values = await readValues(domain, object, spans);
+  const last = spans[spans.length - 1];
+  const width = spans.length > 1 && last !== undefined ? Math.max(1, spanLength(last)) : 1;
+  const lines: string[] = [];
+  const isSingle = values instanceof Float32Array;
+  for (let at = 0; at < values.length; at += width) lines.push(csvLine(Array.from(values.slice(at, at + width) as ArrayLike<unknown>), isSingle));
+  return lines;
+}
+
+/** Texts that spreadsheets would take for formulas. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+/** Returns a line of CSV (RFC 4180); `isSingle` says that floats have 32 bits. Before a formula stands a `'`, so that it is a text. */
+function csvLine(row: unknown[], isSingle = false): string {
   const cell = (value: unknown) => {
-    const text = typeof value === 'object' ? JSON.stringify(value) : String(value);
+    if (typeof value === 'number' || typeof value === 'bigint') return formatExact(value, isSingle);
+    const bare = typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const text = FORMULA.test(bare) && Number.isNaN(Number(bare)) ? `'${bare}` : bare;
     return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   };
-  return rows.map((row) => `${row.map(cell).join(',')}\r\n`).join('');
+  return `${row.map(cell).join(',')}\r\n`;
 }
 
-/** Returns a header of NPY, version 1.0, and the values behind it. */
-function npy(object: HdfObject, spans: Span[], values: ArrayBufferView): BlobPart[] {
+/** Returns a header of NPY, version 1.0, and the values behind it, little-endian. */
+function npy(object: HdfObject, spans: Span[], values: ArrayBuffer): BlobPart[] {
   const type = numberType(object.type ?? '');
   if (type === undefined) throw new Error('Only numbers can be saved as NPY.');
   const shape = spans.map((span) => `${spanLength(span)},`).join(' ');
@@ -82,5 +103,5 @@ function npy(object: HdfObject, spans: Span[], values: ArrayBufferView): BlobPar
   bytes.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, length & 255, length >> 8]);
   bytes.set(new TextEncoder().encode(header), 10);
   bytes[9 + length] = 0x0a;
-  return [bytes, values as unknown as BlobPart];
+  return [bytes, values];
 }

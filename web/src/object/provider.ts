@@ -15,6 +15,7 @@ import {
   type Shape,
   type ValuesStoreParams,
 } from '@h5web/app';
+import { untilAnswered } from '../api/client';
 import { collectionOf, type Domain, dimsOf, type HdfObject, type HdfShape, type HdfType } from '../api/hdf';
 import { classOf, isBoolean, isComplex, memberMapping, numberType } from '../api/types';
 import { flatten, readValues, sizeOf, type Span, spanLength, wholeOf } from '../api/values';
@@ -49,7 +50,7 @@ export class DomainProvider extends DataProviderApi {
     if (count > MAX_ELEMENTS) {
       throw new Error(`This picture needs ${count.toLocaleString('en')} elements, more than ${MAX_ELEMENTS.toLocaleString('en')}: name a part, or a step, in the selection above.`);
     }
-    const found = await readValues(this.domain, object, spans, signal);
+    const found = await untilAnswered(() => readValues(this.domain, object, spans, signal), signal);
     if (spans.length === 0) return found[0];
     return isBoolean(object.type ?? '') ? Array.from(found as ArrayLike<unknown>, Boolean) : found;
   }

@@ -23,9 +23,12 @@ export function fileUrl(domain: Domain, layout?: string): string {
   return urlOf(`/files${encodedPath(domain.path)}`, { bucket: domain.bucket, layout });
 }
 
-export function pythonSnippet(domain: Domain, path: string, object: HdfObject, spans: Span[], user: string | undefined): string {
+/** Who runs the lines: a user with a password, somebody with a key or a token, or nobody. */
+export type Runner = { user: string } | 'key' | undefined;
+
+export function pythonSnippet(domain: Domain, path: string, object: HdfObject, spans: Span[], runner: Runner): string {
   const url = urlOf(encodedPath(domain.path));
-  const who = user === undefined ? '' : `, user=${pythonText(user)}, password=...`;
+  const who = runner === undefined ? '' : runner === 'key' ? ', token=...' : `, user=${pythonText(runner.user)}, password=...`;
   const bucket = domain.bucket === undefined ? '' : `, bucket=${pythonText(domain.bucket)}`;
   const open = `with hsparse.open(${pythonText(url)}${bucket}${who}) as file:`;
   const at = formatSelect(spans).slice(1, -1);
@@ -33,10 +36,12 @@ export function pythonSnippet(domain: Domain, path: string, object: HdfObject, s
   return `import hsparse\n\n${open}\n    ${line}\n`;
 }
 
-export function curlSnippet(domain: Domain, object: HdfObject, spans: Span[], user: string | undefined): string {
+export function curlSnippet(domain: Domain, object: HdfObject, spans: Span[], runner: Runner): string {
   const collection = object.id.startsWith('g-') ? 'groups' : object.id.startsWith('d-') ? 'datasets' : 'datatypes';
   const values = collection === 'datasets' ? '/value' : '';
   const select = collection === 'datasets' && spans.length > 0 ? formatSelect(spans) : undefined;
   const url = urlOf(`/${collection}/${object.id}${values}`, { ...domain.query, select, sparse: isSparse(object) ? 1 : undefined });
-  return `curl -g ${user === undefined ? '' : `-u ${shellText(user)} `}${shellText(url)}\n`;
+  // The shell's variable is not to be written out by the page, so it is in double quotes.
+  const who = runner === undefined ? '' : runner === 'key' ? '-H "Authorization: Bearer $HS_API_KEY" ' : `-u ${shellText(runner.user)} `;
+  return `curl -g ${who}${shellText(url)}\n`;
 }

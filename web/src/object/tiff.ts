@@ -1,7 +1,7 @@
 /** An image as TIFF 6.0: grey, uncompressed, in one strip, with numbers of the dataset's type. */
 
 import type { HdfObject } from '../api/hdf';
-import { type NumberArray, numberType } from '../api/types';
+import { numberType } from '../api/types';
 import { type Span, spanLength } from '../api/values';
 
 const SHORT = 3;
@@ -11,13 +11,13 @@ const HEADER = 8;
 /** The largest image: positions in a file have 32 bits. */
 const MAX_BYTES = 2 ** 32 - 4096;
 
-/** Returns the parts of a file with the values of a selection: rows and columns are those dimensions with more than one place. */
-export function tiff(object: HdfObject, spans: Span[], values: NumberArray): BlobPart[] {
+/** Returns the parts of a file with the values of a selection, little-endian: rows and columns are those dimensions with more than one place. */
+export function tiff(object: HdfObject, spans: Span[], values: ArrayBuffer): BlobPart[] {
   const type = numberType(object.type ?? '');
   const lengths = spans.map(spanLength);
   const wide = lengths.filter((length) => length !== 1);
   if (type === undefined || wide.length > 2) throw new Error('An image has two dimensions: select one place in the others.');
-  if (values.byteLength > MAX_BYTES || values.length === 0) throw new Error('An image has 1 byte to 4 GB: select another part.');
+  if (values.byteLength > MAX_BYTES || values.byteLength === 0) throw new Error('An image has 1 byte to 4 GB: select another part.');
   const [height, width] = wide.length === 2 ? wide : [1, wide[0] ?? 1];
   const entries: [tag: number, kind: number, value: number][] = [
     [256, LONG, width ?? 1],
@@ -43,5 +43,5 @@ export function tiff(object: HdfObject, spans: Span[], values: NumberArray): Blo
     head.setUint32(place + 4, 1, true);
     head.setUint32(place + 8, tag === 273 ? size : value, true);
   });
-  return [head.buffer, values as unknown as BlobPart];
+  return [head.buffer, values];
 }

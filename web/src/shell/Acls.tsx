@@ -17,7 +17,7 @@ export function Acls({ domain }: { domain: Domain }) {
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Rights</summary>
-      {acls.error !== undefined && <ErrorNotice error={acls.error} />}
+      {acls.error !== undefined && <ErrorNotice error={acls.error} retry={acls.reload} />}
       {acls.value !== undefined && (
         <table>
           <thead>

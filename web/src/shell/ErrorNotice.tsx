@@ -3,21 +3,30 @@
 import { Component, type ReactNode } from 'react';
 import { RequestError } from '../api/client';
 
-export function ErrorNotice({ error }: { error: unknown }) {
+interface NoticeProps {
+  error: unknown;
+  /** Does again what failed. */
+  retry?: (() => void) | undefined;
+}
+
+export function ErrorNotice({ error, retry }: NoticeProps) {
   const message = error instanceof Error ? error.message : String(error);
   return (
     <div className="error" role="alert">
       <p>{message}</p>
       {error instanceof RequestError && <p className="quiet">{error.remedy}</p>}
+      {retry !== undefined && <button onClick={retry}>Try again</button>}
     </div>
   );
 }
 
 interface Props {
   children: ReactNode;
+  /** What is shown: if it fails, another one is tried anew. */
+  of: string;
 }
 
-/** Shows what fails below it as an error, so that the rest of the page stays. Give it a key to try anew. */
+/** Shows what fails below it as an error, so that the rest of the page stays. */
 export class ErrorBoundary extends Component<Props, { error: unknown }> {
   override state: { error: unknown } = { error: undefined };
 
@@ -25,7 +34,12 @@ export class ErrorBoundary extends Component<Props, { error: unknown }> {
     return { error };
   }
 
+  override componentDidUpdate(before: Props): void {
+    if (this.state.error !== undefined && before.of !== this.props.of) this.setState({ error: undefined });
+  }
+
   override render(): ReactNode {
-    return this.state.error === undefined ? this.props.children : <ErrorNotice error={this.state.error} />;
+    if (this.state.error === undefined) return this.props.children;
+    return <ErrorNotice error={this.state.error} retry={() => this.setState({ error: undefined })} />;
   }
 }

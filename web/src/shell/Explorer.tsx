@@ -19,7 +19,8 @@ export function Explorer() {
   const isTop = address.domain === '/';
   const place = `${address.bucket ?? ''} ${address.domain}`;
   const domain = useLoad(isTop ? undefined : place, (signal) => Domain.load(address.domain, address.bucket, signal));
-  const loaded = !isTop && domain.value?.path === address.domain ? domain.value : undefined;
+  const isThis = domain.value?.path === address.domain && domain.value.bucket === address.bucket;
+  const loaded = !isTop && isThis ? domain.value : undefined;
   const [narrow, setNarrow] = useState(false);
   useEffect(() => {
     document.title = `${nameOf(address.path === '/' ? address.domain : address.path)} · hsparse`;
@@ -40,16 +41,20 @@ export function Explorer() {
         <SignIn about={about.value} error={about.error} />
       </header>
       <div className={`columns${hasTree ? ' withTree' : ''}${narrow ? ' treeOpen' : ''}`}>
-        {hasTree && <Tree domain={loaded} address={address} />}
+        {hasTree && (
+          <ErrorBoundary key={place} of={place}>
+            <Tree domain={loaded} path={address.path} />
+          </ErrorBoundary>
+        )}
         <main>
-          {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} />}
+          {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} retry={domain.reload} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
-          <ErrorBoundary key={formatAddress({ ...address, select: undefined })}>
+          <ErrorBoundary key={formatAddress({ ...address, view: undefined, select: undefined })} of={formatAddress(address)}>
             {isTop && <FolderView address={address} folder={undefined} />}
             {isTop && about.value?.isadmin === true && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}
             {loaded?.isFolder === true && <FolderView address={address} folder={loaded} />}
-            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} reload={domain.reload} />}
+            {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} change={domain.change} />}
           </ErrorBoundary>
         </main>
       </div>

@@ -2,7 +2,7 @@
 
 import { useState } from 'react';
 import { type Address, formatAddress, nameOf } from '../address';
-import { sendJson } from '../api/client';
+import { type Query, sendJson, untilAnswered } from '../api/client';
 import type { Domain } from '../api/hdf';
 import { useLoad } from '../api/load';
 import { Acls } from './Acls';
@@ -28,6 +28,8 @@ const COLUMNS: [Column, string][] = [
   ['total_size', 'Size'],
 ];
 const PAGE = 1000;
+/** The most letters that are looked for by the server, whose patterns have at most 256 characters. */
+const MAX_TYPED = 60;
 
 interface Props {
   address: Address;
@@ -38,11 +40,25 @@ export function FolderView({ address, folder }: Props) {
   const { domain, bucket } = address;
   const [typed, setTyped] = useState('');
   const [order, setOrder] = useState<{ by: Column; down: boolean }>({ by: 'name', down: false });
-  const listing = useLoad(`${bucket ?? ''} ${domain}`, async (signal) => {
-    const query = { domain: `${domain.replace(/\/$/, '')}/`, bucket, verbose: 1, Limit: PAGE };
-    return (await sendJson<{ domains: Entry[] }>('/domains', query, { signal })).domains;
-  });
-  const found = (listing.value ?? []).filter((entry) => nameOf(entry.name).toLowerCase().includes(typed.toLowerCase()));
+  const place = `${bucket ?? ''} ${domain}`;
+  const all = useLoad(place, (signal) => readPage(address, {}, signal));
+  // What is not here the server looks for.
+  const isAsked = typed !== '' && all.value?.isWhole === false;
+  const matching = useLoad(isAsked ? `${place} ${typed}` : undefined, (signal) => readPage(address, { pattern: patternOf(typed) }, signal));
+  const listing = isAsked && matching.isCurrent ? matching : all;
+  const [more, setMore] = useState<unknown>();
+  const readMore = (after: Entry) => {
+    setMore(undefined);
+    const query = { Marker: after.name, pattern: listing === all ? undefined : patternOf(typed) };
+    const add = (page: Page) =>
+      listing.change((old) => (old.entries.at(-1) === after ? { ...page, entries: [...old.entries, ...page.entries] } : old));
+    untilAnswered(() => readPage(address, query), undefined).then(add, setMore);
+  };
+  const error = listing.error ?? (isAsked ? matching.error : undefined) ?? more;
+  const entries = listing.value?.entries ?? [];
+  const last = listing.value?.isWhole === false ? entries.at(-1) : undefined;
+  const retry = more !== undefined && last !== undefined ? () => readMore(last) : isAsked ? matching.reload : all.reload;
+  const found = entries.filter((entry) => nameOf(entry.name).toLowerCase().includes(typed.toLowerCase()));
   const sorted = [...found].sort((a, b) => compare(a[order.by], b[order.by]) * (order.down ? -1 : 1));
   return (
     <section aria-labelledby="folderName">
@@ -52,11 +68,13 @@ export function FolderView({ address, folder }: Props) {
           Search <input type="search" value={typed} onChange={(event) => setTyped(event.target.value)} />
         </label>
         <span className="quiet" role="status">
-          {listing.value === undefined ? '' : `${formatCount(found.length)} of ${formatCount(listing.value.length)}`}
-          {(listing.value?.length ?? 0) >= PAGE && '; the first thousand are listed'}
+          {listing.value === undefined ? '' : `${formatCount(found.length)} of ${formatCount(all.value?.entries.length ?? 0)}`}
+          {all.value?.isWhole === false && ' or more'}
+          {isAsked && !matching.isCurrent && matching.error === undefined && '; looking for others…'}
         </span>
+        {last !== undefined && <button onClick={() => readMore(last)}>Load more</button>}
       </div>
-      {listing.error !== undefined && <ErrorNotice error={listing.error} />}
+      {error !== undefined && <ErrorNotice error={error} retry={retry} />}
       {listing.value !== undefined && (
         <div className="scroll" tabIndex={0} role="group" aria-label="Domains">
           <table>
@@ -94,6 +112,28 @@ export function FolderView({ address, folder }: Props) {
       {folder !== undefined && <Acls domain={folder} />}
     </section>
   );
+}
+
+interface Page {
+  entries: Entry[];
+  /** Whether there are no more. */
+  isWhole: boolean;
+}
+
+async function readPage({ domain, bucket }: Address, part: Query, signal?: AbortSignal): Promise<Page> {
+  const query = { domain: `${domain.replace(/\/$/, '')}/`, bucket, verbose: 1, Limit: PAGE, ...part };
+  const entries = (await sendJson<{ domains: Entry[] }>('/domains', query, { signal })).domains;
+  return { entries, isWhole: entries.length < PAGE };
+}
+
+/** Returns a pattern that names with a text match, in capitals or not; of a long text the beginning. */
+function patternOf(text: string): string {
+  const letters = Array.from(text.slice(0, MAX_TYPED), (letter) => {
+    if (/[\][*?]/.test(letter)) return '?';
+    const [low, high] = [letter.toLowerCase(), letter.toUpperCase()];
+    return low === high || low.length + high.length > 2 ? letter : `[${low}${high}]`;
+  });
+  return `*${letters.join('')}*`;
 }
 
 function compare(a: string | number | undefined, b: string | number | undefined): number {

@@ -24,7 +24,7 @@ export function Jobs() {
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Jobs</summary>
-      {jobs.error !== undefined && <ErrorNotice error={jobs.error} />}
+      {jobs.error !== undefined && <ErrorNotice error={jobs.error} retry={jobs.reload} />}
       {jobs.value?.length === 0 && <p className="notice">No jobs.</p>}
       {jobs.value !== undefined && jobs.value.length > 0 && (
         <table>

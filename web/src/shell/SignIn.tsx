@@ -22,7 +22,7 @@ export function SignIn({ about, error }: Props) {
       ) : (
         <span className="quiet">{about?.username ?? ''}</span>
       )}
-      {signedIn ? (
+      {signedIn !== undefined ? (
         <button onClick={() => setAuthorization(undefined)}>Sign out</button>
       ) : (
         <button onClick={() => dialog.current?.showModal()}>Sign in</button>

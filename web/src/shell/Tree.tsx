@@ -1,8 +1,8 @@
 /** The tree of a domain's objects: opened with the mouse or the arrow keys, and searched by name. */
 
-import { type KeyboardEvent, useMemo, useRef, useState } from 'react';
-import { type Address, goTo, parentOf } from '../address';
-import { collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
+import { type KeyboardEvent, memo, useMemo, useRef, useState } from 'react';
+import { goTo, parentOf } from '../address';
+import { collectionOf, type Domain, dimsOf, type HdfLink, type HdfObject, isSparse } from '../api/hdf';
 
 interface Node {
   path: string;
@@ -18,24 +18,26 @@ const MAX_DEPTH = 32;
 
 interface Props {
   domain: Domain;
-  address: Address;
+  /** The path of the object that is shown. */
+  path: string;
 }
 
-export function Tree({ domain, address }: Props) {
+/** Drawn again for another object alone, not for each step of a zoom. */
+export const Tree = memo(function Tree({ domain, path: shown }: Props) {
   const [toggled, setToggled] = useState<Record<string, boolean>>({});
   const [typed, setTyped] = useState('');
   const list = useRef<HTMLUListElement>(null);
-  const isOpen = (path: string) => toggled[path] ?? (path === '/' || isAbove(path, address.path));
+  const isOpen = (path: string) => toggled[path] ?? (path === '/' || isAbove(path, shown));
   const nodes = useMemo(
     () => (typed === '' ? rows(domain, isOpen) : search(domain, typed.toLowerCase())),
     // eslint-disable-next-line react-hooks/exhaustive-deps -- isOpen is made of these
-    [domain, typed, toggled, address.path],
+    [domain, typed, toggled, shown],
   );
   const select = (node: Node) => {
-    goTo({ domain: address.domain, bucket: address.bucket, path: node.path });
+    goTo({ domain: domain.path, bucket: domain.bucket, path: node.path });
     if (node.isGroup && typed === '') setToggled({ ...toggled, [node.path]: true });
   };
-  const focused = nodes.some((node) => node.path === address.path) ? address.path : nodes[0]?.path;
+  const focused = nodes.some((node) => node.path === shown) ? shown : nodes[0]?.path;
   const onKey = (event: KeyboardEvent, node: Node, at: number) => {
     const move = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: nodes.length - 1 }[event.key];
     if (move !== undefined) focusRow(list.current, move);
@@ -55,7 +57,7 @@ export function Tree({ domain, address }: Props) {
             key={node.path}
             role="treeitem"
             aria-level={node.level + 1}
-            aria-selected={node.path === address.path}
+            aria-selected={node.path === shown}
             aria-expanded={node.isGroup ? isOpen(node.path) : undefined}
             tabIndex={node.path === focused ? 0 : -1}
             className={`level${Math.min(node.level, 12)}`}
@@ -81,7 +83,7 @@ export function Tree({ domain, address }: Props) {
       {nodes.length >= MAX_ROWS && <p className="notice">The first {MAX_ROWS} are listed: search for others.</p>}
     </nav>
   );
-}
+});
 
 function focusRow(list: HTMLUListElement | null, at: number): void {
   (list?.children[at] as HTMLElement | undefined)?.focus();
@@ -119,17 +121,36 @@ function rows(domain: Domain, isOpen: (path: string) => boolean): Node[] {
 function search(domain: Domain, text: string): Node[] {
   const found: Node[] = [];
   const seen = new Set<HdfObject>();
-  const visit = (object: HdfObject, path: string) => {
-    if (seen.has(object)) return;
+  const open = (object: HdfObject, path: string, end: string, matches: boolean): Opened => {
     seen.add(object);
-    for (const [name, link] of Object.entries(object.links ?? {})) {
-      if (found.length >= MAX_ROWS) return;
-      const below = path === '/' ? `/${name}` : `${path}/${name}`;
-      const target = domain.target(link, path);
-      if (below.toLowerCase().includes(text)) found.push({ path: below, name, level: 0, object: target, isGroup: false });
-      if (target !== undefined) visit(target, below);
-    }
+    return { links: Object.entries(object.links ?? {}).values(), path, end: end.slice(-text.length), matches };
   };
-  if (domain.root !== undefined) visit(domain.root, '/');
+  // Groups may be nested deeper than calls can be.
+  const above = domain.root === undefined ? [] : [open(domain.root, '', '', false)];
+  for (let group = above.at(-1); group !== undefined && found.length < MAX_ROWS; group = above.at(-1)) {
+    const next = group.links.next();
+    if (next.done) {
+      above.pop();
+      continue;
+    }
+    const [name, link] = next.value;
+    const path = `${group.path}/${name}`;
+    const target = domain.target(link, group.path);
+    const end = `${group.end}/${name}`;
+    const matches = group.matches || end.toLowerCase().includes(text);
+    if (matches) found.push({ path, name, level: 0, object: target, isGroup: false });
+    if (target !== undefined && !seen.has(target)) above.push(open(target, path, end, matches));
+  }
   return found;
+}
+
+/**
+ * A group whose members are searched: those that are left, and whether its own path has the text. Of the path only the
+ * end can have more of it; all paths together can be as long as the square of their number.
+ */
+interface Opened {
+  links: IterableIterator<[string, HdfLink]>;
+  path: string;
+  end: string;
+  matches: boolean;
 }

@@ -1,12 +1,12 @@
 /** A sparse dataset as a picture: values with undefined as a colour of its own, or where its elements are. */
 
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { type Address, replaceAddress } from '../address';
 import { type AxisLabels, labelsOf } from '../anndata/anndata';
-import { type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { canGrow, type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { numberType } from '../api/types';
 import { formatSelect, parseSelect, type Span, wholeOf } from '../api/values';
-import { SelectionField } from '../object/DenseView';
+import { SelectionField, SelectionNotice } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { formatCount } from '../shell/format';
 import { columnSpan, type Frame, rowSpan, totalOf } from './density';
@@ -19,12 +19,14 @@ interface Props {
   domain: Domain;
   object: HdfObject;
   address: Address;
+  /** Whether the last place of a dimension that grows is followed. */
+  live: boolean;
 }
 
-export function PictureView({ domain, object, address }: Props) {
+export function PictureView({ domain, object, address, live }: Props) {
   const dims = dimsOf(object);
   if (dims.some((length) => length === 0)) return <p className="notice">The dataset has no places yet.</p>;
-  return <Picture key={object.id} domain={domain} object={object} address={address} />;
+  return <Picture key={object.id} domain={domain} object={object} address={address} live={live} />;
 }
 
 /** Returns the frame of a selection, by default of all places in the last two dimensions, at the first place of others. */
@@ -37,25 +39,24 @@ export function frameOf(dims: number[], select: string | undefined): Frame {
   return { box, rows: rank > 1 ? rank - 2 : undefined, columns: rank - 1 };
 }
 
-function Picture({ domain, object, address }: Props) {
+function Picture({ domain, object, address, live }: Props) {
   const dims = dimsOf(object);
   const hasValues = numberType(object.type ?? '') !== undefined;
   const [kind, setKind] = useState<Kind>(hasValues ? 'values' : 'density');
-  const [select, setSelect] = useState(address.select);
-  const [named, setNamed] = useState(address.select);
-  if (named !== address.select) {
-    // Somebody opened another address, or one that zooming has left behind.
-    setNamed(address.select);
-    setSelect(address.select);
-  }
-  const frame = frameOf(dims, select);
+  const chosen = parseSelect(address.select, dims);
+  const frame = frameOf(dims, address.select);
   const picture = usePicture(domain, object, frame);
   const labels: AxisLabels | undefined = labelsOf(domain, address.path);
-  const show = (next: Frame) => {
-    const text = formatSelect(next.box);
-    setSelect(text);
-    replaceAddress({ ...address, select: text });
-  };
+  const show = (next: Frame) => replaceAddress({ ...address, select: formatSelect(next.box) });
+  useEffect(() => {
+    if (!live) return;
+    const box = frame.box.map((span, dim) => {
+      const last = (dims[dim] ?? 1) - 1;
+      return dim < dims.length - 2 && canGrow(object, dim) ? { start: last, stop: last + 1, step: 1 } : span;
+    });
+    if (formatSelect(box) !== formatSelect(frame.box)) show({ ...frame, box });
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- another place may be looked at until there is a new one
+  }, [live, dims.join()]);
   const showAll = () => show(frameOf(dims, formatSelect(frame.box.map((span, dim) => (dim < dims.length - 2 ? span : { start: 0, stop: dims[dim] ?? 0, step: 1 })))));
   const { density } = picture;
   const shown: Kind = density?.values === undefined ? 'density' : kind;
@@ -84,7 +85,11 @@ function Picture({ domain, object, address }: Props) {
         dims={dims}
         onSelect={(text) => show(frameOf(dims, text))}
       />
-      {picture.error !== undefined && <ErrorNotice error={picture.error} />}
+      <SelectionNotice select={address.select} dims={dims} />
+      {chosen !== undefined && formatSelect(chosen) !== formatSelect(frame.box) && (
+        <p className="notice">A picture has all rows and columns in a box, at one place of other dimensions: not all of {address.select}.</p>
+      )}
+      {picture.error !== undefined && <ErrorNotice error={picture.error} retry={picture.reload} />}
       {density !== undefined && (
         <>
           <Legend kind={shown} scale={scaleOf(density, shown)} bin={density.bin} />

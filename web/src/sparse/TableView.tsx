@@ -1,18 +1,17 @@
 /** The defined elements of a part of a sparse dataset as a table: their places and values, sorted by any of them. */
 
-import { useState } from 'react';
+import { useMemo, useState } from 'react';
 import { type Address, goTo } from '../address';
-import { labelsOf, nameAt } from '../anndata/anndata';
+import { labelsOf, namesAt } from '../anndata/anndata';
+import type { DefinedElements } from '../api/defined';
 import { type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { useLoad } from '../api/load';
-import { type DefinedElements, formatSelect, parseSelect, readDefined, type Span, wholeOf } from '../api/values';
-import { SelectionField } from '../object/DenseView';
+import { numberType } from '../api/types';
+import { formatSelect, parseSelect, wholeOf } from '../api/values';
+import { SelectionField, SelectionNotice } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
-import { formatCount, formatValue } from '../shell/format';
-import { lengthOf, marginsOf, readDensity } from './density';
-
-const MOST = 20_000;
-const LISTED = 500;
+import { formatCount, formatExact, formatValue } from '../shell/format';
+import { fillOf, isOrdered, LISTED, type Order, readFirst, readOrdered, type Rows, sortedRows } from './tableRows';
 
 interface Props {
   domain: Domain;
@@ -20,106 +19,106 @@ interface Props {
   address: Address;
 }
 
-interface Rows extends DefinedElements {
-  select: string;
-  names: string[][];
-}
-
-/** Reads the first elements of a selection: of as many places in the first dimension as have at most `MOST`. */
-async function readFirst(domain: Domain, object: HdfObject, spans: Span[], path: string, signal: AbortSignal): Promise<Rows> {
-  const box = spans.map((span) => ({ ...span, step: 1 }));
-  const first = box[0] ?? { start: 0, stop: 1, step: 1 };
-  if (box.length > 0) first.stop = first.start + (await rowsThatFit(domain, object, box, signal));
-  const select = formatSelect(box);
-  const found = await readDefined(domain, object, select, signal);
-  const labels = labelsOf(domain, path);
-  const axes = [labels?.rows, labels?.columns];
-  const names = await Promise.all(
-    found.places.slice(0, labels === undefined ? 0 : LISTED).map((place) =>
-      Promise.all(place.map((at, dim) => (axes[dim] === undefined ? '' : nameAt(domain, axes[dim], at)))),
-    ),
-  );
-  return { ...found, select, names };
-}
-
-/** Returns how many places of the first dimension have together about `MOST` elements, one at least. */
-async function rowsThatFit(domain: Domain, object: HdfObject, box: Span[], signal: AbortSignal): Promise<number> {
-  const frame = { box, rows: 0, columns: box.length > 1 ? 1 : 0 };
-  const whole = box.length > 2 || box.length === 1;
-  if (whole) return Math.min(lengthOf(box[0]), box.length === 1 ? 1_000_000 : 1);
-  const density = await readDensity(domain, object, frame, { approximate: true, withValues: false, pixels: [1024, 1], signal });
-  let sum = 0;
-  let rows = 0;
-  for (const count of marginsOf(density).rows) {
-    sum += count;
-    if (sum > MOST && rows > 0) break;
-    rows += 1;
-  }
-  return Math.max(1, Math.min(lengthOf(box[0]), rows * density.bin[0]));
-}
-
 export function TableView({ domain, object, address }: Props) {
   const dims = dimsOf(object);
   const spans = parseSelect(address.select, dims) ?? wholeOf(dims);
   const select = formatSelect(spans);
-  const [order, setOrder] = useState<{ by: number; down: boolean }>({ by: 0, down: false });
-  const found = useLoad(`${object.id} ${dims.join()} ${select}`, (signal) => readFirst(domain, object, spans, address.path, signal));
-  const rows = found.value;
-  const sorted = rows === undefined ? [] : sortedPlaces(rows, order.by, order.down, dims.length).slice(0, LISTED);
-  const titles = [...dims.map((_, dim) => `Dimension ${dim}`), 'Value'];
+  const [order, setOrder] = useState<Order>({ by: 0, down: false });
+  const key = `${object.id} ${dims.join()} ${select}`;
+  const first = useLoad(key, (signal) => readFirst(domain, object, spans, signal));
+  // Of a part all is here, and is sorted here: then measured fill values are among the others.
+  const isByServer = order.by === dims.length && first.isCurrent && first.value?.select !== select && isOrdered(object);
+  const best = useLoad(isByServer ? `${key} ${order.down}` : undefined, (signal) => readOrdered(domain, object, spans, order.down, signal));
+  const isBest = isByServer && best.isCurrent && best.value !== undefined;
+  const rows = isBest ? best.value : first.value;
+  const numbers = useMemo(() => {
+    if (rows === undefined) return [];
+    return isBest ? Array.from(rows.values, (_, at) => at) : sortedRows(rows, order).slice(0, LISTED);
+  }, [rows, isBest, order]);
+  const error = first.error ?? (isByServer ? best.error : undefined);
+  const isLoading = error === undefined && (!first.isCurrent || (isByServer && !isBest));
   return (
     <section aria-label="Table">
       <SelectionField key={select} text={select} dims={dims} onSelect={(text) => goTo({ ...address, view: 'table', select: text })} />
-      {found.error !== undefined && <ErrorNotice error={found.error} />}
-      {rows === undefined && found.error === undefined && <p className="notice">Loading…</p>}
-      {rows !== undefined && (
-        <>
-          <p className="quiet" role="status">
-            {formatCount(rows.values.length)} defined elements in {rows.select}
-            {rows.select !== select && `, the first of ${select}`}
-            {rows.values.length > LISTED && `; ${LISTED} are listed`}
-          </p>
-          <div className="scroll" tabIndex={0} role="group" aria-label="Elements">
-            <table>
-              <thead>
-                <tr>
-                  {titles.map((title, by) => (
-                    <th key={title} aria-sort={order.by !== by ? 'none' : order.down ? 'descending' : 'ascending'}>
-                      <button className="plain" onClick={() => setOrder({ by, down: order.by === by && !order.down })}>
-                        {title}
-                      </button>
-                    </th>
-                  ))}
-                </tr>
-              </thead>
-              <tbody>
-                {sorted.map((at) => (
-                  <tr key={at}>
-                    {rows.places[at]?.map((place, dim) => (
-                      <td key={dim} className="number">
-                        {rows.names[at]?.[dim]} {place}
-                      </td>
-                    ))}
-                    <td className="number">{formatValue(rows.values[at])}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        </>
-      )}
+      <SelectionNotice select={address.select} dims={dims} />
+      {error !== undefined && <ErrorNotice error={error} retry={isByServer ? best.reload : first.reload} />}
+      <p className="quiet" role="status" data-loading={isLoading}>
+        {isLoading ? 'Loading… ' : ''}
+        {isBest ? bestText(object, select, numbers.length, order.down) : first.value !== undefined ? firstText(first.value, select, first.isCurrent) : ''}
+      </p>
+      {rows !== undefined && <Elements domain={domain} path={address.path} dims={dims} rows={rows} numbers={numbers} order={order} onOrder={setOrder} />}
     </section>
   );
 }
 
-/** Returns the numbers of the elements in order: by the place in a dimension, or by the value. */
-function sortedPlaces(rows: DefinedElements, by: number, down: boolean, rank: number): number[] {
-  const sign = down ? -1 : 1;
-  const key = (at: number): unknown => (by === rank ? rows.values[at] : rows.places[at]?.[by]);
-  const compare = (a: number, b: number) => {
-    const [left, right] = [key(a), key(b)];
-    if (typeof left === 'number' && typeof right === 'number') return sign * (left - right);
-    return sign * String(left).localeCompare(String(right));
-  };
-  return rows.values.map((_, at) => at).sort(compare);
+function firstText(rows: Rows, select: string, isCurrent: boolean): string {
+  const part = isCurrent && rows.select !== select ? `, the first of ${select}` : '';
+  const listed = rows.values.length > LISTED ? `; ${LISTED} are listed` : '';
+  return `${formatCount(rows.values.length)} defined elements in ${rows.select}${part}${listed}`;
+}
+
+function bestText(object: HdfObject, select: string, count: number, down: boolean): string {
+  const type = numberType(object.type ?? '');
+  const fill = type === undefined ? '' : fillOf(object, type);
+  return `The ${count} ${down ? 'greatest' : 'least'} of ${select}, without elements that have the fill value ${fill}`;
+}
+
+interface ElementsProps {
+  domain: Domain;
+  path: string;
+  dims: number[];
+  rows: DefinedElements;
+  /** The rows to list, in order. */
+  numbers: number[];
+  order: Order;
+  onOrder: (order: Order) => void;
+}
+
+function Elements({ domain, path, dims, rows, numbers, order, onOrder }: ElementsProps) {
+  const places = rows.places.map((column) => numbers.map((at) => column[at] ?? 0));
+  const labels = labelsOf(domain, path);
+  const axes = [labels?.rows, labels?.columns];
+  const key = `${path} ${places.map((column) => column.join()).join(';')}`;
+  const found = useLoad(labels === undefined ? undefined : key, (signal) =>
+    Promise.all(axes.map((axis, dim) => (axis === undefined ? new Map<number, string>() : namesAt(domain, axis, places[dim] ?? [], signal)))),
+  );
+  const names = found.isCurrent ? found.value : undefined;
+  const titles = [...dims.map((_, dim) => `Dimension ${dim}`), 'Value'];
+  return (
+    <>
+      {found.error !== undefined && <ErrorNotice error={found.error} retry={found.reload} />}
+      <div className="scroll" tabIndex={0} role="group" aria-label="Elements">
+        <table>
+          <thead>
+            <tr>
+              {titles.map((title, by) => (
+                <th key={title} aria-sort={order.by !== by ? 'none' : order.down ? 'descending' : 'ascending'}>
+                  <button className="plain" onClick={() => onOrder({ by, down: order.by === by && !order.down })}>
+                    {title}
+                  </button>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {numbers.map((at) => (
+              <tr key={at}>
+                {rows.places.map((column, dim) => (
+                  <td key={dim} className="number">
+                    {names?.[dim]?.get(column[at] ?? 0)} {column[at]}
+                  </td>
+                ))}
+                <td className="number">{textOf(rows.values, at)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function textOf(values: DefinedElements['values'], at: number): string {
+  const value = values[at];
+  return typeof value === 'number' ? formatExact(value, values instanceof Float32Array) : formatValue(value);
 }

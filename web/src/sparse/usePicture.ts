@@ -1,6 +1,7 @@
 /** Loads the picture of a frame: about, from the numbers of elements in chunks, and then exactly. */
 
-import { useEffect, useState } from 'react';
+import { useCallback, useEffect, useState } from 'react';
+import { untilAnswered } from '../api/client';
 import type { Domain, HdfObject } from '../api/hdf';
 import { numberType } from '../api/types';
 import { formatSelect } from '../api/values';
@@ -16,6 +17,8 @@ export interface Picture {
   error: unknown;
   /** Whether a better picture is on its way. */
   loading: boolean;
+  /** Asks again, and shows the last picture meanwhile. */
+  reload: () => void;
 }
 
 function isInside(frame: Frame, other: Frame): boolean {
@@ -30,7 +33,8 @@ function isInside(frame: Frame, other: Frame): boolean {
  * of a picture of chunks; of a frame inside an exact one there are no more, so zooming in asks for elements at once.
  */
 export function usePicture(domain: Domain, dataset: HdfObject, frame: Frame): Picture {
-  const [state, setState] = useState<Picture>({ density: undefined, error: undefined, loading: true });
+  const [state, setState] = useState<Omit<Picture, 'reload'>>({ density: undefined, error: undefined, loading: true });
+  const [attempt, setAttempt] = useState(0);
   const key = `${dataset.id} ${dataset.shape?.dims?.join()} ${formatSelect(frame.box)} ${frame.rows} ${frame.columns}`;
   useEffect(() => {
     const abort = new AbortController();
@@ -51,11 +55,13 @@ export function usePicture(domain: Domain, dataset: HdfObject, frame: Frame): Pi
       }
       show(await readDensity(domain, dataset, frame, { ...options, approximate: false }), false);
     };
-    load().catch((error: unknown) => {
+    const fail = (error: unknown) => {
       if (!abort.signal.aborted) setState((old) => ({ ...old, error, loading: false }));
-    });
+    };
+    untilAnswered(load, abort.signal, fail).catch(fail);
     return () => abort.abort();
     // eslint-disable-next-line react-hooks/exhaustive-deps -- the key stands for dataset and frame
-  }, [domain, key]);
-  return state;
+  }, [domain, key, attempt]);
+  const reload = useCallback(() => setAttempt((count) => count + 1), []);
+  return { ...state, reload };
 }

@@ -1,0 +1,41 @@
+/** A selection as text, which can be changed. */
+
+import { useState } from 'react';
+import { parseSelect } from '../api/values';
+import { ErrorNotice } from '../shell/ErrorNotice';
+
+interface Props {
+  text: string;
+  dims: number[];
+  onSelect: (select: string | undefined) => void;
+}
+
+export function SelectionField({ text, dims, onSelect }: Props) {
+  const [typed, setTyped] = useState(text);
+  const fits = parseSelect(typed, dims) !== undefined;
+  return (
+    <form
+      className="bar"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (fits) onSelect(typed);
+      }}
+    >
+      <label>
+        Selection{' '}
+        <input value={typed} size={Math.max(20, typed.length)} aria-invalid={!fits} spellCheck={false} onChange={(event) => setTyped(event.target.value)} />
+      </label>
+      <button disabled={!fits || typed === text}>Show</button>
+      <button type="button" onClick={() => onSelect(undefined)}>
+        All
+      </button>
+      <span className="quiet">of [{dims.join(', ')}]</span>
+    </form>
+  );
+}
+
+/** Says so if an address has a selection that cannot be shown. */
+export function SelectionNotice({ select, dims }: { select: string | undefined; dims: number[] }) {
+  if (select === undefined || parseSelect(select, dims) !== undefined) return null;
+  return <ErrorNotice error={new Error(`The selection ${select} does not fit the extent [${dims.join(', ')}]. The whole dataset is shown.`)} />;
+}
