@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.creation_time import given_creation_time
@@ -23,6 +24,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
+from hsparse.sn.records.listing import ITEMS_AT_ONCE
 from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import check_member, root_of
 from hsparse.sn.records.type_reference import read_type
@@ -80,7 +82,7 @@ async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) 
     if body.get("links"):
         if collection != "groups":
             raise BadRequest("Only a group can have links.")
-        record["links"] = _links(context, body["links"], record["created"])
+        record["links"] = await _links(context, body["links"], record["created"])
     after = await fill(context, record, body)
     parent, titles = _place(context, body)
     return Draft(record, parent, titles, after)
@@ -214,7 +216,7 @@ async def _attributes(context: Context, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     stored: Record = {}
-    for name, body in bodies.items():
+    async for name, body in with_pauses(bodies.items(), ITEMS_AT_ONCE):
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {name!r} must be an object.")
         parsed = parse_attribute(body, await read_type(context, body))
@@ -222,12 +224,12 @@ async def _attributes(context: Context, bodies: Any, now: float) -> Record:
     return stored
 
 
-def _links(context: Context, bodies: Any, now: float) -> Record:
+async def _links(context: Context, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("links must be an object, with a link for each title.")
     stored = {
         check_title(title): parse_link(body) | {"created": now} | given_creation_time(body, now)
-        for title, body in bodies.items()
+        async for title, body in with_pauses(bodies.items(), ITEMS_AT_ONCE)
     }
     for link in stored.values():
         if link["class"] == HARD:
