@@ -11,14 +11,26 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.query_syntax import And, Compare, Literal, Member, Not, Null, Or, Term, parse_query
+from hsparse.format.query_syntax import (
+    MAX_LENGTH,
+    And,
+    Compare,
+    Literal,
+    Member,
+    Not,
+    Null,
+    Or,
+    Term,
+    parse_query,
+)
+from hsparse.model.text_cache import TextCache
 
 Column: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -26,6 +38,8 @@ Predicate: TypeAlias = Callable[[Column], Mask]
 
 ELEMENT = "_"
 """How a query names the element itself, where it has no fields."""
+CACHED_TEXT = 128 * 1024
+"""Characters of queries that are remembered with the types that they are bound to."""
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -70,15 +84,21 @@ class Ranges:
     has_nan: Mask
 
 
-@lru_cache(maxsize=256)
 def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
     """Return the query that `text` is over elements of `dtype`.
 
     `BadRequest` when it is malformed, names a field that is not there or cannot be compared, or compares a
     field with a value of another type.
     """
+    return _BOUND(text, dtype)
+
+
+def _bound(text: str, dtype: np.dtype[Any]) -> Query:
     term = parse_query(text)
     return Query(text, dtype, _bind(term, dtype), term)
+
+
+_BOUND = TextCache(_bound, CACHED_TEXT, MAX_LENGTH)
 
 
 def queried(text: str) -> frozenset[str]:

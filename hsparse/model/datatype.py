@@ -12,12 +12,15 @@ import numpy as np
 
 from hsparse.errors import BadRequest
 from hsparse.model.element import Element, Fixed, element_of
+from hsparse.model.text_cache import TextCache
 
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
 MAX_ITEM_SIZE = 2**31 - 1
 MAX_EMPTY_SIZE = 2**20
 """Bytes that an element of a variable-length type may take with nothing in it: arrays of many such parts do."""
+CACHED_TEXT = 2 * 1024 * 1024
+"""Characters of JSON whose types are remembered; a type takes some ten times as many bytes, an enum more."""
 VLEN_GUESSED_SIZE = 128
 """Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
 
@@ -78,15 +81,14 @@ def _parse_named(name: str, base: str) -> Datatype:
 
 
 def _parse_any(item: Any) -> Datatype:
-    _check(item, 0, [0])
+    check_item(item)
     try:
         text = json.dumps(item, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise BadRequest(f"The type is not a JSON value: {error}.") from error
-    return _parse(text)
+    return _PARSED(text)
 
 
-@lru_cache(maxsize=4096)
 def _parse(text: str) -> Datatype:
     item = json.loads(text)
     try:
@@ -105,6 +107,14 @@ def _parse(text: str) -> Datatype:
     return Datatype(item, element)
 
 
+_PARSED = TextCache(_parse, CACHED_TEXT, CACHED_TEXT // 8)
+
+
+def check_item(item: Any) -> None:
+    """Raise `BadRequest` for what is too large or too deep, or does not have the form of a type."""
+    _check(item, 0, [0])
+
+
 def _check(item: Any, depth: int, parts: list[int]) -> None:
     """Refuse items that are too large or too deep, and items that do not have the form of a type."""
     parts[0] += 1
@@ -118,14 +128,16 @@ def _check(item: Any, depth: int, parts: list[int]) -> None:
         return
     if not isinstance(item, dict):
         raise BadRequest(f"A type must be a name or an object, not {_short(item)}.")
-    check = _CHECKS.get(str(item.get("class")))
+    name = item.get("class")
+    check = _CHECKS.get(name) if isinstance(name, str) else None
     if check is None:
-        raise BadRequest(f"The type class {_short(item.get('class'))} is not one of {', '.join(_CHECKS)}.")
+        raise BadRequest(f"The type class {_short(name)} is not one of {', '.join(_CHECKS)}.")
     check(item, depth, parts)
 
 
 def _check_plain(item: dict[str, Any], depth: int, parts: list[int]) -> None:
-    if not str(item.get("base")).startswith("H5T_STD_") and not str(item.get("base")).startswith("H5T_IEEE_"):
+    base = item.get("base")
+    if not isinstance(base, str) or not base.startswith(("H5T_STD_", "H5T_IEEE_")):
         raise BadRequest(f"A type of class {item['class']} needs the name of a predefined type as base.")
 
 
