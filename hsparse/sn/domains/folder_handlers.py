@@ -8,6 +8,7 @@ from contextlib import aclosing
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.acl import Right, is_allowed
 from hsparse.sn.context import Context, Domain
@@ -22,6 +23,8 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
 
 KEYS_AT_ONCE = 1000
+MATCHED_AT_ONCE = 50
+"""Domains that a query is compared with before other requests run."""
 OBJECTS = "db/"
 """The prefix of object keys in the store, which is no folder."""
 
@@ -97,7 +100,7 @@ async def _matching(context: Context, domains: list[Domain], query: AttributeQue
     roots = await read_records(context.service.owners, [domain.root or "" for domain in domains])
     return [
         domain
-        for domain, root in zip(domains, roots, strict=True)
+        async for domain, root in with_pauses(zip(domains, roots, strict=True), MATCHED_AT_ONCE)
         if root.failure is None and query.matches(root.unwrap().get("attributes") or {})
     ]
 
