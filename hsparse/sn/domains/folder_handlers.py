@@ -116,7 +116,7 @@ async def _entry(context: Context, domain: Domain) -> Record:
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
     if domain.root is not None and context.flag("verbose") and _may_read(context, domain):
-        summary = await context.service.component(Statistics).of_domain(domain.root)
+        summary = await context.service.component(Statistics).of_domain(domain.root, lasting=False)
         entry |= summary_json(summary, entry.get("lastModified", 0))
     entry["name"] = domain.path
     entry["hrefs"] = [{"rel": "domain", "href": href(context, "/", domain=domain.path)}]
