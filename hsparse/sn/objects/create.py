@@ -20,6 +20,7 @@ from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.model.schema import check_changeable
+from hsparse.model.short_text import short_repr
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
@@ -102,7 +103,7 @@ def new_record(context: Context, collection: str, body: Record) -> Record:
     if id is None:
         id = new_id(collection, root, context.service.clock)
     elif not isinstance(id, str) or is_root(check_member(id, context.domain, collection)):
-        raise BadRequest(f"{id!r} cannot be the id of a new object.")
+        raise BadRequest(f"{short_repr(id)} cannot be the id of a new object.")
     properties = body.get("creationProperties")
     if properties is not None and not isinstance(properties, dict):
         raise BadRequest("creationProperties must be an object.")
@@ -244,7 +245,7 @@ async def _attributes(context: Context, bodies: Any, now: float) -> Record:
     stored: Record = {}
     async for name, body in with_pauses(bodies.items(), ITEMS_AT_ONCE):
         if not isinstance(body, dict):
-            raise BadRequest(f"The attribute {name!r} must be an object.")
+            raise BadRequest(f"The attribute {short_repr(name)} must be an object.")
         parsed = parse_attribute(body, await read_type(context, body))
         stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
