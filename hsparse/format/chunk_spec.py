@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -26,7 +25,11 @@ from hsparse.model.ids import chunk_key
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
 from hsparse.model.layout import Json, chunk_dims, has_statistics, is_sparse, is_structured, stripes_of
 from hsparse.model.stripes import Stripes
+from hsparse.model.text_cache import TextCache
 from hsparse.model.vlen_array import VlenArray
+
+CACHED_TEXT = 4 * 1024 * 1024
+"""Characters of JSON whose specifications are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +120,10 @@ def chunk_spec(record: Json) -> ChunkSpec:
     ]
     fill = {key: properties[key] for key in ("fillValue", "fillValue_encoding") if key in properties}
     text = json.dumps([*fixed, fill], separators=(",", ":"))
-    return _chunk_spec(record["id"], text, record.get("generation", 0))
+    return _SPECS(text, record["id"], record.get("generation", 0))
 
 
-@lru_cache(maxsize=4096)
-def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
+def _chunk_spec(text: str, id: str, generation: int) -> ChunkSpec:
     dims, sparse, structured, file_backed, count, item, filters, initializer, statistics, fill = json.loads(
         text
     )
@@ -154,3 +156,6 @@ def _chunk_spec(id: str, text: str, generation: int) -> ChunkSpec:
         stripes,
         statistics,
     )
+
+
+_SPECS = TextCache(_chunk_spec, CACHED_TEXT, CACHED_TEXT // 8)

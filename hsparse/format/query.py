@@ -11,14 +11,25 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.query_syntax import And, Compare, Literal, Member, Not, Null, Or, Term, parse_query
+from hsparse.format.query_syntax import (
+    MAX_LENGTH,
+    And,
+    Compare,
+    Literal,
+    Member,
+    Not,
+    Null,
+    Or,
+    Term,
+    parse_query,
+)
+from hsparse.model.text_cache import TextCache
 
 Column: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -26,6 +37,8 @@ Predicate: TypeAlias = Callable[[Column], Mask]
 
 ELEMENT = "_"
 """How a query names the element itself, where it has no fields."""
+CACHED_TEXT = 128 * 1024
+"""Characters of queries that are remembered with the types that they are bound to."""
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -70,15 +83,21 @@ class Ranges:
     has_nan: Mask
 
 
-@lru_cache(maxsize=256)
 def bind_query(text: str, dtype: np.dtype[Any]) -> Query:
     """Return the query that `text` is over elements of `dtype`.
 
     `BadRequest` when it is malformed, names a field that is not there or cannot be compared, or compares a
     field with a value of another type.
     """
+    return _BOUND(text, dtype)
+
+
+def _bound(text: str, dtype: np.dtype[Any]) -> Query:
     term = parse_query(text)
     return Query(text, dtype, _bind(term, dtype), term)
+
+
+_BOUND = TextCache(_bound, CACHED_TEXT, MAX_LENGTH)
 
 
 def queried(text: str) -> frozenset[str]:
@@ -134,9 +153,7 @@ def _outlook(term: Term, dtype: np.dtype[Any], ranges: Mapping[str, Ranges], cou
         case Compare(name, op, value):
             return _compared(known, op, lambda op: _compare(name, kind, op, value))
         case Member(name, members):
-            equal = [_compared(known, "==", partial(_compare, name, kind, value=one)) for one in members]
-            none = np.zeros(count, np.bool_)
-            return np.logical_or.reduce([none, *(one[0] for one in equal)]), none
+            return _encloses(known, _sorted_members(name, kind, members)), np.zeros(count, np.bool_)
         case Null():
             return known.has_nan, np.zeros(count, np.bool_)
 
@@ -149,6 +166,16 @@ def _compared(known: Ranges, op: str, test: Callable[[str], Predicate]) -> tuple
         return (some, all_equal) if op == "==" else (~all_equal, ~some)
     low, high = (known.least, known.greatest) if op in ("<", "<=") else (known.greatest, known.least)
     return test(op)(low), test(op)(high) & ~known.has_nan
+
+
+def _encloses(known: Ranges, members: Column) -> Mask:
+    """Return which ranges have one of these members, (m,) ascending."""
+    least, greatest = (
+        column.astype(np.uint8) if column.dtype.kind == "b" else column
+        for column in (known.least, known.greatest)
+    )
+    first, last = np.searchsorted(members, least, "left"), np.searchsorted(members, greatest, "right")
+    return np.asarray(first < last)
 
 
 def _joined(tests: list[Predicate], join: np.ufunc) -> Predicate:
@@ -230,18 +257,23 @@ def _always(answer: bool) -> Predicate:
 
 
 def _member(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Predicate:
+    wanted = _sorted_members(name, dtype, members)
+    if dtype.kind in "Sf":
+        return lambda column: np.isin(column, wanted)
+    return lambda column: np.isin(column.astype(wanted.dtype, copy=False), wanted)
+
+
+def _sorted_members(name: str, dtype: np.dtype[Any], members: tuple[Literal, ...]) -> Column:
+    """Return those members of a list that elements of `dtype` can be equal to, (m,) ascending."""
     if dtype.kind == "S":
-        texts = np.array([_bytes(name, value) for value in members], np.bytes_)
-        return lambda column: np.isin(column, texts)
+        return np.sort(np.array([_bytes(name, value) for value in members], np.bytes_))
     numbers = [_number(name, value) for value in members]
     if dtype.kind == "f":
-        floats = np.array([_rounded(number, dtype) for number in numbers])
-        return lambda column: np.isin(column, floats)
+        return np.sort(np.array([_rounded(number, dtype) for number in numbers]))
     low, high = _range(dtype)
     whole = {int(number) for number in numbers if math.isfinite(number) and number == int(number)}
     kind = np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
-    integers = np.array([number for number in sorted(whole) if low <= number <= high], kind)
-    return lambda column: np.isin(column.astype(kind, copy=False), integers)
+    return np.array([number for number in sorted(whole) if low <= number <= high], kind)
 
 
 def _null(dtype: np.dtype[Any]) -> Predicate:

@@ -20,16 +20,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TypeAlias
 
 from hsparse.errors import BadRequest
+from hsparse.model.text_cache import TextCache
 
 MAX_LENGTH = 16 * 1024
 MAX_DEPTH = 32
 MAX_TESTS = 256
 """The most comparisons: each is work on every selected element."""
 MAX_DIGITS = 40
+CACHED_TEXT = 1024 * 1024
+"""Characters whose terms are remembered; the numbers of a long list take 20 times as many bytes."""
 WORDS = frozenset({"true", "false", "and", "or", "not", "in"})
 """Reserved words; inside `field(...)` or quoted they are names."""
 
@@ -94,9 +96,12 @@ _END = ("end", "")
 Token = tuple[str, str]
 
 
-@lru_cache(maxsize=1024)
 def parse_query(text: str) -> Term:
     """Parse a query; `BadRequest` names what is wrong with it. The fields' types are not checked."""
+    return _PARSED(text)
+
+
+def _parse(text: str) -> Term:
     if len(text) > MAX_LENGTH:
         raise BadRequest(f"The query has {len(text)} characters; the limit is {MAX_LENGTH}.")
     return _Parser(_tokens(text)).query()
@@ -274,3 +279,6 @@ def _number(text: str) -> int | float:
     if len(text) > MAX_DIGITS:
         raise BadRequest(f"A number of the query has more than {MAX_DIGITS} characters.")
     return float(text) if any(sign in text for sign in ".eE") else int(text)
+
+
+_PARSED = TextCache(_parse, CACHED_TEXT, MAX_LENGTH)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from hsparse.errors import BadRequest
+from hsparse.model.short_text import short_repr
 
 DEFAULT = "default"
 GROUP_PREFIX = "g:"
@@ -85,9 +86,9 @@ def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:
     names = [right.value for right in Right]
     for key, value in body.items():
         if key not in names:
-            raise BadRequest(f"{key!r} is not a right; the rights are {', '.join(names)}.")
+            raise BadRequest(f"{short_repr(key)} is not a right; the rights are {', '.join(names)}.")
         if not isinstance(value, bool):
-            raise BadRequest(f"The right {key} must be true or false, not {value!r}.")
+            raise BadRequest(f"The right {key} must be true or false, not {short_repr(value)}.")
     return dict(body)
 
 

@@ -23,6 +23,7 @@ from hsparse.model.json_size import LIST_MEMORY, item_count, json_size
 from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.non_finite import has_floats, name_non_finite, restore_non_finite
+from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray
 
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
@@ -38,7 +39,9 @@ Json = dict[str, Any]
 def check_name(name: Any) -> str:
     """Return an attribute's name; `BadRequest` when it is none."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-        raise BadRequest(f"An attribute's name must be a string of 1 to {MAX_NAME} characters, not {name!r}.")
+        raise BadRequest(
+            f"An attribute's name must be a string of 1 to {MAX_NAME} characters, not {short_repr(name)}."
+        )
     return name
 
 
@@ -59,7 +62,7 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
     check_size(shape, datatype)
     encoding = body.get("encoding")
     if encoding not in (None, "base64"):
-        raise BadRequest(f"An attribute's encoding must be base64, not {encoding!r}.")
+        raise BadRequest(f"An attribute's encoding must be base64, not {short_repr(encoding)}.")
     # h5py-like clients say base64 of opaque values, each of which is a base64 string in JSON anyway.
     if encoding is None or isinstance(value, list):
         values = from_json(value, dims_of(shape) or (), datatype.element)

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest
+from hsparse.model.short_text import short_repr
 
 UNLIMITED = "H5S_UNLIMITED"
 MAX_RANK = 32
@@ -79,14 +80,14 @@ def _spelled_out(shape: Shape) -> Any:
             raise BadRequest(f"A dataspace of class {kind} has no dims.")
         return kind
     if kind != "H5S_SIMPLE":
-        raise BadRequest(f"The dataspace class {kind!r} is not H5S_SIMPLE, H5S_SCALAR or H5S_NULL.")
+        raise BadRequest(f"The dataspace class {short_repr(kind)} is not H5S_SIMPLE, H5S_SCALAR or H5S_NULL.")
     return shape.get("dims")
 
 
 def _extents(value: Any, name: str) -> list[int]:
     extents = [value] if _is_int(value) else value
     if not isinstance(extents, list | tuple) or not all(_is_int(extent) for extent in extents):
-        raise BadRequest(f"{name} must be an integer or a list of integers, not {value!r}.")
+        raise BadRequest(f"{name} must be an integer or a list of integers, not {short_repr(value)}.")
     if len(extents) > MAX_RANK:
         raise BadRequest(f"{name} has {len(extents)} dimensions; the limit is {MAX_RANK}.")
     for dim, extent in enumerate(extents):
@@ -101,7 +102,7 @@ def _limits(value: Any, dims: list[int]) -> list[Any]:
     limits = [value] if _is_int(value) or value == UNLIMITED else value
     if not isinstance(limits, list | tuple) or len(limits) != len(dims):
         raise BadRequest(
-            f"maxdims must have one limit for each of the {len(dims)} dimensions, not {value!r}."
+            f"maxdims must have one limit for each of the {len(dims)} dimensions, not {short_repr(value)}."
         )
     result: list[Any] = []
     for dim, (limit, extent) in enumerate(zip(limits, dims, strict=True)):
@@ -109,7 +110,7 @@ def _limits(value: Any, dims: list[int]) -> list[Any]:
             result.append(UNLIMITED)
         elif not _is_int(limit) or not extent <= limit <= MAX_EXTENT:
             raise BadRequest(
-                f"Dimension {dim} of maxdims is {limit!r}; it must be H5S_UNLIMITED or at least {extent}."
+                f"Dimension {dim} of maxdims is {short_repr(limit)}; it must be H5S_UNLIMITED or at least {extent}."
             )
         else:
             result.append(limit)

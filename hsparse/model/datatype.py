@@ -12,12 +12,16 @@ import numpy as np
 
 from hsparse.errors import BadRequest
 from hsparse.model.element import Element, Fixed, element_of
+from hsparse.model.short_text import short_repr, shorten
+from hsparse.model.text_cache import TextCache
 
 MAX_DEPTH = 32
 MAX_PARTS = 10_000
 MAX_ITEM_SIZE = 2**31 - 1
 MAX_EMPTY_SIZE = 2**20
 """Bytes that an element of a variable-length type may take with nothing in it: arrays of many such parts do."""
+CACHED_TEXT = 2 * 1024 * 1024
+"""Characters of JSON whose types are remembered; a type takes some ten times as many bytes, an enum more."""
 VLEN_GUESSED_SIZE = 128
 """Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
 
@@ -78,31 +82,38 @@ def _parse_named(name: str, base: str) -> Datatype:
 
 
 def _parse_any(item: Any) -> Datatype:
-    _check(item, 0, [0])
+    check_item(item)
     try:
         text = json.dumps(item, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise BadRequest(f"The type is not a JSON value: {error}.") from error
-    return _parse(text)
+    return _PARSED(text)
 
 
-@lru_cache(maxsize=4096)
 def _parse(text: str) -> Datatype:
     item = json.loads(text)
     try:
         element = element_of(item)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         reason = str(error.args[0]) if error.args else type(error).__name__
-        raise BadRequest(f"The type {_short(text)} is not valid: {_short(reason)}.") from error
+        raise BadRequest(f"The type {shorten(text)} is not valid: {shorten(reason)}.") from error
     most = MAX_ITEM_SIZE if isinstance(element, Fixed) else MAX_EMPTY_SIZE
     if not 0 < element.min_size <= most:
         raise BadRequest(
-            f"An element of type {_short(text)} would have at least {element.min_size} bytes, not 1 to {most}."
+            f"An element of type {shorten(text)} would have at least {element.min_size} bytes, not 1 to {most}."
         )
     if isinstance(item, str):
         kind = "H5T_BITFIELD" if item.startswith("H5T_STD_B") else "H5T_INTEGER"
         item = {"class": "H5T_FLOAT" if element.dtype.kind == "f" else kind, "base": item}
     return Datatype(item, element)
+
+
+_PARSED = TextCache(_parse, CACHED_TEXT, CACHED_TEXT // 8)
+
+
+def check_item(item: Any) -> None:
+    """Raise `BadRequest` for what is too large or too deep, or does not have the form of a type."""
+    _check(item, 0, [0])
 
 
 def _check(item: Any, depth: int, parts: list[int]) -> None:
@@ -114,18 +125,20 @@ def _check(item: Any, depth: int, parts: list[int]) -> None:
         raise BadRequest(f"The type has more than {MAX_PARTS} parts.")
     if isinstance(item, str):
         if not item.startswith("H5T_"):
-            raise BadRequest(f"{_short(item)!r} is not the name of a predefined type.")
+            raise BadRequest(f"{short_repr(item)} is not the name of a predefined type.")
         return
     if not isinstance(item, dict):
-        raise BadRequest(f"A type must be a name or an object, not {_short(item)}.")
-    check = _CHECKS.get(str(item.get("class")))
+        raise BadRequest(f"A type must be a name or an object, not {short_repr(item)}.")
+    name = item.get("class")
+    check = _CHECKS.get(name) if isinstance(name, str) else None
     if check is None:
-        raise BadRequest(f"The type class {_short(item.get('class'))} is not one of {', '.join(_CHECKS)}.")
+        raise BadRequest(f"The type class {short_repr(name)} is not one of {', '.join(_CHECKS)}.")
     check(item, depth, parts)
 
 
 def _check_plain(item: dict[str, Any], depth: int, parts: list[int]) -> None:
-    if not str(item.get("base")).startswith("H5T_STD_") and not str(item.get("base")).startswith("H5T_IEEE_"):
+    base = item.get("base")
+    if not isinstance(base, str) or not base.startswith(("H5T_STD_", "H5T_IEEE_")):
         raise BadRequest(f"A type of class {item['class']} needs the name of a predefined type as base.")
 
 
@@ -133,13 +146,15 @@ def _check_string(item: dict[str, Any], depth: int, parts: list[int]) -> None:
     length = item.get("length")
     if length != "H5T_VARIABLE" and not _is_positive(length):
         raise BadRequest(
-            f"A string's length must be a positive integer or H5T_VARIABLE, not {_short(length)}."
+            f"A string's length must be a positive integer or H5T_VARIABLE, not {short_repr(length)}."
         )
 
 
 def _check_opaque(item: dict[str, Any], depth: int, parts: list[int]) -> None:
     if not _is_positive(item.get("size")):
-        raise BadRequest(f"An opaque type's size must be a positive integer, not {_short(item.get('size'))}.")
+        raise BadRequest(
+            f"An opaque type's size must be a positive integer, not {short_repr(item.get('size'))}."
+        )
 
 
 def _check_based(item: dict[str, Any], depth: int, parts: list[int]) -> None:
@@ -150,7 +165,9 @@ def _check_array(item: dict[str, Any], depth: int, parts: list[int]) -> None:
     dims = item.get("dims")
     dims = [dims] if _is_int(dims) else dims
     if not isinstance(dims, list | tuple) or not dims or not all(_is_positive(dim) for dim in dims):
-        raise BadRequest(f"An array type's dims must be positive integers, not {_short(item.get('dims'))}.")
+        raise BadRequest(
+            f"An array type's dims must be positive integers, not {short_repr(item.get('dims'))}."
+        )
     _check_based(item, depth, parts)
 
 
@@ -176,7 +193,7 @@ def _check_compound(item: dict[str, Any], depth: int, parts: list[int]) -> None:
         raise BadRequest("A compound type needs a list of fields.")
     for field in fields:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or not field["name"]:
-            raise BadRequest(f"A field needs a name and a type; {_short(field)} has not both.")
+            raise BadRequest(f"A field needs a name and a type; {short_repr(field)} has not both.")
         _check(field.get("type"), depth + 1, parts)
 
 
@@ -200,11 +217,6 @@ def _is_int(value: Any) -> bool:
 
 def _is_positive(value: Any) -> bool:
     return _is_int(value) and value > 0
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def type_json(item: Any) -> Any:

@@ -15,6 +15,7 @@ from hsparse.errors import BadRequest, Forbidden
 from hsparse.model.auto_chunk import enlarge
 from hsparse.model.bucket import check_bucket_name
 from hsparse.model.datatype import Datatype
+from hsparse.model.short_text import short_repr
 
 CONTIGUOUS_REF = "H5D_CONTIGUOUS_REF"
 CHUNKED_REF = "H5D_CHUNKED_REF"
@@ -132,16 +133,16 @@ def parse_indirect_ref(asked: Json, dims: Dims, datatype: Datatype) -> Json:
     check_file_backed_type(datatype)
     table = asked.get("chunk_table")
     if not isinstance(table, str):
-        raise BadRequest(f"The layout's chunk_table must be the id of a dataset, not {table!r}.")
+        raise BadRequest(f"The layout's chunk_table must be the id of a dataset, not {short_repr(table)}.")
     layout: Json = {"class": CHUNKED_REF_INDIRECT, "dims": list(dims), "chunk_table": table}
     if asked.get("hyper_dims") is not None:
         piece = asked["hyper_dims"]
         if not isinstance(piece, list | tuple) or not all(_is_int(extent) for extent in piece):
-            raise BadRequest(f"The layout's hyper_dims must be a list of integers, not {piece!r}.")
+            raise BadRequest(f"The layout's hyper_dims must be a list of integers, not {short_repr(piece)}.")
         layout["hyper_dims"] = list(piece)
         if len(piece) != len(dims) or not all(0 < extent < 2**32 for extent in piece):
             raise BadRequest(
-                f"The layout's hyper_dims must have {len(dims)} positive numbers, not {piece!r}."
+                f"The layout's hyper_dims must have {len(dims)} positive numbers, not {short_repr(piece)}."
             )
     if asked.get("file_uri") is not None:
         layout["file_uri"] = file_uri(asked)
@@ -152,7 +153,7 @@ def file_uri(asked: Json) -> str:
     """Return the URI of the file a layout names."""
     uri = asked.get("file_uri")
     if not isinstance(uri, str) or not uri:
-        raise BadRequest(f"The layout's file_uri must name a file in the store, not {uri!r}.")
+        raise BadRequest(f"The layout's file_uri must name a file in the store, not {short_repr(uri)}.")
     return uri
 
 
@@ -178,7 +179,7 @@ def _refers(item: Any) -> bool:
 def _name(key: str, rank: int) -> str:
     parts = key.split("_")
     if len(parts) != rank or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
-        raise BadRequest(f"{key!r} names no chunk: {rank} scaled coordinates, as 0_3, must.")
+        raise BadRequest(f"{short_repr(key)} names no chunk: {rank} scaled coordinates, as 0_3, must.")
     return "_".join(str(int(part)) for part in parts)
 
 
@@ -186,7 +187,9 @@ def _entry(key: str, value: Any, size: int, filtered: bool) -> list[int]:
     """Return the offset, the size and, where it is given, the filter mask of a piece of `size` bytes."""
     right = isinstance(value, list | tuple) and len(value) in (2, 3) and all(_is_int(part) for part in value)
     if not right or not (0 <= value[0] < 2**62 and 0 <= value[1] < 2**62):
-        raise BadRequest(f"The chunk {key} must have an offset and a size in bytes, not {value!r}.")
+        raise BadRequest(
+            f"The chunk {short_repr(key)} must have an offset and a size in bytes, not {short_repr(value)}."
+        )
     if len(value) == 3 and not 0 <= value[2] < 2**32:
         raise BadRequest(f"The filter mask of the chunk {key} is {value[2]}; it must have 32 bits.")
     if not filtered and value[1] not in (0, size, size + 4):
@@ -197,7 +200,7 @@ def _entry(key: str, value: Any, size: int, filtered: bool) -> list[int]:
 def _number(asked: Json, name: str) -> int:
     value: Any = asked.get(name)
     if not _is_int(value) or not 0 <= value < 2**62:
-        raise BadRequest(f"The layout's {name} must be a number of bytes, not {value!r}.")
+        raise BadRequest(f"The layout's {name} must be a number of bytes, not {short_repr(value)}.")
     return int(value)
 
 
@@ -237,7 +240,7 @@ def file_reference(uri: str, bucket: str) -> tuple[str, str]:
         bucket = check_bucket_name(first)
     elif "://" in uri:
         raise BadRequest(
-            f"The file {_short(uri)} is not in a bucket: name it by {SCHEMES[0]}{bucket}/KEY or KEY."
+            f"The file {short_repr(uri)} is not in a bucket: name it by {SCHEMES[0]}{bucket}/KEY or KEY."
         )
     elif uri.startswith(f"{bucket}/"):
         path = uri.removeprefix(f"{bucket}/")
@@ -253,7 +256,7 @@ def file_key(uri: str, bucket: str) -> str:
     named, key = file_reference(uri, bucket)
     if named != bucket:
         raise Forbidden(
-            f"The file {_short(uri)} is in the bucket {named!r}; only files in {bucket!r} can be read."
+            f"The file {short_repr(uri)} is in the bucket {named!r}; only files in {bucket!r} can be read."
         )
     return key
 
@@ -263,18 +266,14 @@ def _check(uri: str, path: str) -> None:
         raise BadRequest(f"The file's URI has {len(uri)} characters; the limit is {MAX_URI}.")
     if path.startswith("/"):
         raise BadRequest(
-            f"The file {_short(uri)} has an absolute path; name it relative to the store's root."
+            f"The file {short_repr(uri)} has an absolute path; name it relative to the store's root."
         )
     components = path.split("/")
     if not all(components):
-        raise BadRequest(f"The file {_short(uri)} has an empty component in its path; name every one.")
+        raise BadRequest(f"The file {short_repr(uri)} has an empty component in its path; name every one.")
     if ".." in components or "." in components:
         raise BadRequest(
-            f"The file {_short(uri)} has '.' or '..' in its path; name it from the store's root."
+            f"The file {short_repr(uri)} has '.' or '..' in its path; name it from the store's root."
         )
     if components[0] == OBJECTS_FOLDER or any(component.startswith(".") for component in components):
-        raise BadRequest(f"{_short(uri)} is no file to link to: the server keeps its own objects there.")
-
-
-def _short(uri: str) -> str:
-    return repr(uri if len(uri) <= 120 else uri[:117] + "...")
+        raise BadRequest(f"{short_repr(uri)} is no file to link to: the server keeps its own objects there.")

@@ -13,6 +13,7 @@ from hashlib import blake2b
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, NotFound
+from hsparse.model.short_text import short_repr
 from hsparse.model.stripes import Stripes
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
@@ -71,11 +72,11 @@ def check_id(id: str, collection: str | None = None) -> str:
     """
     known = _ID.fullmatch(id) is not None
     if not known and _OLD_ID.fullmatch(id) is None:
-        raise BadRequest(f"{id!r} is not an object id.")
+        raise BadRequest(f"{short_repr(id)} is not an object id.")
     if collection is not None and COLLECTIONS[id[0]] != collection:
-        raise BadRequest(f"{id!r} is not the id of one of the {collection}.")
+        raise BadRequest(f"{short_repr(id)} is not the id of one of the {collection}.")
     if not known:
-        raise NotFound(f"There is no object {id!r}: it is an id of an older schema.")
+        raise NotFound(f"There is no object {short_repr(id)}: it is an id of an older schema.")
     return id
 
 

@@ -23,6 +23,7 @@ from hsparse.model.element import Element, Fixed
 from hsparse.model.json_values import Values, from_json
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.non_finite import NAMES, name_non_finite, restore_non_finite
+from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray
 
 
@@ -33,7 +34,7 @@ def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str
     """
     encoding = properties.get("fillValue_encoding")
     if encoding not in (None, "None", "base64"):
-        raise BadRequest(f"fillValue_encoding must be base64, not {encoding!r}.")
+        raise BadRequest(f"fillValue_encoding must be base64, not {short_repr(encoding)}.")
     if properties.get("fillValue") is None:
         return {}
     fill_bytes(properties, datatype)
@@ -102,7 +103,9 @@ def _convert(value: Any, datatype: Datatype) -> bytes:
     try:
         values = from_json(value, (), element)
     except BadRequest as error:
-        raise BadRequest(f"The fillValue {value!r} does not fit the type: {error.message}") from error
+        raise BadRequest(
+            f"The fillValue {short_repr(value)} does not fit the type: {error.message}"
+        ) from error
     return values.heap.tobytes() if isinstance(values, VlenArray) else values.tobytes()
 
 

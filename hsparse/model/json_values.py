@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import reprlib
 from collections.abc import Callable, Iterable
 from itertools import accumulate, chain, pairwise
 from math import prod
@@ -32,6 +31,7 @@ from hsparse.model.element import (
 )
 from hsparse.model.length_prefixed import Buffer
 from hsparse.model.region_reference import region_bytes, region_json
+from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray
 
 Values = NDArray[Any] | VlenArray
@@ -77,7 +77,7 @@ def _leaves(value: Any, dims: tuple[int, ...]) -> list[Any]:
     for dim in dims:
         for part in found:
             if not isinstance(part, list | tuple) or len(part) != dim:
-                raise ValueError(f"{_short(part)} is no list of {dim}")
+                raise ValueError(f"{short_repr(part)} is no list of {dim}")
         found = list(chain.from_iterable(found))
     return found
 
@@ -125,7 +125,7 @@ def _rows(values: list[Any], count: int) -> list[Any]:
         return values
     for value in values:
         if not isinstance(value, list | tuple) or len(value) != count:
-            raise ValueError(f"a compound needs a list of its {count} fields, not {_short(value)}")
+            raise ValueError(f"a compound needs a list of its {count} fields, not {short_repr(value)}")
     return values
 
 
@@ -157,7 +157,7 @@ def _text(value: Any, dtype: np.dtype[Any]) -> bytes:
     if len(data) <= size:
         return data
     if is_object_reference(dtype):
-        raise ValueError(f"{_short(value)} is no reference to an object")
+        raise ValueError(f"{short_repr(value)} is no reference to an object")
     return data[:size].decode(errors="ignore").encode()
 
 
@@ -169,13 +169,13 @@ def _bytes(value: Any) -> bytes:
         return value
     if value is None or (value == 0 and type(value) is int):
         return b""
-    raise ValueError(f"{_short(value)} is no text")
+    raise ValueError(f"{short_repr(value)} is no text")
 
 
 def _opaque(value: Any, size: int) -> bytes:
     """Return base64 as bytes; what has the type's size as it is, is text, as h5pyd 0.24 sends attributes."""
     if not isinstance(value, str):
-        raise ValueError(f"{_short(value)} is no base64 text")
+        raise ValueError(f"{short_repr(value)} is no base64 text")
     plain = value.encode()
     try:
         data = base64.b64decode(value, validate=True)
@@ -185,7 +185,7 @@ def _opaque(value: Any, size: int) -> bytes:
         pass
     if len(plain) == size:
         return plain
-    raise ValueError(f"{_short(value)} is no base64 of at most {size} bytes")
+    raise ValueError(f"{short_repr(value)} is no base64 of at most {size} bytes")
 
 
 def _pieces(values: list[Any], element: Element) -> list[bytes]:
@@ -213,7 +213,7 @@ def _list(value: Any) -> list[Any]:
     if value is None or (value == 0 and type(value) is int):
         return []  # never set
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{_short(value)} is no list")
+        raise ValueError(f"{short_repr(value)} is no list")
     return list(value)
 
 
@@ -224,11 +224,6 @@ def _joined(pieces: list[bytes], lengths: Iterable[int]) -> list[bytes]:
 
 def _length_prefixed(data: bytes) -> bytes:
     return len(data).to_bytes(PREFIX_SIZE, "little") + data
-
-
-def _short(value: Any) -> str:
-    text = reprlib.repr(value)  # of a long list, the beginning alone
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 # --- to JSON --------------------------------------------------------------------------------------

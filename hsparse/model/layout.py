@@ -30,6 +30,7 @@ from hsparse.model.file_backed import (
     parse_indirect_ref,
     slab_dims,
 )
+from hsparse.model.short_text import short_repr
 from hsparse.model.stripes import MAX_STRIPES
 
 CHUNKED = "H5D_CHUNKED"
@@ -97,7 +98,9 @@ def _parse_stripes(asked: Any) -> int:
     """Return the number of stripes that a layout asks for, which is one for chunks."""
     stripes = (asked or {}).get("stripes", 1)
     if not isinstance(stripes, int) or isinstance(stripes, bool) or not 1 <= stripes <= MAX_STRIPES:
-        raise BadRequest(f"The layout's stripes must be a number from 1 to {MAX_STRIPES}, not {stripes!r}.")
+        raise BadRequest(
+            f"The layout's stripes must be a number from 1 to {MAX_STRIPES}, not {short_repr(stripes)}."
+        )
     if stripes > 1 and asked.get("class") not in (CHUNKED, STRUCTURED):
         raise BadRequest(f"Stripes need a layout of the class {CHUNKED} or {STRUCTURED}.")
     return stripes
@@ -109,7 +112,7 @@ def _unstriped(
     if asked is not None and (
         not isinstance(asked, dict) or not isinstance(asked.get("class", CHUNKED), str)
     ):
-        raise BadRequest(f"The layout must be an object with a class, not {asked!r}.")
+        raise BadRequest(f"The layout must be an object with a class, not {short_repr(asked)}.")
     if datatype.guessed_size > MAX_CHUNK_BYTES:
         raise BadRequest(
             f"An element of the type has {datatype.guessed_size} bytes; a chunk can have {MAX_CHUNK_BYTES}."
@@ -122,7 +125,7 @@ def _unstriped(
         return _file_backed(asked, shape, datatype, filtered)
     if kind not in (None, CHUNKED, CONTIGUOUS, COMPACT):
         raise BadRequest(
-            f"The layout class {kind!r} is not {CHUNKED}, {CONTIGUOUS}, {COMPACT} or {STRUCTURED}."
+            f"The layout class {short_repr(kind)} is not {CHUNKED}, {CONTIGUOUS}, {COMPACT} or {STRUCTURED}."
         )
     dims = dims_of(shape)
     if not dims:
@@ -266,7 +269,9 @@ def _file_backed(asked: Json, shape: Shape, datatype: Datatype, filtered: bool) 
 def _structured(asked: Json, shape: Shape, datatype: Datatype) -> Json:
     flags = asked.get("flags", [])
     if not isinstance(flags, list) or not all(flag in (SPARSE_DATA, VL_DATA) for flag in flags):
-        raise BadRequest(f"The flags of {STRUCTURED} are {SPARSE_DATA} and {VL_DATA}, not {flags!r}.")
+        raise BadRequest(
+            f"The flags of {STRUCTURED} are {SPARSE_DATA} and {VL_DATA}, not {short_repr(flags)}."
+        )
     if not dims_of(shape):
         raise BadRequest(f"A scalar or null dataspace cannot have the layout {STRUCTURED}.")
     if VL_DATA in flags and not datatype.is_vlen:
@@ -300,11 +305,13 @@ def _chunk(asked: Json, shape: Shape) -> tuple[int, ...]:
     dims = dims_of(shape) or ()
     if not isinstance(chunk, list | tuple) or len(chunk) != len(dims):
         raise BadRequest(
-            f"The layout's dims must have one number for each of the {len(dims)} dimensions, not {value!r}."
+            f"The layout's dims must have one number for each of the {len(dims)} dimensions, not {short_repr(value)}."
         )
     for dim, (extent, limit) in enumerate(zip(chunk, max_dims_of(shape), strict=True)):
         if not isinstance(extent, int) or isinstance(extent, bool) or not 0 < extent < 2**32:
-            raise BadRequest(f"Dimension {dim} of the layout's dims is {extent!r}; it must be 1 to 2^32-1.")
+            raise BadRequest(
+                f"Dimension {dim} of the layout's dims is {short_repr(extent)}; it must be 1 to 2^32-1."
+            )
         if limit is not None and dims[dim] > 0 and extent > limit:
             raise BadRequest(
                 f"Dimension {dim} of a chunk has {extent} elements; the dataset's ends at {limit}."

@@ -6,6 +6,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest
 from hsparse.model.ids import check_id, collection_of
+from hsparse.model.short_text import short_repr
 
 HARD = "H5L_TYPE_HARD"
 SOFT = "H5L_TYPE_SOFT"
@@ -18,10 +19,12 @@ Json = dict[str, Any]
 def check_title(title: Any) -> str:
     """Return a link's title; `BadRequest` when it is none."""
     if not isinstance(title, str) or not 0 < len(title) <= MAX_TITLE:
-        raise BadRequest(f"A link's title must be a string of 1 to {MAX_TITLE} characters, not {title!r}.")
+        raise BadRequest(
+            f"A link's title must be a string of 1 to {MAX_TITLE} characters, not {short_repr(title)}."
+        )
     if "/" in title or title == ".":
         raise BadRequest(
-            f"The title {title!r} cannot name a link: '/' separates titles and '.' is the group itself."
+            f"The title {short_repr(title)} cannot name a link: '/' separates titles and '.' is the group itself."
         )
     return title
 
@@ -32,11 +35,11 @@ def parse_link(body: Any) -> Json:
     The external link's file may be called `file` (1.0) or `h5domain` (0.9).
     """
     if not isinstance(body, dict):
-        raise BadRequest(f"A link must be an object, not {body!r}.")
+        raise BadRequest(f"A link must be an object, not {short_repr(body)}.")
     link = _parse(body)
     kind = body.get("class")
     if kind not in (None, link["class"]):
-        raise BadRequest(f"A link with these keys is of class {link['class']}, not {kind!r}.")
+        raise BadRequest(f"A link with these keys is of class {link['class']}, not {short_repr(kind)}.")
     return link
 
 
@@ -79,7 +82,7 @@ def _parse(body: Json) -> Json:
         if "h5path" in body:
             raise BadRequest("A link has an id or an h5path, not both.")
         if not isinstance(body["id"], str):
-            raise BadRequest(f"{body['id']!r} is not an object id.")
+            raise BadRequest(f"{short_repr(body['id'])} is not an object id.")
         return {"class": HARD, "id": check_id(body["id"])}
     path = _text(body, "h5path")
     if path is None:
@@ -95,7 +98,9 @@ def _text(body: Json, key: str) -> str | None:
     value = body.get(key)
     if value is None or (isinstance(value, str) and 0 < len(value) <= MAX_PATH):
         return value
-    raise BadRequest(f"A link's {key} must be a string of 1 to {MAX_PATH} characters, not {value!r}.")
+    raise BadRequest(
+        f"A link's {key} must be a string of 1 to {MAX_PATH} characters, not {short_repr(value)}."
+    )
 
 
 def _target(link: Json) -> Json:

@@ -1,6 +1,7 @@
 """Statistics of domains and datasets: numbers and bytes of objects in the store, from listings of keys.
 
-A request starts a count and waits for it at most `WAIT` seconds; the result is stored in `.info.json`.
+A request starts a count and waits for it at most `WAIT` seconds; the result is stored in `.info.json`. Each user has
+places of their own to count in.
 """
 
 from __future__ import annotations
@@ -8,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 from hsparse.clock import Clock
+from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
@@ -42,6 +47,8 @@ WAIT = 1.0
 REST = 4.0
 """A count that took longer than `WAIT` is reused for this many times its duration."""
 SCANS_AT_ONCE = 8
+SCANS_OF_USER = 3
+"""Counts of one user at a time: there are places left for others, who wait behind so many of each user."""
 TIMES = ("scan_start", "scan_complete")
 
 
@@ -179,29 +186,42 @@ def dataset_of_key(key: str) -> str:
     return f"d-{first}-{second}"
 
 
+@dataclass(slots=True)
+class _Scan:
+    """A count under way, the number of requests that wait for it, and whether it goes on without any."""
+
+    task: asyncio.Task[Record]
+    waiters: int = 0
+    lasting: bool = False
+
+
 class Statistics:
-    """Counts domains, each at most once at a time; a count continues when no request waits for it any more."""
+    """Counts domains, each at most once at a time."""
 
     def __init__(self, owners: Owners, clock: Clock, bucket: str) -> None:
         self._owners = owners
         self._clock = clock
         self._bucket = bucket
-        self._running: dict[str, asyncio.Task[Record]] = {}
-        self._gate = asyncio.Semaphore(SCANS_AT_ONCE)
+        self._running: dict[str, _Scan] = {}
+        self._places = asyncio.Semaphore(SCANS_AT_ONCE)
+        self._places_of_users: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @classmethod
     def of(cls, service: Service) -> Statistics:
         """Make the statistics of a service node."""
         return cls(service.owners, service.clock, service.settings.bucket)
 
-    async def of_domain(self, root: str) -> Record | None:
-        """Return the current summary of a domain or, if counting takes too long, the last one; None without one."""
+    async def of_domain(self, root: str, *, lasting: bool = True) -> Record | None:
+        """Return the current summary of a domain or, if counting takes too long, the last one; None without one.
+
+        The count then goes on, if it is `lasting` or the first one.
+        """
         kept = await self._kept(root)
         if kept is not None and self._is_recent(kept):
             return kept
         try:
             async with asyncio.timeout(WAIT):
-                return await self.rescan(root)
+                return await self.rescan(root, lasting=lasting or kept is None)
         except TimeoutError:
             return kept
 
@@ -214,21 +234,28 @@ class Statistics:
             counts = ((await self._kept(root)) or {}).get("datasets", {}).get(id)
             return None if counts is None else (counts["num_chunks"], counts["allocated_bytes"])
 
-    async def rescan(self, root: str) -> Record:
+    async def rescan(self, root: str, *, lasting: bool = True) -> Record:
         """Count a domain, including all that was stored before this call, and return its summary."""
         if root in self._running:
             await asyncio.wait(
-                {self._running[root]}
+                {self._running[root].task}
             )  # a count under way may have listed the keys before the last write
-        task = self._running.get(root)
-        if task is None:
-            task = self._running[root] = asyncio.create_task(self._scan(root))
-            task.add_done_callback(lambda done: self._ended(root, done))
-        return await asyncio.shield(task)
+        scan = self._running.get(root)
+        if scan is None:
+            scan = self._running[root] = _Scan(asyncio.create_task(self._scan(root)))
+            scan.task.add_done_callback(lambda done: self._ended(root, done))
+        scan.lasting |= lasting
+        scan.waiters += 1
+        try:
+            return await asyncio.shield(scan.task)
+        finally:
+            scan.waiters -= 1
+            if not scan.waiters and not scan.lasting:
+                scan.task.cancel()
 
     async def close(self) -> None:
         """Stop counting."""
-        tasks = list(self._running.values())
+        tasks = [scan.task for scan in self._running.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -239,13 +266,20 @@ class Statistics:
             log.warning("The domain of %s could not be counted: %s", root, task.exception())
 
     async def _scan(self, root: str) -> Record:
-        async with self._gate:
+        async with self._place():
             started = self._clock.now()
             counted = await scan_domain(self._owners, root)
             summary = counted | {"bucket": self._bucket, "scan_start": started}
             summary["scan_complete"] = self._clock.now()
             await self._keep(root, summary)
             return summary
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """Wait for one of the user's places, then for one of all."""
+        own = self._places_of_users.setdefault(queue_user(), asyncio.Semaphore(SCANS_OF_USER))
+        async with own, self._places:
+            yield
 
     async def _keep(self, root: str, summary: Record) -> None:
         """Store a summary that differs from the last one, if the domain still exists."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.query import bind_query, queried
+from hsparse.format.query import Ranges, bind_query, queried
 
 OPERATORS: dict[str, Any] = {
     "==": operator.eq,
@@ -164,3 +165,39 @@ def test_fields_of_variable_length_cannot_be_compared() -> None:
     assert bind_query("n == 1", dtype).dtype == dtype
     with pytest.raises(BadRequest, match="no fixed size"):
         bind_query("t == 'a'", dtype)
+
+
+NUMBERS = st.one_of(st.integers(-5, 5), st.sampled_from([0.5, -1.25, 1e300, 2**63, -(2**63)]))
+
+
+@given(
+    st.sampled_from(["i1", "<u8", ">i4", "f2", ">f4", "?", "S2"]),
+    st.lists(NUMBERS, min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans())),
+)
+def test_a_list_may_be_found_where_one_of_its_members_may(
+    kind: str, members: list[float], groups: list[tuple[int, int, bool]]
+) -> None:
+    dtype = np.dtype(kind)
+    texts = [repr(f"{n}"[:2]) if dtype.kind == "S" else repr(n) for n in members]
+    least = np.array([low for low, _, _ in groups]).astype(dtype)
+    greatest = np.array([low + more for low, more, _ in groups]).astype(dtype)
+    has_nan = np.array([nan for _, _, nan in groups], bool)
+    if dtype.kind == "f":
+        least[has_nan] = greatest[has_nan] = np.nan
+    ranges = {"_": Ranges(least, greatest, has_nan)}
+    found = bind_query(f"_ in ({', '.join(texts)})", dtype).may_find(ranges, len(groups))
+    one_by_one = bind_query(" | ".join(f"_ == {text}" for text in texts), dtype).may_find(ranges, len(groups))
+    np.testing.assert_array_equal(found, one_by_one)
+
+
+def test_a_long_list_takes_no_memory_for_each_range_and_member() -> None:
+    count = 10_000
+    query = bind_query(f"_ in ({','.join(['1', '2', '3'] * 2500)})", np.dtype("i4"))
+    ranges = {"_": Ranges(np.zeros(count, "i4"), np.ones(count, "i4"), np.zeros(count, bool))}
+    tracemalloc.start()
+    try:
+        assert query.may_find(ranges, count).all()
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()

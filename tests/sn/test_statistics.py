@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import pytest
 
 from hsparse.clock import ManualClock
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.dn.service import DataService
-from hsparse.model.ids import chunk_key, storage_key, summary_id
+from hsparse.model.ids import chunk_key, domain_prefix, storage_key, summary_id
 from hsparse.sn import statistics
 from hsparse.sn.data_nodes import key_pages
 from hsparse.sn.data_nodes.node_set import FixedNodes
@@ -101,13 +102,19 @@ class Gated:
         self.gate.set()
         self.listing = asyncio.Event()
         self.listings = 0
+        self.prefixes: set[str] = set()
+        self.kept = asyncio.Event()
 
     async def send(self, message: Message[R]) -> R:
         if isinstance(message, ListKeys) and message.prefix.startswith("db/"):
             self.listings += 1
+            self.prefixes.add(message.prefix)
             self.listing.set()
             await self.gate.wait()
-        return await self._node.send(message)
+        reply = await self._node.send(message)
+        if isinstance(message, ChangeObjects) and isinstance(message.changes[0], PutRecord):
+            self.kept.set()
+        return reply
 
     async def close(self) -> None:
         await self._node.close()
@@ -183,6 +190,53 @@ async def test_a_rescan_counts_all_that_was_there_before_it(rest: RestClient, ro
     assert [(await one).status for one in (first, *others)] == [204] * 4
     assert (await node.summary(root)).unwrap()["num_groups"] == 2
     assert node.listings <= 3
+
+
+async def test_a_count_for_a_listing_ends_when_nobody_waits(
+    rest: RestClient, root: str, node: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = {"domain": "/home/test_user1/", "verbose": 1}
+    counts = rest.service.component(statistics.Statistics)
+    node.gate.clear()
+    monkeypatch.setattr(statistics, "WAIT", 0.0)
+    assert "scan_info" not in (await rest("GET", "/domains", **listing))["domains"][0]
+    node.gate.set()
+    await node.kept.wait()  # the first count goes on
+    node.gate.clear()
+    await rest("POST", "/groups", {})
+    assert (await rest("GET", "/domains", **listing))["domains"][0]["num_groups"] == 1
+    node.listing.clear()
+    other = asyncio.ensure_future(counts.rescan(root))
+    await node.listing.wait()
+    given_up = asyncio.ensure_future(counts.rescan(root, lasting=False))
+    given_up.cancel()
+    await asyncio.wait({given_up})
+    node.gate.set()
+    assert (await other)["num_groups"] == 2, "another one who waits has the count"
+
+
+async def test_each_user_has_places_to_count_in(node: Gated) -> None:
+    counts = statistics.Statistics(Owners(FixedNodes({"dn-001": node})), ManualClock(), "bucket")
+
+    roots = [f"g-0000000{number}-00000001-8888-888888-888889" for number in range(10)]
+
+    def count(user: str, root: str) -> asyncio.Task[Any]:
+        token = begin_trace(RequestTrace("", queue_user=user))
+        try:
+            return asyncio.create_task(counts.rescan(root))
+        finally:
+            end_trace(token)
+
+    node.gate.clear()
+    greedy = [count("greedy", root) for root in roots[:9]]
+    modest = count("modest", roots[9])
+    while domain_prefix(roots[9]) not in node.prefixes:
+        node.listing.clear()
+        await node.listing.wait()
+    node.gate.set()
+    await modest
+    await asyncio.gather(*greedy)
+    await counts.close()
 
 
 async def test_a_slow_count_is_good_for_a_while(

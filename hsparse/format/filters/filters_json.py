@@ -19,6 +19,7 @@ from hsparse.format.filters.definition import (
     Json,
 )
 from hsparse.format.filters.table import BY_ID, default_pipeline, find, requestable
+from hsparse.model.short_text import short_repr
 
 SECTIONS = ("H5_SECTION_SELECTION", "H5_SECTION_FIXED", "H5_SECTION_VL")
 MAX_FILTERS = 32
@@ -46,7 +47,7 @@ def parse_filters(
     that. `BadRequest` names what is wrong, `Unsupported` a filter that is not available.
     """
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
-        raise BadRequest(f"filters must be a list, not {items!r}.")
+        raise BadRequest(f"filters must be a list, not {short_repr(items)}.")
     sizes = tuple(DataSizes(size, chunk_bytes) for size in (record_size, element_size, 1))
     if not sparse and not heap:
         return (_dense_pipeline(items, sizes[1]),)
@@ -159,7 +160,7 @@ def _sections_of(item: Any, name: str, there: tuple[int, ...]) -> tuple[int, ...
         return there
     if section not in SECTIONS:
         raise BadRequest(
-            f"The filter {name} names the section {section!r}; use one of {', '.join(SECTIONS)}."
+            f"The filter {name} names the section {short_repr(section)}; use one of {', '.join(SECTIONS)}."
         )
     number = SECTIONS.index(section)
     if number not in there:
@@ -175,19 +176,21 @@ def _parse(item: Any) -> tuple[FilterDefinition, FilterRequest]:
     if not isinstance(item, dict):
         return definition, FilterRequest(str(item), None, ())
     if "id" in item and item["id"] != definition.id:
-        raise BadRequest(f"The filter {key} has id {definition.id}, not {item['id']!r}.")
+        raise BadRequest(f"The filter {key} has id {definition.id}, not {short_repr(item['id'])}.")
     size = item.get("element_size")
     if size is not None and (
         not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_ELEMENT
     ):
-        raise BadRequest(f"The element size of the filter {key} must be 1 to {MAX_ELEMENT}, not {size!r}.")
+        raise BadRequest(
+            f"The element size of the filter {key} must be 1 to {MAX_ELEMENT}, not {short_repr(size)}."
+        )
     return definition, FilterRequest(str(key), _level(item, key), _parameters(item, key), size)
 
 
 def _level(item: dict[str, Any], name: Any) -> int | None:
     level = item.get("level")
     if level is not None and (not isinstance(level, int) or isinstance(level, bool)):
-        raise BadRequest(f"The level of the filter {name} must be an integer, not {level!r}.")
+        raise BadRequest(f"The level of the filter {name} must be an integer, not {short_repr(level)}.")
     return level
 
 
@@ -200,6 +203,6 @@ def _parameters(item: dict[str, Any], name: Any) -> tuple[int, ...]:
         isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32 for value in given
     ):
         raise BadRequest(
-            f"The parameters of the filter {name} must be a list of 32-bit numbers, not {given!r}."
+            f"The parameters of the filter {name} must be a list of 32-bit numbers, not {short_repr(given)}."
         )
     return tuple(given)

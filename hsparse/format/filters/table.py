@@ -11,6 +11,7 @@ from hsparse.format.filters import compressors, transforms
 from hsparse.format.filters.compressors import Deflate
 from hsparse.format.filters.definition import Filter, FilterDefinition
 from hsparse.format.filters.transforms import Shuffle
+from hsparse.model.short_text import short_repr
 
 DEFINITIONS: tuple[FilterDefinition, ...] = (*compressors.FILTERS, *transforms.FILTERS)
 BY_ID = {definition.id: definition for definition in sorted(DEFINITIONS, key=lambda one: one.id)}
@@ -50,7 +51,7 @@ def requestable(key: Any) -> FilterDefinition:
     """Return the filter that a client requests by `key`; `BadRequest` or `Unsupported` when it cannot."""
     definition = find(key)
     if definition is None:
-        raise BadRequest(f"The filter {key!r} is unknown; {_working()}.")
+        raise BadRequest(f"The filter {short_repr(key)} is unknown; {_working()}.")
     if not definition.available:
         raise Unsupported(f"The filter {definition.name} is not available; {_working()}.")
     return definition

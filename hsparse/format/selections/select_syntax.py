@@ -17,6 +17,7 @@ from hsparse.format.selections.extent import check_extent
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
+from hsparse.model.short_text import short_repr
 
 NUMBER = r"[0-9]{1,19}"
 INDEX = re.compile(NUMBER)
@@ -50,19 +51,15 @@ def parse_axes(text: str | None, extent: Sequence[int]) -> list[Axis]:
     if body in ("", "[...]", "..."):
         return [Span(0, 1, 1, length) for length in extent]
     if len(body) < 2 or body[0] != "[" or body[-1] != "]":
-        raise BadRequest(f"The selection {_short(body)} must be enclosed in brackets, as in [0:10,5].")
+        raise BadRequest(f"The selection {short_repr(body)} must be enclosed in brackets, as in [0:10,5].")
     pieces = _pieces(body[1:-1])
     if not extent and pieces in ([""], ["0"], [":"], ["0:1"]):
         return []
     if len(pieces) != len(extent):
         raise BadRequest(
-            f"The selection {_short(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
+            f"The selection {short_repr(body)} has {len(pieces)} dimensions, the dataset {len(extent)}."
         )
     return [_axis(piece, dim, extent[dim]) for dim, piece in enumerate(pieces)]
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def _pieces(body: str) -> list[str]:
@@ -72,19 +69,21 @@ def _pieces(body: str) -> list[str]:
     while True:
         end = body.find("]", place) + 1 if body.startswith("[", place) else body.find(",", place)
         if end == 0 and body.startswith("[", place):
-            raise BadRequest(f"The list {_short(body[place:])} of the selection is not closed.")
+            raise BadRequest(f"The list {short_repr(body[place:])} of the selection is not closed.")
         if end == -1:
             end = len(body)
         result.append(body[place:end])
         if end == len(body):
             return result
         if body[end] != ",":
-            raise BadRequest(f"The selection has {_short(body[end:])} after the list {_short(result[-1])}.")
+            raise BadRequest(
+                f"The selection has {short_repr(body[end:])} after the list {short_repr(result[-1])}."
+            )
         place = end + 1
 
 
 def _axis(piece: str, dim: int, length: int) -> Axis:
-    where = f"Piece {_short(piece)} of the selection (dimension {dim})"
+    where = f"Piece {short_repr(piece)} of the selection (dimension {dim})"
     if INDEX.fullmatch(piece):
         if int(piece) >= length:
             raise BadRequest(f"{where} is not below the extent {length}.")

@@ -63,8 +63,10 @@ def coords_at(selection: Selection, positions: NDArray[Any]) -> NDArray[np.uint6
     return coords
 
 
-def ascending(selection: Orthogonal | Points) -> Orthogonal | Points:
+def ascending(selection: Selection) -> Selection:
     """Return the same elements, each once and in row-major order."""
+    if isinstance(selection, Boxes):
+        return selection
     if isinstance(selection, Points):
         return Points.trusted(selection.extent, unravel(np.unique(selection.offsets()), selection.extent))
     axes = tuple(axis if isinstance(axis, Span) else np.unique(axis) for axis in selection.axes)

@@ -16,6 +16,7 @@ from hsparse.format.selections.extent import check_extent
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
+from hsparse.model.short_text import short_repr
 
 REGULAR = ("start", "stride", "count", "block")
 
@@ -67,7 +68,7 @@ def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
     if kind == "H5S_SEL_HYPERSLABS":
         return _regular(extent, value)
     raise BadRequest(
-        f"The selection's class is {kind!r}; it must be H5S_SEL_ALL, H5S_SEL_NONE, H5S_SEL_POINTS "
+        f"The selection's class is {short_repr(kind)}; it must be H5S_SEL_ALL, H5S_SEL_NONE, H5S_SEL_POINTS "
         "or H5S_SEL_HYPERSLABS."
     )
 

@@ -16,6 +16,8 @@ from typing import Any
 from hsparse.errors import BadRequest
 
 MAX_QUERY = 4096
+MAX_COMPARISONS = 64
+"""The most comparisons: each is made with every domain of a folder."""
 MAX_DEPTH = 32
 _TOKEN = re.compile(
     r"""\s*(?:(?P<text>b?'[^']*'|b?"[^"]*")|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)
@@ -75,6 +77,7 @@ class _Parser:
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
         self._place = 0
+        self._comparisons = 0
 
     def either(self, depth: int) -> AttributeTest:
         tests = [self._both(depth)]
@@ -102,6 +105,9 @@ class _Parser:
             if not self._take(")"):
                 raise BadRequest("The query has a parenthesis that is not closed.")
             return test
+        self._comparisons += 1
+        if self._comparisons > MAX_COMPARISONS:
+            raise BadRequest(f"The query has more than {MAX_COMPARISONS} comparisons.")
         name = self._next("name", "an attribute's name")
         compare = _OPERATORS[self._next("op", "a comparison")]
         value = self._value()

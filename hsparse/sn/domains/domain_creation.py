@@ -8,6 +8,7 @@ from typing import Any
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
 from hsparse.model.acl import DEFAULT, Right, full_rights, grants_any
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
+from hsparse.model.short_text import short_repr
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
@@ -86,7 +87,7 @@ def _parse(context: Context, body: Record) -> _DomainRequest:
         check_bucket(context.service, bucket)
         linked = normal_path(context.service, linked)
     if root is not None and not is_root(check_id(root, "groups")):
-        raise BadRequest(f"{root!r} is not the id of a root group.")
+        raise BadRequest(f"{short_repr(root)} is not the id of a root group.")
     return _DomainRequest(
         context.path, _owner(context, body), folder, linked, root, _properties(body.get("group"))
     )
@@ -102,7 +103,7 @@ def _text(body: Record, key: str) -> str | None:
 def _owner(context: Context, body: Record) -> str:
     owner = body.get("owner") or context.principal.name
     if not isinstance(owner, str):
-        raise BadRequest(f"The owner must be a user's name, not {owner!r}.")
+        raise BadRequest(f"The owner must be a user's name, not {short_repr(owner)}.")
     if context.principal.anonymous:
         raise Forbidden("Creating a domain needs a user: send a name and password.")
     if owner != context.principal.name and not context.principal.admin:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.acl import Right, is_allowed
 from hsparse.sn.context import Context, Domain
@@ -23,6 +24,8 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
 
 KEYS_AT_ONCE = 1000
+MATCHED_AT_ONCE = 50
+"""Domains that a query is compared with before other requests run."""
 OBJECTS = "db/"
 """The prefix of object keys in the store, which is no folder."""
 
@@ -101,7 +104,7 @@ async def _matching(context: Context, domains: list[Domain], query: AttributeQue
     roots = await read_records(context.service.owners, [domain.root or "" for domain in domains])
     return [
         domain
-        for domain, root in zip(domains, roots, strict=True)
+        async for domain, root in with_pauses(zip(domains, roots, strict=True), MATCHED_AT_ONCE)
         if root.failure is None and query.matches(root.unwrap().get("attributes") or {})
     ]
 
@@ -117,7 +120,7 @@ async def _entry(context: Context, domain: Domain) -> Record:
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
     if domain.root is not None and context.flag("verbose") and _may_read(context, domain):
-        summary = await context.service.component(Statistics).of_domain(domain.root)
+        summary = await context.service.component(Statistics).of_domain(domain.root, lasting=False)
         entry |= summary_json(summary, entry.get("lastModified", 0))
     entry["name"] = domain.path
     entry["hrefs"] = [{"rel": "domain", "href": href(context, "/", domain=domain.path)}]

@@ -13,12 +13,15 @@ from aiohttp import web
 
 from hsparse import __version__
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
+from hsparse.model.short_text import shorten
 from hsparse.sn.http.request import RequestReader
 from hsparse.wire.http import STATUS
 
 SERVER_NAME = f"hsparse/{__version__}"
 """The header `Server` of every answer (RFC 9110, section 10.2.4)."""
 JSON_HEADER = "application/json; charset=utf-8"
+MAX_MESSAGE = 4096
+"""The most characters of an error's sentence, which names what a client has sent."""
 UNPRINTABLE = re.compile("[^ -~]")
 """What may not stand in the reason of a status line."""
 Href = dict[str, str]
@@ -46,9 +49,10 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
         headers["Retry-After"] = "1"
     if isinstance(error, Busy | RateLimited):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
-    reason = UNPRINTABLE.sub("", error.message)[:200] or None
+    message = shorten(error.message, MAX_MESSAGE)
+    reason = UNPRINTABLE.sub("", message)[:200] or None
     return web.Response(
-        body=orjson.dumps({"error": {"kind": error.kind.value, "message": error.message}}),
+        body=orjson.dumps({"error": {"kind": error.kind.value, "message": message}}),
         status=STATUS[error.kind] if status is None else status,
         reason=reason,
         headers=headers,

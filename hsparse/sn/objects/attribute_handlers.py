@@ -9,6 +9,7 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from hsparse.concurrency.offload import offload
+from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest
 from hsparse.model.attribute import (
     answer_work,
@@ -28,7 +29,9 @@ from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
+    ITEMS_AT_ONCE,
     MultiObjectRequest,
+    NamePlaces,
     ReplyLimit,
     in_creation_order,
     matching_names,
@@ -36,6 +39,7 @@ from hsparse.sn.records.listing import (
     ordered_names,
     page_of,
     split_names,
+    stored_names,
 )
 from hsparse.sn.records.object_json import attribute_json
 from hsparse.sn.records.object_path import check_member, requested, requested_id
@@ -90,9 +94,9 @@ async def post_attributes(context: Context) -> web.StreamResponse:
         return await respond_records(context, "attributes", reading, _of_object(context, wanted), {})
     id = ids[0]
     stored = (await owners.record(id)).get("attributes") or {}
-    names = wanted[id]
-    await _check_there(context, id, stored, names or [])
-    names = matching_names(context, ordered_names(context, stored) if names is None else names)
+    places = wanted[id]
+    await _check_there(context, id, stored, places or {})
+    names = matching_names(context, ordered_names(context, stored) if places is None else list(places))
     return await _respond(
         [stored[name] for name in names],
         lambda: {"attributes": [_attribute_answer(context, name, stored[name]) for name in names]},
@@ -101,7 +105,8 @@ async def post_attributes(context: Context) -> web.StreamResponse:
 
 async def put_attributes(context: Context) -> web.StreamResponse:
     """Set attributes, of the request's object or of each in `obj_ids`; 200 when nothing changed."""
-    return await _put(context, KEYS.bodies(context, await read_json_object(context)))
+    body = await read_json_object(context)
+    return await _put(context, await KEYS.parsed(context, body, lambda items: _parsed(context, items)))
 
 
 async def delete_attributes(context: Context) -> web.StreamResponse:
@@ -133,7 +138,8 @@ async def get_attribute(context: Context) -> web.StreamResponse:
 async def put_attribute(context: Context) -> web.StreamResponse:
     """Set one attribute; 200 if it existed already."""
     name = check_name(context.request.match_info["name"])
-    return await _put(context, {requested_id(context): {name: await read_json_object(context)}})
+    id, body = requested_id(context), await read_json_object(context)
+    return await _put(context, {id: await _parsed(context, {name: body})})
 
 
 async def delete_attribute(context: Context) -> web.StreamResponse:
@@ -201,7 +207,7 @@ async def _requested(context: Context) -> tuple[str, Record]:
 
 
 def _of_object(
-    context: Context, wanted: dict[str, list[str] | None], limit: ReplyLimit | None = None
+    context: Context, wanted: dict[str, NamePlaces | None], limit: ReplyLimit | None = None
 ) -> Callable[[str, Record], list[Record]]:
     """Return a function that lists an object's attributes: all, or those of `wanted` that exist.
 
@@ -209,10 +215,8 @@ def _of_object(
     """
 
     def to_json(id: str, record: Record) -> list[Record]:
-        stored, names = record.get("attributes") or {}, wanted.get(id)
-        names = (
-            ordered_names(context, stored) if names is None else [name for name in names if name in stored]
-        )
+        stored, places = record.get("attributes") or {}, wanted.get(id)
+        names = ordered_names(context, stored) if places is None else stored_names(places, stored)
         names = matching_names(context, names) if limit is None else limit.take(names)
         return [_attribute_answer(context, name, stored[name]) for name in names]
 
@@ -220,7 +224,7 @@ def _of_object(
 
 
 async def _reachable(
-    context: Context, ids: list[str], wanted: dict[str, list[str] | None], around: Record
+    context: Context, ids: list[str], wanted: dict[str, NamePlaces | None], around: Record
 ) -> web.StreamResponse:
     """Answer with the attributes of objects and of all objects below them; `wanted` has names for some."""
     limit = ReplyLimit(context)
@@ -228,13 +232,13 @@ async def _reachable(
     return await respond_records(context, "attributes", crawl, _of_object(context, wanted, limit), around)
 
 
-async def _check_all_there(context: Context, wanted: dict[str, list[str] | None]) -> None:
+async def _check_all_there(context: Context, wanted: dict[str, NamePlaces | None]) -> None:
     async for batch in RecordReader(context.service.owners, {id: id for id in wanted}).batches():
         for id, record in batch:
-            await _check_there(context, id, record.get("attributes") or {}, wanted[id] or [])
+            await _check_there(context, id, record.get("attributes") or {}, wanted[id] or {})
 
 
-async def _check_there(context: Context, id: str, stored: Record, names: list[str]) -> None:
+async def _check_there(context: Context, id: str, stored: Record, names: NamePlaces) -> None:
     for name in names:
         if name not in stored:
             raise await missing_attribute(context.service.owners, id, name)
@@ -262,10 +266,10 @@ def _base64(context: Context) -> bool:
     return encoding == "base64"
 
 
-async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
-    """Set attributes of objects, after all are checked."""
+async def _put(context: Context, attributes: dict[str, Record]) -> web.StreamResponse:
+    """Set checked attributes of objects."""
     replace = context.flag("replace")
-    changes = [PutAttributes(id, await _parsed(context, some), replace) for id, some in bodies.items()]
+    changes = [PutAttributes(id, some, replace) for id, some in attributes.items()]
     outcomes = await context.service.owners.change(*changes)
     for outcome in outcomes:
         outcome.unwrap()
@@ -284,7 +288,7 @@ async def _parsed(context: Context, bodies: Any) -> Record:
             parse_work(body), parse_attribute, body, await read_type(context, body)
         )
         | given_creation_time(body, now)
-        for name, body in in_creation_order(bodies)
+        async for name, body in with_pauses(in_creation_order(bodies), ITEMS_AT_ONCE)
     }
 
 

@@ -14,19 +14,22 @@ from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.offload import offload
-from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
+from hsparse.concurrency.pauses import with_pauses
+from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
 from hsparse.model.attribute import check_name, parse_attribute, parse_work
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, check_title, parse_link
 from hsparse.model.schema import check_changeable
+from hsparse.model.short_text import short_repr
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
+from hsparse.sn.records.listing import ITEMS_AT_ONCE
 from hsparse.sn.records.object_json import object_json
-from hsparse.sn.records.object_path import check_member, root_of
+from hsparse.sn.records.object_path import MAX_PATH, PathSteps, check_member, root_of
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record
@@ -40,6 +43,10 @@ from hsparse.wire.record_message import (
 )
 
 MAX_OBJECTS = 10_000
+MAX_IMPLICIT = 256
+"""The most missing groups that one request makes: each is two puts, one after the other."""
+DRAFTED_AT_ONCE = 64
+"""Bodies that are checked before other requests run."""
 DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
 """Fills a new record from a body, and returns an action for after the creation, or None."""
 
@@ -64,7 +71,10 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
     if not bodies or len(bodies) > MAX_OBJECTS:
         raise BadRequest(f"A list must have 1 to {MAX_OBJECTS} objects to create, not {len(bodies)}.")
     await context.make_room(OBJECT_BYTES * len(bodies))
-    drafts = await gather_all([draft(context, collection, one, fill) for one in bodies])
+    drafts: list[Draft] = []
+    async for first in with_pauses(range(0, len(bodies), DRAFTED_AT_ONCE), 1):
+        some = bodies[first : first + DRAFTED_AT_ONCE]
+        drafts += await gather_all([draft(context, collection, one, fill) for one in some])
     await create(context, drafts)
     found = [object_json(one.record) for one in drafts]
     if collection == "groups":
@@ -83,7 +93,7 @@ async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) 
     if body.get("links"):
         if collection != "groups":
             raise BadRequest("Only a group can have links.")
-        record["links"] = _links(context, body["links"], record["created"])
+        record["links"] = await _links(context, body["links"], record["created"])
     after = await fill(context, record, body)
     parent, titles = _place(context, body)
     return Draft(record, parent, titles, after)
@@ -96,7 +106,7 @@ def new_record(context: Context, collection: str, body: Record) -> Record:
     if id is None:
         id = new_id(collection, root, context.service.clock)
     elif not isinstance(id, str) or is_root(check_member(id, context.domain, collection)):
-        raise BadRequest(f"{id!r} cannot be the id of a new object.")
+        raise BadRequest(f"{short_repr(id)} cannot be the id of a new object.")
     properties = body.get("creationProperties")
     if properties is not None and not isinstance(properties, dict):
         raise BadRequest("creationProperties must be an object.")
@@ -109,6 +119,7 @@ def new_record(context: Context, collection: str, body: Record) -> Record:
 
 async def create(context: Context, drafts: list[Draft]) -> None:
     """Create the objects, then link them; undo all after a failure."""
+    await PathSteps(context).take(sum(len(one.titles) for one in drafts))
     owners = context.service.owners
     records = [one.record for one in drafts]
     outcomes = await owners.change(*(CreateObject(record["id"], record) for record in records))
@@ -138,10 +149,11 @@ async def remove(owners: Owners, id: str) -> None:
 
 async def _link(context: Context, drafts: list[Draft]) -> None:
     links: dict[str, Record] = {}
+    parents = _Parents(context)
     for one in drafts:
         if not one.titles:
             continue
-        group = await _parent(context, one.parent or root_of(context.domain), one.titles[:-1])
+        group = await parents.find(one.parent or root_of(context.domain), one.titles[:-1])
         title = one.titles[-1]
         if title in links.setdefault(group, {}):
             raise Conflict(f"Two of the new objects are to be linked as {title!r} of {group}.")
@@ -155,40 +167,55 @@ async def _link(context: Context, drafts: list[Draft]) -> None:
         raise failures[0].error()
 
 
-async def _parent(context: Context, group: str, titles: tuple[str, ...]) -> str:
-    """Return the group at `titles` from `group`; with `implicit=1` missing groups are created."""
-    owners = context.service.owners
-    for title in titles:
-        record = await owners.record(group)
-        link = (record.get("links") or {}).get(title)
-        if link is None:
-            group = await _make_group(context, group, title)
-        elif link["class"] != HARD or collection_of(link["id"]) != "groups":
-            raise BadRequest(
-                f"{title!r} of {group} is not a hard link to a group: nothing can be created there."
+class _Parents:
+    """The groups that new objects are linked from; with `implicit=1` missing ones are made, at most `MAX_IMPLICIT`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._owners = context.service.owners
+        self._steps = PathSteps(context)
+        self._implicit = context.flag("implicit")
+        self._count = 0
+
+    async def find(self, group: str, titles: tuple[str, ...]) -> str:
+        """Return the group at `titles` from `group`."""
+        for title in titles:
+            await self._steps.take(1)
+            record = await self._owners.record(group)
+            link = (record.get("links") or {}).get(title)
+            if link is None:
+                group = await self._make(group, title)
+            elif link["class"] != HARD or collection_of(link["id"]) != "groups":
+                raise BadRequest(
+                    f"{title!r} of {group} is not a hard link to a group: nothing can be created there."
+                )
+            else:
+                group = link["id"]
+        return group
+
+    async def _make(self, parent: str, title: str) -> str:
+        if not self._implicit:
+            raise NotFound(
+                f"There is no group {title!r} in {parent}; make it, or ask for missing groups by implicit=1."
             )
-        else:
-            group = link["id"]
-    return group
-
-
-async def _make_group(context: Context, parent: str, title: str) -> str:
-    if not context.flag("implicit"):
-        raise NotFound(
-            f"There is no group {title!r} in {parent}; make it, or ask for missing groups by implicit=1."
-        )
-    owners = context.service.owners
-    record = new_record(context, "groups", {})
-    await owners.apply(CreateObject(record["id"], record))
-    outcome = (await owners.change(PutLinks(parent, {title: {"class": HARD, "id": record["id"]}})))[0]
-    if outcome.failure is None:
-        return str(record["id"])
-    # A concurrent request created this link: use its group.
-    await owners.apply(DeleteObject(record["id"]))
-    link = ((await owners.record(parent)).get("links") or {}).get(title)
-    if link is None or link["class"] != HARD or collection_of(link["id"]) != "groups":
-        raise outcome.failure.error()
-    return str(link["id"])
+        self._count += 1
+        if self._count > MAX_IMPLICIT:
+            raise TooLarge(
+                f"More than {MAX_IMPLICIT} groups are missing on the way, the limit of a request; those were made: "
+                "send the others in requests of their own."
+            )
+        record = new_record(self._context, "groups", {})
+        await self._owners.apply(CreateObject(record["id"], record))
+        link = {title: {"class": HARD, "id": record["id"]}}
+        outcome = (await self._owners.change(PutLinks(parent, link)))[0]
+        if outcome.failure is None:
+            return str(record["id"])
+        # A concurrent request created this link: use its group.
+        await self._owners.apply(DeleteObject(record["id"]))
+        there = ((await self._owners.record(parent)).get("links") or {}).get(title)
+        if there is None or there["class"] != HARD or collection_of(there["id"]) != "groups":
+            raise outcome.failure.error()
+        return str(there["id"])
 
 
 def _place(context: Context, body: Record) -> tuple[str | None, tuple[str, ...]]:
@@ -204,6 +231,8 @@ def _place(context: Context, body: Record) -> tuple[str | None, tuple[str, ...]]
         return None, ()
     if not isinstance(h5path, str):
         raise BadRequest("h5path must be a string.")
+    if len(h5path) > MAX_PATH:
+        raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}.")
     parent = body.get("parent_id")
     if parent is not None and h5path.startswith("/"):
         raise BadRequest("With parent_id, h5path must be relative to that group.")
@@ -217,20 +246,20 @@ async def _attributes(context: Context, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     stored: Record = {}
-    for name, body in bodies.items():
+    async for name, body in with_pauses(bodies.items(), ITEMS_AT_ONCE):
         if not isinstance(body, dict):
-            raise BadRequest(f"The attribute {name!r} must be an object.")
+            raise BadRequest(f"The attribute {short_repr(name)} must be an object.")
         parsed = await offload(parse_work(body), parse_attribute, body, await read_type(context, body))
         stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 
 
-def _links(context: Context, bodies: Any, now: float) -> Record:
+async def _links(context: Context, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("links must be an object, with a link for each title.")
     stored = {
         check_title(title): parse_link(body) | {"created": now} | given_creation_time(body, now)
-        for title, body in bodies.items()
+        async for title, body in with_pauses(bodies.items(), ITEMS_AT_ONCE)
     }
     for link in stored.values():
         if link["class"] == HARD:

@@ -27,6 +27,7 @@ from hsparse.model.initial_values import (
 )
 from hsparse.model.json_values import Values
 from hsparse.model.layout import STATISTICS, parse_layout
+from hsparse.model.short_text import short_repr
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
@@ -267,9 +268,9 @@ def _extent_change(record: Record, body: Record) -> SetExtent:
 def _extension(id: str, body: Record, rank: int, expect: tuple[int, ...] | None) -> SetExtent:
     by, dim = body["extend"], body.get("extend_dim", 0)
     if not _is_int(by) or by <= 0:
-        raise BadRequest(f"extend must be a positive integer, not {by!r}.")
+        raise BadRequest(f"extend must be a positive integer, not {short_repr(by)}.")
     if not _is_int(dim) or not 0 <= dim < rank:
-        raise BadRequest(f"extend_dim must be a dimension of {id}, 0 to {rank - 1}, not {dim!r}.")
+        raise BadRequest(f"extend_dim must be a dimension of {id}, 0 to {rank - 1}, not {short_repr(dim)}.")
     return SetExtent(id, (by,), dim, expect)
 
 

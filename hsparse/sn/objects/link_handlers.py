@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of
@@ -17,7 +18,9 @@ from hsparse.sn.http.response import href, hrefs, respond
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
+    ITEMS_AT_ONCE,
     MultiObjectRequest,
+    NamePlaces,
     ReplyLimit,
     in_creation_order,
     matching_names,
@@ -25,6 +28,7 @@ from hsparse.sn.records.listing import (
     ordered_names,
     page_of,
     split_names,
+    stored_names,
 )
 from hsparse.sn.records.object_path import check_member, read_records, requested, requested_id
 from hsparse.wire.message import Record
@@ -68,18 +72,18 @@ async def post_links(context: Context) -> web.StreamResponse:
         return await respond_records(context, "links", reading, _of_group(context, wanted), {})
     id = groups[0]
     stored = (await owners.record(id)).get("links") or {}
-    titles = wanted[id]
-    for title in titles or ():
+    places = wanted[id]
+    for title in places or ():
         if title not in stored:
             raise await missing_link(owners, id, title)
-    titles = matching_names(context, ordered_names(context, stored) if titles is None else titles)
+    titles = matching_names(context, ordered_names(context, stored) if places is None else list(places))
     return respond({"links": [listed_link_json(title, stored[title]) for title in titles]})
 
 
 async def put_links(context: Context) -> web.StreamResponse:
     """Set links, of the request's group or of each in `grp_ids`; 200 if all existed already."""
     body = await read_json_object(context)
-    return await _put(context, KEYS.bodies(context, body))
+    return await _put(context, await KEYS.parsed(context, body, lambda items: _parsed(context, items)))
 
 
 async def delete_links(context: Context) -> web.StreamResponse:
@@ -108,7 +112,8 @@ async def get_link(context: Context) -> web.StreamResponse:
 async def put_link(context: Context) -> web.StreamResponse:
     """Set one link; 200 if it existed already."""
     title = context.request.match_info["title"]
-    return await _put(context, {requested_id(context, "groups"): {title: await read_json_object(context)}})
+    id, body = requested_id(context, "groups"), await read_json_object(context)
+    return await _put(context, {id: await _parsed(context, {title: body})})
 
 
 async def delete_link(context: Context) -> web.StreamResponse:
@@ -118,9 +123,9 @@ async def delete_link(context: Context) -> web.StreamResponse:
     return respond({})
 
 
-async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
-    """Set links of groups, after all are checked."""
-    changes = [PutLinks(id, _parsed(context, links)) for id, links in bodies.items()]
+async def _put(context: Context, links: dict[str, Record]) -> web.StreamResponse:
+    """Set checked links of groups, if their targets exist."""
+    changes = [PutLinks(id, some) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
     for outcome in await read_records(context.service.owners, sorted(targets)):
         outcome.unwrap()
@@ -130,14 +135,14 @@ async def _put(context: Context, bodies: dict[str, Any]) -> web.StreamResponse:
     return respond({"hrefs": []}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
 
 
-def _parsed(context: Context, bodies: Any) -> Record:
+async def _parsed(context: Context, bodies: Any) -> Record:
     """Return links in their stored form, in their order of creation."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("links must be an object, with a link for each title.")
     now = context.service.clock.now()
     links = {
         check_title(title): parse_link(body) | given_creation_time(body, now)
-        for title, body in in_creation_order(bodies)
+        async for title, body in with_pauses(in_creation_order(bodies), ITEMS_AT_ONCE)
     }
     for link in links.values():
         if link["class"] == HARD:
@@ -145,14 +150,14 @@ def _parsed(context: Context, bodies: Any) -> Record:
     return links
 
 
-def _of_group(context: Context, wanted: dict[str, list[str] | None]) -> Callable[[str, Record], list[Record]]:
+def _of_group(
+    context: Context, wanted: dict[str, NamePlaces | None]
+) -> Callable[[str, Record], list[Record]]:
     """Return a function that lists a group's links: all, or those of `wanted` that exist."""
 
     def to_json(id: str, group: Record) -> list[Record]:
-        links, titles = group.get("links") or {}, wanted.get(id)
-        titles = (
-            ordered_names(context, links) if titles is None else [title for title in titles if title in links]
-        )
+        links, places = group.get("links") or {}, wanted.get(id)
+        titles = ordered_names(context, links) if places is None else stored_names(places, links)
         return [listed_link_json(title, links[title]) for title in matching_names(context, titles)]
 
     return to_json

@@ -6,20 +6,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from fnmatch import translate
-from typing import Any
+from typing import Any, TypeAlias
 
-from hsparse.errors import BadRequest, HsparseError, NotFound
+from hsparse.concurrency.pauses import with_pauses
+from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import text_list
+from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.object_path import check_member, requested_id
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
 
 MAX_PATTERN = 256
+MAX_SET = 100_000
+"""The most links or attributes that one request sets, for all the objects in a list of ids together."""
+ITEMS_AT_ONCE = 256
+"""Links or attributes of a request after which other requests run."""
+NamePlaces: TypeAlias = dict[str, int]
+"""Names, each once and in their order, with their places."""
 IMPOSSIBLE_TITLE = "/"
 """A title that no link can have."""
 IMPOSSIBLE_NAME = ""
@@ -106,25 +114,36 @@ class MultiObjectRequest:
     names: str
     collection: str | None = None
 
-    def bodies(self, context: Context, body: Record) -> dict[str, Any]:
-        """Return the items to set, by id: for the request's object, for all ids in a list, or for each id in a dict."""
+    async def parsed(
+        self, context: Context, body: Record, parse: Callable[[Any], Awaitable[Record]]
+    ) -> dict[str, Record]:
+        """Return what `parse` makes of the items to set, by id; it is not to be modified.
+
+        They are for the request's object, for all ids in a list (and are parsed once), or for each id in a dict.
+        `TooLarge` when all the objects in a list would have too many items, or too many bytes of them.
+        """
         ids, items = body.get(self.ids), body.get(self.items)
         if ids is None:
-            return {requested_id(context, self.collection): items}
+            return {requested_id(context, self.collection): await parse(items)}
         if isinstance(ids, list) and ids:
-            return {self._check(context, id): items for id in ids}
+            checked = {self._check(context, id): None for id in ids}
+            self._check_number(len(checked), len(items) if isinstance(items, dict) else 0)
+            common = await parse(items)
+            if len(checked) > 1:
+                self._check_bytes(context, len(checked), len(encode_json(common)))
+            return dict.fromkeys(checked, common)
         if not isinstance(ids, dict) or not ids or items is not None:
             raise BadRequest(
                 f"{self.ids} must be a list of ids, with {self.items} beside it, or give them for each id."
             )
         return {
-            self._check(context, id): one.get(self.items) if isinstance(one, dict) else None
-            for id, one in ids.items()
+            self._check(context, id): await parse(one.get(self.items) if isinstance(one, dict) else None)
+            async for id, one in with_pauses(ids.items(), 1)
         }
 
-    def wanted(self, context: Context, body: Record) -> dict[str, list[str] | None]:
+    def wanted(self, context: Context, body: Record) -> dict[str, NamePlaces | None]:
         """Return the names to return, by id; None for all."""
-        ids, names = body.get(self.ids), text_list(body, self.names)
+        ids, names = body.get(self.ids), _places(text_list(body, self.names))
         if ids is None:
             if names is None:
                 raise BadRequest(f"The body must have {self.names} or {self.ids}.")
@@ -133,10 +152,35 @@ class MultiObjectRequest:
             return {self._check(context, id): names for id in ids}
         if not isinstance(ids, dict) or not ids or names is not None or None in ids.values():
             raise BadRequest(f"{self.ids} must be a list of ids, or have a list of {self.names} for each id.")
-        return {self._check(context, id): text_list(ids, id) for id in ids}
+        return {self._check(context, id): _places(text_list(ids, id)) for id in ids}
+
+    def _check_number(self, objects: int, items: int) -> None:
+        if objects * items > MAX_SET:
+            raise TooLarge(
+                f"{items} {self.items} for each of {objects} objects are {objects * items}; the limit is {MAX_SET}: "
+                f"send several requests, each with fewer {self.ids}."
+            )
+
+    def _check_bytes(self, context: Context, objects: int, nbytes: int) -> None:
+        if objects * nbytes > context.limit:
+            raise TooLarge(
+                f"{nbytes} bytes of {self.items} for each of {objects} objects are {objects * nbytes}; the limit is "
+                f"{context.limit} (max_request_size): send several requests, each with fewer {self.ids}."
+            )
 
     def _check(self, context: Context, id: Any) -> str:
         return check_member(str(id), context.domain, self.collection)
+
+
+def _places(names: list[str] | None) -> NamePlaces | None:
+    if names is None:
+        return None
+    return {name: place for place, name in enumerate(dict.fromkeys(names))}
+
+
+def stored_names(names: NamePlaces, stored: Record) -> list[str]:
+    """Return those of `names` that are stored, in their order; the time is that of the fewer of both."""
+    return sorted(names.keys() & stored.keys(), key=names.__getitem__)
 
 
 def in_creation_order(bodies: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hsparse.errors import BadRequest
-from hsparse.model.datatype import MAX_DEPTH, MAX_PARTS, Datatype, parse_type
+from hsparse.model.datatype import MAX_DEPTH, MAX_PARTS, Datatype
+from hsparse.model.requested_type import parse_requested_type
 from hsparse.sn.context import Context
 from hsparse.sn.records.object_path import check_member, read_records
 from hsparse.wire.message import Record
@@ -21,13 +22,13 @@ async def read_type(context: Context, body: Record) -> Datatype:
     named: dict[str, None] = {}
     _collect(item, named, 0)
     if not named:
-        return parse_type(item)
+        return parse_requested_type(item)
     ids = [check_member(id, context.domain, "datatypes") for id in named]
     outcomes = await read_records(context.service.owners, ids)
     committed = {
         id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)
     }
-    return parse_type(_resolved(item, committed))
+    return parse_requested_type(_resolved(item, committed))
 
 
 def committed_id(item: Any) -> str | None:
@@ -39,7 +40,7 @@ def committed_id(item: Any) -> str | None:
 
 
 def _collect(item: Any, named: dict[str, None], depth: int) -> None:
-    """Collect the ids of committed types in an unchecked item; `parse_type` checks the rest."""
+    """Collect the ids of committed types in an unchecked item; `parse_requested_type` checks the rest."""
     id = committed_id(item)
     if id is not None:
         named[id] = None

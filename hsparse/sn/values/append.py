@@ -20,6 +20,7 @@ from hsparse.errors import BadRequest, Busy, Moved
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
+from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
 from hsparse.wire.change_token import appended_before, keyed_token, part_of
@@ -143,7 +144,7 @@ def parse_append(count: Any, dim: Any) -> Append | None:
         return None
     for name, value in (("append", count), ("append_dim", dim or 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise BadRequest(f"{name} must be a non-negative integer, not {value!r}.")
+            raise BadRequest(f"{name} must be a non-negative integer, not {short_repr(value)}.")
     return Append(count, dim or 0)
 
 

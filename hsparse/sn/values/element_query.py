@@ -28,7 +28,7 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.plan.pages import pages
 from hsparse.format.query import ELEMENT, Query, Ranges, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
-from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending, coords_at
+from hsparse.format.selections.selection import Boxes, Selection, ascending, coords_at
 from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
@@ -39,6 +39,8 @@ Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
 """Row-major offsets in the extent, (n,), and elements, (n,)."""
 
 PLACE_BYTES = 8
+BOXES_AT_ONCE = 1 << 18
+"""Elements of boxes whose coordinates are made at a time."""
 INLINE_ROWS = 1 << 16
 """Up to this many elements are sorted on the event loop, more in a thread."""
 
@@ -162,7 +164,6 @@ class FixedQuery:
 
         With `candidates` only these.
         """
-        assert isinstance(selection, Orthogonal | Points)
         selection, grid = ascending(selection), self._dataset.grid
         if candidates is None and (self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS):
             for page in _small_pages(selection, grid, self._room):
@@ -219,7 +220,6 @@ class VlenQuery:
     ) -> AsyncGenerator[Rows, None]:
         left = self._limit
         picked = VlenFields.named(self._dataset.spec.datatype.element, fields) if fields else None
-        assert isinstance(selection, Orthogonal | Points)
         async for part in self._parts(ascending(selection)):
             first = 0
             async with aclosing(self._chunks.pages(part, (), self._page_size)) as pieces:
@@ -240,14 +240,20 @@ class VlenQuery:
     def _mask(self, array: VlenArray) -> NDArray[np.bool_]:
         return self._query.mask(self._queried_fields.columns(array))
 
-    async def _parts(self, selection: Orthogonal | Points) -> AsyncIterator[Selection]:
-        """Yield the selection or, if it has many chunks, its parts in rows of stored chunks."""
+    async def _parts(self, selection: Selection) -> AsyncIterator[Selection]:
+        """Yield the selection or, if it has many chunks, its parts in rows of stored chunks; boxes in pages."""
         grid = self._dataset.grid
         if self._fits_fill or count_chunks(selection, grid) <= MANY_CHUNKS:
-            yield selection
-            return
-        for part, _ in row_bands(selection, await self._chunks.existing(), grid, prod(grid.chunk)):
-            yield part
+            parts = iter((selection,))
+        else:
+            bands = row_bands(selection, await self._chunks.existing(), grid, prod(grid.chunk))
+            parts = (part for part, _ in bands)
+        for part in parts:
+            if not isinstance(part, Boxes):
+                yield part
+                continue
+            for page in pages(part, grid, BOXES_AT_ONCE):
+                yield page
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
         raise unchangeable(self._dataset)
@@ -305,7 +311,7 @@ def _small_pages(selection: Selection, grid: Grid, room: int) -> Iterator[Select
 
 
 def row_bands(
-    selection: Orthogonal | Points, existing: NDArray[np.uint64], grid: Grid, room: int
+    selection: Selection, existing: NDArray[np.uint64], grid: Grid, room: int
 ) -> Iterator[tuple[Selection, NDArray[np.uint64]]]:
     """Yield pieces of the selection, each with the stored chunks it overlaps.
 

@@ -23,7 +23,7 @@ from hsparse.format.fields import pick_fields
 from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import PlannedChunk, plan
 from hsparse.format.query import ELEMENT
-from hsparse.format.selections.selection import Orthogonal, Points, Selection, ascending
+from hsparse.format.selections.selection import Selection, ascending
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import Scaled
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -99,7 +99,6 @@ class OrderedQuery(FixedQuery):
 
         Chunks whose keys are not known come first.
         """
-        assert isinstance(selection, Orthogonal | Points)
         selection, spec = ascending(selection), self._dataset.spec
         known = np.flatnonzero(is_known(rows.statistics))
         column = self._column()

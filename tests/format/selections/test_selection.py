@@ -16,8 +16,6 @@ from tests.format.selection_strategies import (
     extents,
     iterate,
     offset_sets,
-    orthogonals,
-    points,
     selections,
 )
 
@@ -75,7 +73,7 @@ def test_coordinates_at_positions_are_those_of_the_iteration(
     np.testing.assert_array_equal(coords_at(selection, positions), selection.coords()[positions])
 
 
-@given(extents().flatmap(lambda extent: orthogonals(extent) | points(extent)))
-def test_ascending_has_the_same_elements_in_order(selection: Orthogonal | Points) -> None:
+@given(any_selections())
+def test_ascending_has_the_same_elements_in_order(selection: Selection) -> None:
     expected = np.unique(selection.coords(), axis=0)
     np.testing.assert_array_equal(ascending(selection).coords(), expected.reshape(-1, len(selection.extent)))

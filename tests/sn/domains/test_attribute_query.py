@@ -88,3 +88,9 @@ def test_any_text_is_a_query_or_a_bad_request(text: str) -> None:
 def test_what_is_no_query(text: str) -> None:
     with pytest.raises(BadRequest):
         parse_attribute_query(text)
+
+
+def test_comparisons_are_limited() -> None:
+    assert parse_attribute_query(" | ".join(["a = 1"] * 64)).matches(attributes(a=1))
+    with pytest.raises(BadRequest, match="more than 64 comparisons"):
+        parse_attribute_query(" | ".join(["a = 1"] * 65))

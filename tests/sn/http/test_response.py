@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.sn.http.response import encode_json, encode_json_members
+from hsparse.errors import BadRequest
+from hsparse.sn.http.response import encode_json, encode_json_members, respond_error
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -27,6 +28,37 @@ def test_members_are_encoded_together_as_one_by_one(odd: Any) -> None:
     one_by_one = b",".join(encode_json(name) + b":" + encode_json(item) for name, item in members.items())
     assert encode_json_members(members) == one_by_one
     assert encode_json_members({}) == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/datasets", {"type": "H5T_STD_I8LE", "shape": [["x" * 50_000]]}),
+        ("/datasets", {"type": "H5T_STD_I8LE", "shape": [1], "maxdims": "x" * 50_000}),
+        (
+            "/datasets",
+            {"type": "H5T_STD_I8LE", "shape": [1], "creationProperties": {"layout": ["x" * 50_000]}},
+        ),
+        (
+            "/datasets",
+            {"type": "H5T_STD_I8LE", "shape": [1], "creationProperties": {"filters": "x" * 50_000}},
+        ),
+        ("/groups", {"id": "x" * 50_000}),
+        ("/groups", {"links": {"a": ["x" * 50_000]}}),
+        ("/groups", {"links": {"x" * 50_000: {"h5path": "/"}}}),
+        ("/groups", {"attributes": {"a": {"type": "x" * 50_000}}}),
+    ],
+)
+async def test_an_error_does_not_echo_a_body(rest: RestClient, path: str, body: Any) -> None:
+    reply = await rest("POST", path, body)
+    assert reply.status == 400
+    assert 20 < len(reply["error"]["message"]) < 300
+
+
+def test_a_sentence_is_cut() -> None:
+    answer = respond_error(BadRequest("x" * 100_000))
+    assert isinstance(answer.body, bytes)
+    assert len(answer.body) < 4200
 
 
 async def test_they_lead_to_what_they_name(rest: RestClient, root: str) -> None:

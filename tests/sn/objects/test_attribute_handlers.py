@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.sn.objects import attribute_handlers
 from tests.support.rest_client import BINARY, RestClient
 
 INTS = {"type": "H5T_STD_I32LE", "shape": [3], "value": [1, 2, 3]}
@@ -289,3 +290,43 @@ async def test_names_that_are_no_base64_are_refused(rest: RestClient, own: str, 
     reply = await rest("DELETE", own, attr_names=names, encoding="base64")
     assert reply.status == 400
     assert "attr_names is not valid base64" in reply["error"]["message"]
+
+
+async def test_attributes_for_a_list_of_objects_are_parsed_once(
+    rest: RestClient, root: str, own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    parse = attribute_handlers.parse_attribute
+    monkeypatch.setattr(
+        attribute_handlers, "parse_attribute", lambda *args: parsed.append(args) or parse(*args)
+    )
+    groups = [group["id"] for group in (await rest("POST", "/groups", [{}, {}]))["objects"]]
+    body = {"obj_ids": [root, *groups, root], "attributes": {"a": INTS, "b": INTS}}
+    assert (await rest("PUT", own, body)).status == 201
+    assert len(parsed) == 2
+    for id in (root, *groups):
+        assert await names(rest, f"/groups/{id}/attributes") == ["a", "b"]
+    await rest("PUT", f"/groups/{root}/attributes/a", INTS | {"value": [4, 5, 6]}, replace=1)
+    assert (await rest("GET", f"/groups/{groups[0]}/attributes/a"))["value"] == [1, 2, 3]
+
+
+async def test_many_attributes_of_many_objects_are_too_many(rest: RestClient, root: str, own: str) -> None:
+    ids = [f"{root[:-4]}{k:04x}" for k in range(300)]
+    body = {"obj_ids": ids, "attributes": {f"a{k}": INTS for k in range(1000)}}
+    reply = await rest("PUT", own, body)
+    assert reply.status == 413
+    assert "300000; the limit is 100000" in reply["error"]["message"]
+    long = {"type": "H5T_STD_I8LE", "shape": [250_000], "value": [1] * 250_000}
+    reply = await rest("PUT", own, {"obj_ids": ids, "attributes": {"a": long}})
+    assert reply.status == 413
+    assert "max_request_size" in reply["error"]["message"]
+
+
+async def test_a_name_asked_for_twice_is_answered_once(rest: RestClient, root: str, own: str) -> None:
+    group = (await rest("POST", "/groups", {}))["id"]
+    await rest("PUT", own, {"attributes": dict.fromkeys("abc", INTS), "obj_ids": [root, group]})
+    wanted = ["c", "a", "c", "a"]
+    found = (await rest("POST", own, {"attr_names": wanted}))["attributes"]
+    assert [one["name"] for one in found] == ["c", "a"]
+    found = (await rest("POST", own, {"attr_names": [*wanted, "z"], "obj_ids": [root, group]}))["attributes"]
+    assert [one["name"] for one in found[group]] == ["c", "a"]

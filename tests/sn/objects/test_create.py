@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from hsparse.sn.objects import create
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ListKeys
 from tests.support.rest_client import RestClient
@@ -43,6 +46,28 @@ async def test_implicit_makes_missing_parents(rest: RestClient) -> None:
     assert (await rest("GET", "/", h5path="/p/q/r"))["id"] == made["id"]
     assert (await rest("POST", "/groups", {"h5path": "/p/q/s"})).status == 201
     assert len((await rest("GET", "/groups"))["groups"]) == 4
+
+
+async def test_missing_parents_are_limited(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create, "MAX_IMPLICIT", 4)
+    bodies = [{"h5path": "/a/b/c/x"}, {"h5path": "/a/b/d/e/x"}]
+    reply = await rest("POST", "/groups", bodies, implicit=1)
+    assert reply.status == 413
+    assert "4 groups are missing" in reply["error"]["message"]
+    assert (await rest("GET", "/", h5path="/a/b/c/x")).status == 404
+    assert (await rest("POST", "/groups", bodies, implicit=1)).status == 201
+    assert (await rest("GET", "/", h5path="/a/b/d/e/x")).status == 200
+
+
+async def test_the_paths_of_new_objects_are_limited(rest: RestClient) -> None:
+    rest.service.settings = replace(rest.service.settings, max_path_steps=1000)
+    long = {"h5path": "/" + "a/" * 500 + "z"}
+    reply = await rest("POST", "/groups", [long, long], implicit=1)
+    assert reply.status == 413
+    assert "max_path_steps" in reply["error"]["message"]
+    assert (await rest("POST", "/groups", {"h5path": "a" * 40_000})).status == 400
+    assert (await rest("POST", "/groups", {"h5path": "a/" * 20_000})).status == 400
+    assert (await rest("GET", "/groups"))["groups"] == []
 
 
 @pytest.mark.parametrize(

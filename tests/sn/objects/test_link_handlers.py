@@ -207,5 +207,13 @@ async def test_odd_titles_travel(rest: RestClient, root: str) -> None:
     assert (await rest("GET", f"/groups/{root}/links/%C3%BC%23%3F"))["link"]["title"] == "ü#?"
 
 
+async def test_many_links_of_many_groups_are_too_many(rest: RestClient, root: str) -> None:
+    ids = [f"{root[:-4]}{k:04x}" for k in range(300)]
+    body = {"grp_ids": ids, "links": {f"a{k}": {"h5path": "/x"} for k in range(1000)}}
+    reply = await rest("PUT", f"/groups/{root}/links", body)
+    assert reply.status == 413
+    assert "300000; the limit is 100000" in reply["error"]["message"]
+
+
 async def titles(rest: RestClient, id: str, **options: object) -> list[str]:
     return [link["title"] for link in (await rest("GET", f"/groups/{id}/links", **options))["links"]]

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.listing import in_creation_order, missing_attribute, missing_link, name_matcher
+from hsparse.sn.records.listing import (
+    in_creation_order,
+    missing_attribute,
+    missing_link,
+    name_matcher,
+    stored_names,
+)
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import ChangeObjects, DeleteAttributes, DeleteLinks, ReadObjects
 from tests.support.characters import CHARACTERS
@@ -137,3 +143,9 @@ async def test_asking_never_deletes(rest: RestClient, root: str, node: DataNode)
     await node.send(ChangeObjects((DeleteLinks(root, ("a",)), DeleteAttributes(root, ("a",)))))
     assert isinstance(await missing_link(owners, root, "a"), Gone)
     assert isinstance(await missing_attribute(owners, root, "a"), Gone)
+
+
+@given(st.lists(st.integers(0, 9).map(str), unique=True), st.sets(st.integers(0, 9).map(str)))
+def test_the_wanted_names_that_are_stored_in_their_order(names: list[str], stored: set[str]) -> None:
+    places = {name: place for place, name in enumerate(names)}
+    assert stored_names(places, {name: {} for name in stored}) == [name for name in names if name in stored]

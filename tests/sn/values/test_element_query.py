@@ -28,7 +28,7 @@ from hsparse.sn.values.element_query import FixedQuery
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FindElements
-from tests.format.selection_strategies import extents, orthogonals, points
+from tests.format.selection_strategies import extents, points, selections
 
 CLOCK = SystemClock()
 PAGE = 256
@@ -120,7 +120,7 @@ def cases(draw: st.DrawFn) -> Any:
     extent = draw(extents())
     chunk = tuple(draw(st.integers(1, length)) for length in extent)
     places = draw(points(extent)).coordinates
-    selection = draw(orthogonals(extent) | points(extent))
+    selection = draw(selections(extent))
     fill = draw(st.sampled_from([0, 3]))
     return dataset(extent, chunk, sparse=draw(st.booleans()), fill=fill), np.unique(places, axis=0), selection
 

@@ -36,6 +36,9 @@ async def test_the_first_elements_by_value(layout: str, descending: bool) -> Non
             assert reply["index"] == wanted
             reply = await client("GET", f"{path}/value", accept=BINARY, select=select, **ask)
             assert np.frombuffer(reply.body).tolist() == values[tuple(np.array(wanted).T)].tolist()
+        boxes = {"class": "H5S_SEL_HYPERSLABS", "coordinates": [[[4, 0], [10, 49]], [[11, 0], [19, 49]]]}
+        reply = await client("POST", f"{path}/value", {"selection": boxes}, **ask)
+        assert reply["index"] == wanted
 
 
 async def test_elements_that_were_never_written_have_the_fill_value() -> None:

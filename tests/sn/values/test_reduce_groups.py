@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from hsparse.format.arrow_stream import read_batches
-from tests.sn.value_client import create, sparse, value_client
+from hsparse.format.reductions.label_groups import LabelGroups
+from hsparse.sn.values.reduction import dataset_reduction, group_labels
+from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import RestClient
 
 I8, F8 = "H5T_STD_I64LE", "H5T_IEEE_F64LE"
@@ -118,6 +123,59 @@ async def test_a_categorical_column(client: RestClient) -> None:
     wanted = np.array(sums(values, codes, [0, 1, 2])) / np.array([[2], [4], [2]])
     np.testing.assert_allclose(reply["value"]["mean"][:3], wanted)
     assert np.isnan(reply["value"]["mean"][3]).all()
+
+
+@pytest.mark.parametrize("by", ["/obs/type", "/obs/batch", "/obs/word", "list"])
+async def test_many_labels_are_grouped_in_a_thread_within_the_memory_for_answers(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 20_000
+    threads: dict[str, bool] = {}
+    held: list[int] = []
+    for where, name in [
+        (LabelGroups, "of_list"),
+        (LabelGroups, "of_numbers"),
+        (LabelGroups, "of_categories"),
+        (dataset_reduction, "_picked"),
+        (dataset_reduction, "add_missing"),
+    ]:
+        monkeypatch.setattr(where, name, noting_threads(getattr(where, name), name, threads))
+    async with value_client(settings=replace(SETTINGS, max_request_size=4 << 20)) as client:
+        hold = client.service.answers.hold
+
+        def noted(nbytes: int) -> AbstractAsyncContextManager[None]:
+            held.append(nbytes)
+            return hold(nbytes)
+
+        monkeypatch.setattr(client.service.answers, "hold", noted)
+        path = await create(client, [count, 2], "H5T_STD_I8LE", layout=sparse(5000, 2))
+        codes = [place % 3 for place in range(count)]
+        words = ["x" if code else "y" for code in codes]
+        await labelled(client, "H5T_STD_I8LE", codes, "/obs/type/codes")
+        await labelled(client, TEXT, ["a", "b", "c"], "/obs/type/categories")
+        await labelled(client, I8, codes, "/obs/batch")
+        await labelled(client, FIXED_TEXT, words, "/obs/word")
+        held.clear()
+        body = {"op": "count", "axis": 0, "undefined": "fill", "by": words if by == "list" else by}
+        reply = await client("POST", f"{path}/reduce", body)
+        assert (
+            sorted(reply["value"]["count"])[-1]
+            == [words.count("x") if by in ("/obs/word", "list") else codes.count(0)] * 2
+        )
+    assert len(threads) == 3
+    assert all(threads.values()), threads
+    assert held[0] >= count * group_labels.GROUPED_BYTES
+    assert max(held[1:]) >= count * dataset_reduction.CODE_BYTES
+
+
+def noting_threads(function: Any, name: str, threads: dict[str, bool]) -> Any:
+    """Return a function that notes, by its name, whether another thread than the event loop's calls it."""
+
+    def noted(*args: Any) -> Any:
+        threads[name] = threading.current_thread() is not threading.main_thread()
+        return function(*args)
+
+    return noted
 
 
 async def test_labels_that_do_not_fit(client: RestClient) -> None:

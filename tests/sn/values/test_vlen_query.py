@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hsparse.sn.service_settings import ServiceSettings
+from hsparse.sn.values import element_query
 from tests.model.type_strategies import text
 from tests.sn.value_client import BINARY, create, value_client
 from tests.support.rest_client import RestClient
@@ -81,6 +82,24 @@ async def test_two_dimensions_are_in_row_major_order(client: RestClient) -> None
     assert reply["index"] == [list(divmod(i, 30)) for i, row in enumerate(flat) if row[1] == 5]
     body = {"points": [[10, 5], [0, 5], [10, 5], [3, 15]], "query": "n == 5"}
     assert (await client("POST", f"{path}/value", body))["index"] == [[0, 5], [3, 15], [10, 5]]
+
+
+async def test_boxes_are_looked_through_in_row_major_order(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(element_query, "BOXES_AT_ONCE", 7)
+    path, flat = await table(client, [20, 30], [7, 11])
+    corners = [[[2, 20], [15, 29]], [[0, 0], [17, 9]]]
+    inside = [
+        (i, j)
+        for i in range(20)
+        for j in range(30)
+        if any(low[0] <= i <= high[0] and low[1] <= j <= high[1] for low, high in corners)
+    ]
+    selection = {"class": "H5S_SEL_HYPERSLABS", "coordinates": corners}
+    reply = await client("POST", f"{path}/value", {"selection": selection}, query="n < 20")
+    assert reply["index"] == [[i, j] for i, j in inside if flat[i * 30 + j][1] < 20]
+    assert reply["value"] == [flat[i * 30 + j] for i, j in reply["index"]]
 
 
 @pytest.mark.parametrize("query", ["x >= 0", "x > 0"])

@@ -34,6 +34,8 @@ from hsparse.sn.values.request_selection import selection_work
 
 Array = NDArray[Any]
 MAX_GENERATED = 1 << 14
+CODE_BYTES = 12
+"""About the bytes of the code of a position's group, with those of what was not selected, while it is used."""
 STATE_BYTES = 64
 """About the most bytes of one place of a result while it is computed."""
 
@@ -89,8 +91,9 @@ class DatasetReduction:
                 f"may have {limit} bytes (max_request_size): select less, or reduce more axes."
             )
         codes = None if groups is None else groups.codes
+        num_codes = 0 if codes is None else codes.size
         self._check_chunks()
-        async with self._context.service.answers.hold(2 * nbytes):
+        async with self._context.service.answers.hold(2 * nbytes + num_codes * CODE_BYTES):
             chunks = ChunkFanout(self._context.service.owners, self._dataset)
             state = Partials.empty(reduction.places, self._numbers, reduction.columns)
             described = await self._described(chunks, reduction)
@@ -101,7 +104,7 @@ class DatasetReduction:
                     state.merge(part)
                 for part in await chunks.reduce(rest, reduction, codes):
                     await offload(part.size, state.merge, part)
-            values = await offload(reduction.places, self._finished, state, reduction, codes)
+            values = await offload(max(reduction.places, num_codes), self._finished, state, reduction, codes)
         labels = None if groups is None else groups.labels
         kept = [dim for dim in reduction.kept if dim != reduction.grouped]
         coords = {dim: ax.indices(self._selection.axes[dim]) for dim in kept}
@@ -141,7 +144,8 @@ class DatasetReduction:
             raise BadRequest("Name the axis that by has labels of: the first one in axis.")
         length = self._dataset.extent[axes[0]]
         found = await read_groups(self._context, self._request.by, length)
-        picked = found.codes[ax.indices(self._selection.axes[axes[0]]).astype(np.intp)]
+        axis = self._selection.axes[axes[0]]
+        picked = await offload(axis.size, _picked, found.codes, axis)
         return LabelGroups(picked, found.labels)
 
     def _reduction(self, axes: Sequence[int], groups: LabelGroups | None) -> Reduction:
@@ -163,3 +167,10 @@ class DatasetReduction:
             add_missing(state, reduction, fill, codes)
         shape, number, ddof = reduction.result_shape, reduction.numbers(fill), self._request.ddof
         return {name: finished(name, state, number, ddof).reshape(shape) for name in self._request.operations}
+
+
+def _picked(codes: Codes, axis: ax.Axis) -> Codes:
+    """Return the codes of the positions on an axis, a view where they are contiguous."""
+    if isinstance(axis, ax.Span) and axis.contiguous:
+        return codes[axis.start : axis.stop]
+    return codes[ax.indices(axis).astype(np.intp)]

@@ -18,6 +18,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.reductions.label_groups import LabelGroups, check_labels
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.ids import collection_of
+from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.context import Context
 from hsparse.sn.records.access import FileRights
@@ -27,6 +28,8 @@ from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
 
 CODES, CATEGORIES = "codes", "categories"
+GROUPED_BYTES = 32
+"""About the bytes that a label takes while its group is looked for: numpy orders all of them."""
 
 
 async def read_groups(context: Context, by: str | list[Any], length: int) -> LabelGroups:
@@ -34,16 +37,20 @@ async def read_groups(context: Context, by: str | list[Any], length: int) -> Lab
 
     `BadRequest` if there is not one label for each index; `NotFound` if there is no such dataset.
     """
+    answers = context.service.answers
     if isinstance(by, list):
         check_labels(len(by), length)
-        return await offload(len(by), LabelGroups.of_list, by)
+        async with answers.hold(len(by) * GROUPED_BYTES):
+            return await offload(len(by), LabelGroups.of_list, by)
     record = await _record(context, by)
     if collection_of(record["id"]) == "groups":
         return await _read_categories(context, record, length)
-    values = await _read(context, record, length)
-    if isinstance(values, list):
-        return await offload(len(values), LabelGroups.of_list, values)
-    return await offload(len(values), LabelGroups.of_numbers, values)
+    dataset = _labels(context, record, length)
+    async with answers.hold(_needed(context, dataset)):
+        values = await _read(context, dataset)
+        if isinstance(values, list):
+            return await offload(len(values), LabelGroups.of_list, values)
+        return await offload(len(values), LabelGroups.of_numbers, values)
 
 
 async def _read_categories(context: Context, record: Record, length: int) -> LabelGroups:
@@ -55,9 +62,11 @@ async def _read_categories(context: Context, record: Record, length: int) -> Lab
             "categorical column of AnnData."
         )
     codes_record, categories_record = [(await context.service.owners.record(id)) for id in ids]
-    codes = await _read(context, codes_record, length)
-    labels = await _read(context, categories_record, None)
-    return LabelGroups.of_categories(codes, labels, codes_record["id"])
+    codes = _labels(context, codes_record, length)
+    categories = _labels(context, categories_record, None)
+    async with context.service.answers.hold(_needed(context, codes) + _needed(context, categories)):
+        read, labels = await _read(context, codes), await _read(context, categories)
+        return await offload(len(read), LabelGroups.of_categories, read, labels, codes.id)
 
 
 async def _record(context: Context, by: str) -> Record:
@@ -69,8 +78,8 @@ async def _record(context: Context, by: str) -> Record:
     return await context.service.owners.record(id)
 
 
-async def _read(context: Context, record: Record, length: int | None) -> NDArray[Any] | list[Any]:
-    """Return the values of a 1-D dataset: numbers as an array, text as a list."""
+def _labels(context: Context, record: Record, length: int | None) -> Dataset:
+    """Return a 1-D dataset of labels, one for each index of an axis of this length."""
     if collection_of(record["id"]) != "datasets":
         raise BadRequest(f"{record['id']} is no dataset: it has no labels.")
     dataset = Dataset.of(record, FileRights.of(context))
@@ -78,17 +87,32 @@ async def _read(context: Context, record: Record, length: int | None) -> NDArray
         raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
     if length is not None:
         check_labels(dataset.extent[0], length)
+    return dataset
+
+
+def _needed(context: Context, dataset: Dataset) -> int:
+    """Return about how many bytes it takes to read a dataset of labels, and to group them."""
+    count, limit = dataset.extent[0], context.service.settings.max_request_size
+    if dataset.arrays.least(count) > limit:
+        raise _too_large(dataset, limit)
+    return min(limit, dataset.arrays.expected(count)) + count * GROUPED_BYTES
+
+
+async def _read(context: Context, dataset: Dataset) -> NDArray[Any] | list[Any]:
+    """Return the values of a 1-D dataset: numbers as an array, text as a list."""
     limit = context.service.settings.max_request_size
-    async with context.service.answers.hold(min(limit, dataset.arrays.expected(dataset.extent[0]))):
-        if dataset.arrays.least(dataset.extent[0]) > limit:
-            raise _too_large(dataset, limit)
-        chunks = ChunkFanout(context.service.owners, dataset)
-        values = await chunks.read_within(Orthogonal.all(dataset.extent), (), limit)
-        if isinstance(values, int):
-            raise _too_large(dataset, limit)
-        if not isinstance(values, VlenArray) and values.dtype.kind in "biuf":
-            return np.asarray(values.view(dataset.dtype))
-        listed, _ = await offload(values.size, dataset.arrays.to_json, values)
+    chunks = ChunkFanout(context.service.owners, dataset)
+    values = await chunks.read_within(Orthogonal.all(dataset.extent), (), limit)
+    if isinstance(values, int):
+        raise _too_large(dataset, limit)
+    if not isinstance(values, VlenArray) and values.dtype.kind in "biuf":
+        return np.asarray(values.view(dataset.dtype))
+    return await offload(values.size, _listed, dataset, values)
+
+
+def _listed(dataset: Dataset, values: Values) -> list[Any]:
+    """Return labels that are no numbers."""
+    listed, _ = dataset.arrays.to_json(values)
     listed = listed.tolist() if isinstance(listed, np.ndarray) else listed
     if not all(isinstance(label, str | int | None) for label in listed):
         raise BadRequest(f"The elements of {dataset.id} are no labels: these are numbers or text.")
