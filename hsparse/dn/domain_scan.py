@@ -21,6 +21,8 @@ OBJECTS = "db/"
 AFTER_OBJECTS = "db/~"
 """What sorts after all keys of objects, whose names are of digits and lower-case letters."""
 READS_AT_ONCE = 32
+FOLDER_KEYS = frozenset({"owner", "acls", "created", "lastModified", "quota", "schema"})
+"""What a folder's record may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,10 @@ def _is_root(root: Any) -> bool:
 
 @dataclass(slots=True)
 class DomainScan:
-    """The domains of a store, folders excluded; `unreadable` are the paths of those whose root is not known."""
+    """The domains of a store, folders excluded; `unreadable` are the paths of those whose root is not known.
+
+    A record without `root` is a folder's only if all its keys are those of folders: else it may be a domain's, damaged.
+    """
 
     store: ObjectStore
     named: list[StoredDomain] = field(default_factory=list)
@@ -80,9 +85,9 @@ class DomainScan:
         except (Corrupt, Unsupported):
             self.unreadable.append(path)
             return
-        root = record.get("root")
-        if root is None:
-            return  # a folder
+        root: Any = record.get("root")
+        if "root" not in record and record.keys() <= FOLDER_KEYS:
+            return
         if not _is_root(root):
             self.unreadable.append(path)
             return
