@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.concurrency.gather import gather_each
+from hsparse.dn.record_checksum import has_checksum
 from hsparse.dn.record_codec import RecordCodec
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.model.ids import check_id, is_root
@@ -52,7 +53,8 @@ def _is_root(root: Any) -> bool:
 class DomainScan:
     """The domains of a store, folders excluded; `unreadable` are the paths of those whose root is not known.
 
-    A record without `root` is a folder's only if all its keys are those of folders: else it may be a domain's, damaged.
+    A record without `root` is a folder's only if it has a checksum, or all its keys are those of folders: else it may
+    be a domain's, damaged.
     """
 
     store: ObjectStore
@@ -86,7 +88,7 @@ class DomainScan:
             self.unreadable.append(path)
             return
         root: Any = record.get("root")
-        if "root" not in record and record.keys() <= FOLDER_KEYS:
+        if "root" not in record and (has_checksum(stored.data) or record.keys() <= FOLDER_KEYS):
             return
         if not _is_root(root):
             self.unreadable.append(path)
