@@ -241,7 +241,7 @@ class PosixStore:
             directory = open_directory(f"{self._root.path}/{parent}")
         except (FileNotFoundError, NotADirectoryError):
             with self._root.locked(key) as lock:
-                write_deletion_marker(self._root, key, high_water_mark(lock))
+                write_deletion_marker(self._root, key, high_water_mark(lock, self._root.now_ns()))
             return
         try:
             with self._root.locked(key) as lock:
@@ -249,7 +249,8 @@ class PosixStore:
                 if current is not None:
                     check_condition(condition, etag, key, current)
                 # Without a file, a log may still have a record, of a process killed before it made the file.
-                latest = max(current.st_mtime_ns if current else 0, high_water_mark(lock))
+                mark = high_water_mark(lock, self._root.now_ns())
+                latest = max(current.st_mtime_ns if current else 0, mark)
                 write_deletion_marker(self._root, key, latest)
                 if current is None:
                     return
