@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.concurrency.gather import gather_each
+from hsparse.dn.record_checksum import has_checksum
 from hsparse.dn.record_codec import RecordCodec
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.model.ids import check_id, is_root
@@ -21,6 +22,8 @@ OBJECTS = "db/"
 AFTER_OBJECTS = "db/~"
 """What sorts after all keys of objects, whose names are of digits and lower-case letters."""
 READS_AT_ONCE = 32
+FOLDER_KEYS = frozenset({"owner", "acls", "created", "lastModified", "quota", "schema"})
+"""What a folder's record may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,11 @@ def _is_root(root: Any) -> bool:
 
 @dataclass(slots=True)
 class DomainScan:
-    """The domains of a store, folders excluded; `unreadable` are the paths of those whose root is not known."""
+    """The domains of a store, folders excluded; `unreadable` are the paths of those whose root is not known.
+
+    A record without `root` is a folder's only if it has a checksum, or all its keys are those of folders: else it may
+    be a domain's, damaged.
+    """
 
     store: ObjectStore
     named: list[StoredDomain] = field(default_factory=list)
@@ -80,9 +87,9 @@ class DomainScan:
         except (Corrupt, Unsupported):
             self.unreadable.append(path)
             return
-        root = record.get("root")
-        if root is None:
-            return  # a folder
+        root: Any = record.get("root")
+        if "root" not in record and (has_checksum(stored.data) or record.keys() <= FOLDER_KEYS):
+            return
         if not _is_root(root):
             self.unreadable.append(path)
             return

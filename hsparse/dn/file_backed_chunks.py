@@ -30,8 +30,7 @@ from hsparse.format.file_backed import (
     place_piece,
     place_start,
 )
-from hsparse.format.kinds.dense import read_array
-from hsparse.format.selections.selection import Selection
+from hsparse.format.kinds.dense import read_detached
 from hsparse.model.file_backed import BackingFile
 from hsparse.wire.file_backed_message import ReadFileBacked, ReadPiece
 
@@ -45,8 +44,6 @@ DECODE_BATCH = MIB
 """Bytes of pieces that one call in a thread decodes, so that other ranges get threads too."""
 PIECE_BYTES = 64
 """The work on one row of `ChunkPieces`, in bytes."""
-COPY_RATIO = 4
-"""Values smaller than their chunk by this factor are copied, so as not to keep the chunk in memory."""
 
 Array = NDArray[Any]
 
@@ -113,7 +110,7 @@ class FileBackedChunks:
             batch = order[first : first + step]
             values = await self._batch(message, batch, size)
             for place, value in zip(batch.tolist(), values, strict=True):
-                result[place] = _select(value, message.selections[place].selection)
+                result[place] = read_detached(value, message.selections[place].selection)
         return tuple(result)
 
     async def _batch(self, message: ReadFileBacked, batch: NDArray[np.intp], size: int) -> list[Array]:
@@ -254,9 +251,3 @@ def _decode(
                 f"{found.start + start}, {len(stored)} bytes long: {error.message}"
             ) from error
         place_piece(array, pieces.place[row].tolist(), piece)
-
-
-def _select(chunk: Array, selection: Selection) -> Array:
-    """Return the selected values: a view, or a copy where a view would keep a much larger chunk in memory."""
-    selected = read_array(chunk, selection)
-    return selected.copy() if selected.nbytes * COPY_RATIO < chunk.nbytes else selected

@@ -11,7 +11,14 @@ from typing import Any
 
 import orjson
 
-from hsparse.dn.record_form import wrong_part
+from hsparse.dn.record_checksum import (
+    add_checksum,
+    check_checksum,
+    drop_checksum,
+    has_checksum,
+    remove_checksum,
+)
+from hsparse.dn.record_form import is_record, misplaced_part, wrong_part
 from hsparse.errors import Corrupt
 from hsparse.model.schema import parse_schema, schema_of, with_deltas
 from hsparse.storage.object_store import Buffer
@@ -35,7 +42,8 @@ SPEED = 16
 class RecordCodec:
     """JSON bytes <-> record, for the object of `key`; `Unsupported` for one that a newer hsparse must read.
 
-    A record has its `schema` in the store alone (`hsparse.model.schema`), unless it must not be changed here.
+    A record has its `schema` in the store alone (`hsparse.model.schema`), unless it must not be changed here, and its
+    checksum (`hsparse.dn.record_checksum`) always.
     """
 
     __slots__ = ("_key",)
@@ -44,16 +52,23 @@ class RecordCodec:
         self._key = key
 
     def decode(self, data: bytes) -> Record:
+        check_checksum(data, self._key)
         try:
             record = parse_json(data)
         except ValueError as error:
             raise Corrupt(f"The object {self._key} is not valid JSON: {error}.") from error
         if not isinstance(record, dict):
             raise Corrupt(f"The object {self._key} is not a JSON object.")
+        drop_checksum(record)
         wrong = wrong_part(self._key, record)
         if wrong:
             raise Corrupt(
                 f"The object {self._key} has a {wrong!r:.200} that no record has; restore it from a copy."
+            )
+        misplaced = "" if has_checksum(data) else misplaced_part(self._key, record)
+        if misplaced:
+            raise Corrupt(
+                f"The object {self._key} has no {misplaced!r}, or that of another object; restore it from a copy."
             )
         if "schema" in record:
             self._check(record)
@@ -61,7 +76,8 @@ class RecordCodec:
 
     def encode(self, value: Record) -> bytes:
         schema = schema_of(value)
-        return orjson.dumps(value if schema is None else {**value, "schema": schema.to_json()})
+        data = orjson.dumps(value if schema is None else {**value, "schema": schema.to_json()})
+        return add_checksum(data) if value and is_record(self._key) else data
 
     def take_delta(self, record: Record) -> str:
         """Remove the token of a decoded base's delta and return it; empty for a record that is one object."""
@@ -77,10 +93,12 @@ class RecordCodec:
     def name_delta(self, data: bytes, record: Record, token: str) -> bytes:
         """Return the bytes of a base whose delta has this token; `data` are those of the record alone."""
         schema = schema_of(record)
+        data = remove_checksum(data)
         if schema is not None:
             data = data.removesuffix(b',"schema":%b}' % orjson.dumps(schema.to_json())) + b"}"
         schema = with_deltas(schema)
-        return b"%b,%b" % (data[:-1], orjson.dumps({DELTA: token, "schema": schema.to_json()})[1:])
+        more = orjson.dumps({DELTA: token, "schema": schema.to_json()})[1:]
+        return add_checksum(b"%b,%b" % (data[:-1], more))
 
     def _check(self, record: Record) -> None:
         """Take the schema out of a record if all of it is known; what is left of it forbids changes."""

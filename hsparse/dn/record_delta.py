@@ -17,6 +17,7 @@ from typing import Any
 
 import orjson
 
+from hsparse.dn.record_checksum import add_checksum, check_checksum
 from hsparse.dn.record_codec import parse_json
 from hsparse.errors import Corrupt
 from hsparse.wire.message import Record
@@ -113,7 +114,7 @@ class RecordDelta:
 
     def encode(self, *, sealed: bool = False) -> bytes:
         """Return the delta's JSON."""
-        return orjson.dumps(
+        data = orjson.dumps(
             {
                 "base": self.token,
                 "sealed": sealed,
@@ -123,10 +124,12 @@ class RecordDelta:
                 "attributes": self.attributes.to_json(),
             }
         )
+        return add_checksum(data)
 
 
 def decode_delta(data: bytes, token: str, base_size: int, key: str) -> tuple[RecordDelta, bool]:
     """Return the delta in an object's bytes, and whether it is sealed; `Corrupt` if they are no delta of `token`."""
+    check_checksum(data, key)
     try:
         found = parse_json(data)
         if found["base"] != token:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hsparse.errors import BadRequest, NotFound
 from hsparse.model.dataspace import UNLIMITED
-from hsparse.model.ids import COLLECTIONS
+from hsparse.model.ids import COLLECTIONS, check_id, storage_key, tree_of_key
 from hsparse.model.link import EXTERNAL, HARD, SOFT
 from hsparse.wire.message import Record
 
@@ -20,14 +21,48 @@ IDS = ("id", "root")
 OBJECTS = ("acls", "creationProperties", "layout", "askedLayout")
 RECORDS = frozenset({".group.json", ".dataset.json", ".datatype.json", ".domain.json"})
 """The last parts of the keys of records; of other objects nothing is checked."""
+NEEDED = {
+    ".group.json": ("links", "attributes"),
+    ".dataset.json": ("type", "shape", "attributes"),
+    ".datatype.json": ("type", "attributes"),
+}
+"""What the record of an object has besides `id` and `root`."""
 TARGETS = {HARD: "id", SOFT: "h5path", EXTERNAL: "h5path"}
 """Where each class of link has its target."""
 NO_SHAPE = {"class": ""}
 
 
+def is_record(key: str) -> bool:
+    """Say whether the object `key` is a record, of which the form is checked."""
+    return key.rpartition("/")[2] in RECORDS
+
+
+def misplaced_part(key: str, record: Record) -> str:
+    """Return a part that the record in `key` lacks, or an id in it that does not fit the key; empty if there is none.
+
+    hsparse and HSDS have always stored these parts. So a record without a checksum that lacks one is damaged.
+    """
+    name = key.rpartition("/")[2]
+    tree = tree_of_key(key)
+    if name not in NEEDED or tree is None:
+        return ""
+    if not _has_key(record.get("id", ""), key):
+        return "id"
+    if record.get("root") != tree[0]:
+        return "root"
+    return next((part for part in NEEDED[name] if part not in record), "")
+
+
+def _has_key(id: str, key: str) -> bool:
+    try:
+        return storage_key(check_id(id)) == key
+    except (BadRequest, NotFound):
+        return False
+
+
 def wrong_part(key: str, record: Record) -> str:
     """Return the path of a part of the record in `key` that is of a wrong type; empty if there is none."""
-    if key.rpartition("/")[2] not in RECORDS:
+    if not is_record(key):
         return ""
     for names, types in ((NUMBERS, (float, int)), (TEXTS, (str,)), (OBJECTS, (dict,))):
         for name in names:

@@ -5,11 +5,12 @@ dataset that is being created or deleted right now. A record is looked for after
 these are deleted on their etags; so what was written since stays.
 
 Objects of a root group that no domain names are deleted only once a note claims them, and all domains were read again
-after that (`hsparse.dn.deletion_notes`).
+after that (`hsparse.dn.deletion_notes`). They stay as long as a record that is damaged may be that of their domain.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,13 +20,15 @@ from hsparse.dn.deletion_notes import DeletionNote, DeletionState, born_of
 from hsparse.dn.deletions import NOTE_AGE, Deletions, Resumed
 from hsparse.dn.domain_scan import DomainScan, StoredDomain
 from hsparse.dn.record_codec import RecordCodec
-from hsparse.errors import PreconditionFailed
+from hsparse.errors import Corrupt, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.ids import storage_key, tree_of_key
 from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore
 from hsparse.wire.message import Record
 
 OBJECTS = "db/"
 MIN_AGE = 86400.0
+
+log = logging.getLogger(__name__)
 
 
 class Waste(StrEnum):
@@ -176,6 +179,7 @@ class Sweep:
     async def _sweep_unnamed(self, roots: list[str], unsettled: dict[str, DeletionNote]) -> None:
         """Claim the old ones of these roots, read all domains again, and delete those that still have none."""
         old = [root for root in roots if root in unsettled or self._is_old(self._trees[root].modified)]
+        old = [root for root in old if not await self._may_be_named(root)]
         if self._dry_run:
             for root in old:
                 self._find_tree(root)
@@ -183,10 +187,33 @@ class Sweep:
         claims = [claim for root in old if (claim := await self._claim(root, unsettled)) is not None]
         domains = await DomainScan(self._store).read()
         for claim in claims:
-            if claim.id in domains.roots or domains.unreadable:
+            named = claim.id in domains.roots or domains.unreadable
+            if named or await self._may_be_named(claim.id):
                 await self._deletions.notes.withdraw(claim)
             else:
                 await self._delete_claimed(claim)
+
+    async def _may_be_named(self, root: str) -> bool:
+        """Say whether a damaged record may be that of the root group's domain.
+
+        It may unless the root group tells for which domain it was created, and there is none, or one with another root.
+        """
+        try:
+            home = (await self._record(storage_key(root))).get("domain")
+            if not isinstance(home, str) or not home.startswith("/"):
+                return False
+            named = (await self._record(storage_key(home))).get("root")
+        except NotFound:
+            return False
+        except (Corrupt, Unsupported) as error:
+            log.warning("The objects of %s, which no domain has, stay: %s", root, error.message)
+            return True
+        if named is None:
+            log.warning("The objects of %s stay: they were created for %s, which has no root.", root, home)
+        return named in (None, root)
+
+    async def _record(self, key: str) -> Record:
+        return RecordCodec(key).decode((await self._store.get(key)).data)
 
     async def _claim(self, root: str, unsettled: dict[str, DeletionNote]) -> DeletionNote | None:
         """Return a claim of ours, None where another deletion has a note."""

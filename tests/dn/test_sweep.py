@@ -169,6 +169,62 @@ async def test_a_domain_that_cannot_be_read_keeps_all_objects(world: World, node
     assert await world.is_whole(root)
 
 
+async def test_a_domain_in_which_a_bit_was_flipped_keeps_its_objects() -> None:
+    world = World()
+    await world.make(A)
+    world.pass_days()
+    node, key = world.node(), storage_key(A)
+    data = (await world.store.get(key)).data
+    before = await world.keys()
+    for place in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        await world.store.put(key, bytes(flipped))
+        await node.sweep()
+        assert await world.keys() == before, bytes(flipped)
+    await node.close()
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b'{"owner": "ada", "acls": {}, "created": 1.5, "lastModified": 1.5}',
+        b'{"owner": "ada", "roou": "g-1"}',
+        b'{"root": null}',
+        b"{",
+    ],
+)
+async def test_objects_stay_while_their_own_domain_names_no_root(
+    world: World, node: Node, damaged: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    root, _ = await world.make(A)
+    await world.store.put(storage_key(A), damaged)
+    world.pass_days()
+    await node.sweep(dry_run=True)
+    found = await node.sweep()
+    assert found == [Finding(Waste.UNREADABLE, A)] or f"The objects of {root} stay" in caplog.text
+    assert await world.is_whole(root)
+    assert deletion_key(root) not in await world.keys()
+
+
+async def test_objects_go_when_their_own_domain_has_others(world: World, node: Node) -> None:
+    root, _ = await world.make(A)
+    await node.delete(A, keep_root=True)
+    await world.make(A)
+    del world.datasets[root]
+    await world.settle()
+    assert await world.is_gone(root)
+
+
+async def test_objects_stay_while_their_root_group_cannot_be_read(world: World, node: Node) -> None:
+    root, _ = await world.make(A)
+    await world.store.put(storage_key(root), b"{")
+    await world.store.delete(storage_key(A))
+    world.pass_days()
+    assert await node.sweep() == []
+    assert await world.is_whole(root)
+
+
 async def test_a_young_root_group_is_left_to_who_creates_it(world: World, node: Node) -> None:
     world.pass_days()
     creating = world.node(store := FaultyStore(world.store))

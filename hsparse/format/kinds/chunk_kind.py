@@ -92,8 +92,11 @@ class Search:
             kept = np.sort(self.ordering.first(rows, self.limit))
             positions, rows = positions[kept], rows[kept]
         elif self.limit:
-            positions, rows = positions[: self.limit], rows[: self.limit]
-        return FoundElements(positions, rows[:0] if self.places_only else pick_fields(rows, self.fields))
+            # Copies: a view would keep in memory all that was found.
+            positions, rows = positions[: self.limit].copy(), rows[: self.limit].copy()
+        if self.places_only:
+            return FoundElements(positions, np.empty((0, *rows.shape[1:]), rows.dtype))
+        return FoundElements(positions, pick_fields(rows, self.fields))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

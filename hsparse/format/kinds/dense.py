@@ -36,6 +36,8 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection, coords_at, gather, is_regular, scatter
 
 Array = NDArray[Any]
+COPY_RATIO = 2
+"""A view that is of less than this part of its chunk is copied: it would keep the whole chunk in memory."""
 
 
 def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
@@ -108,7 +110,9 @@ class Dense:
         return self.spec.fill_of(scaled) if self.spec.arange else None
 
     def read(self, chunk: Array, selection: Selection, fields: tuple[str, ...], limit: int) -> Array:
-        return pick_fields(read_array(chunk, selection), fields)
+        return (
+            pick_fields(read_array(chunk, selection), fields) if fields else read_detached(chunk, selection)
+        )
 
     def defined(self, chunk: Array, selection: Selection, places_only: bool, limit: int, alone: bool) -> None:
         raise not_sparse(self.spec)
@@ -200,8 +204,10 @@ class Dense:
         return self._nbytes
 
     def read_work(self, chunk: Array, selection: Selection, fields: tuple[str, ...]) -> int:
-        copied = fields or not is_regular(selection)  # a hyperslab is a view of the chunk
-        return selection.size * self._dtype.itemsize if copied else 0
+        nbytes = selection.size * self._dtype.itemsize
+        # A large hyperslab is a view of the chunk.
+        copied = fields or not is_regular(selection) or nbytes * COPY_RATIO < chunk.nbytes
+        return nbytes if copied else 0
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return self._nbytes
@@ -214,6 +220,15 @@ class Dense:
 def read_array(array: Array, selection: Selection) -> Array:
     """Return the selected values of a whole chunk's array in the selection's shape, a view where there is one."""
     return gather(array, selection).reshape(selection.shape)
+
+
+def read_detached(array: Array, selection: Selection) -> Array:
+    """Return what `read_array` does, copied where a view would keep a much larger chunk in memory.
+
+    An answer has the values of many chunks, and is held until the last of them was read.
+    """
+    found = read_array(array, selection)
+    return found.copy() if found.nbytes * COPY_RATIO < array.nbytes else found
 
 
 def not_sparse(spec: ChunkSpec) -> BadRequest:

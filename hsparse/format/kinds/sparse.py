@@ -86,7 +86,9 @@ class Sparse:
         found = inside(chunk, selection)
         if not len(found.offsets):
             return None
-        return DefinedElements(found.offsets, found.values[:0] if places_only else found.values)
+        if places_only:  # an empty view would keep the values in memory
+            return DefinedElements(found.offsets, np.empty((0, *found.values.shape[1:]), found.values.dtype))
+        return DefinedElements(found.offsets, found.values)
 
     def count(self, chunk: SparseChunk, selection: Selection) -> int:
         return count_defined(chunk.offsets, selection)

@@ -88,7 +88,8 @@ def _replace(root: RootDirectory, directory: int, key: str, data: Buffer, check:
         with root.locked(key) as lock:
             current = object_status(directory, name)
             check(current)
-            etag = _date(root, file, max(current.st_mtime_ns if current else 0, high_water_mark(lock)))
+            floor = max(current.st_mtime_ns if current else 0, high_water_mark(lock, root.now_ns()))
+            etag = _date(root, file, floor)
             try:
                 os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
             except IsADirectoryError as error:

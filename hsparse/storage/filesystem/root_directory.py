@@ -8,6 +8,7 @@ created it and however that process ended; a put that finds the bit does that fs
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import stat
 import time
@@ -19,7 +20,10 @@ from pathlib import Path
 from hsparse.errors import Conflict, Misconfigured
 from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, FILE_MODE, open_directory
 
+logger = logging.getLogger(__name__)
+
 LOCK_COUNT = 256
+YEAR_NS = 365 * 86_400 * 10**9
 INTERNAL = ".hsparse"
 """The directory under the root for all that is not an object: locks, logs, deletion markers."""
 OPENED_AT_ONCE = 128
@@ -220,17 +224,30 @@ def unusable_directory(path: str, error: OSError) -> Misconfigured:
     )
 
 
-def high_water_mark(lock: int) -> int:
+def high_water_mark(lock: int, now_ns: int) -> int:
     """Return the high-water mark of modification times under this lock, in nanoseconds, or 0.
 
-    No deleted file had a later time, and no record of a write-ahead log has one, applied or not.
+    No deleted file had a later time, and no record of a write-ahead log has one, applied or not. A mark that is more
+    than a year later than now, and than when the lock's file was written, is damaged: it is replaced by that time.
     """
-    return int.from_bytes(os.pread(lock, 8, 0), "big")
+    mark = int.from_bytes(os.pread(lock, 8, 0), "big")
+    if mark <= now_ns:
+        return mark
+    written = max(now_ns, os.fstat(lock).st_mtime_ns)
+    if mark <= written + YEAR_NS:
+        return mark
+    logger.warning(
+        "A lock of the store has the time %d ns, which has not come yet: its file is damaged, and gets the time %d ns.",
+        mark,
+        written,
+    )
+    raise_high_water_mark(lock, written)
+    return written
 
 
 def raise_high_water_mark(lock: int, mtime_ns: int) -> None:
     """Store the modification time of a file about to be deleted, or of a put about to be logged.
 
-    `mtime_ns` is at least `high_water_mark(lock)`.
+    `mtime_ns` is at least the mark that is there, unless that is damaged.
     """
     os.pwrite(lock, mtime_ns.to_bytes(8, "big"), 0)

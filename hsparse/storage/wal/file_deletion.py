@@ -49,7 +49,7 @@ def _delete_once(root: RootDirectory, key: str, condition: Condition, etag: str)
         directory = open_directory(f"{root.path}/{parent}")
     except (FileNotFoundError, NotADirectoryError):
         with root.locked(key) as lock:
-            write_deletion_marker(root, key, high_water_mark(lock))
+            write_deletion_marker(root, key, high_water_mark(lock, root.now_ns()))
         return
     try:
         with root.locked(key) as lock:
@@ -57,7 +57,8 @@ def _delete_once(root: RootDirectory, key: str, condition: Condition, etag: str)
             if current is not None:
                 check_condition(condition, etag, key, current)
             # Without a file, a log may still have a record, of a process killed before it made the file.
-            latest = max(current.st_mtime_ns if current else 0, high_water_mark(lock))
+            mark = high_water_mark(lock, root.now_ns())
+            latest = max(current.st_mtime_ns if current else 0, mark)
             write_deletion_marker(root, key, latest)
             if current is None:
                 return
@@ -149,7 +150,7 @@ class _Removal:
 
         Raises the high-water mark to the times of the files.
         """
-        top = highest = high_water_mark(lock)
+        top = highest = high_water_mark(lock, self._root.now_ns())
         dates: dict[int, int] = {}
         for i in self._by_lock[number]:
             status = file_status(f"{self._root.path}/{self._entries[i].key}")

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 
-from hsparse.errors import HsparseError
+from hsparse.errors import HsparseError, StoreFailed
 from hsparse.storage.filesystem.object_file import (
     HalfWritten,
     check_condition,
@@ -125,6 +125,8 @@ class WalWriter:
                     results[number] = error
                 except (NotLoggable, HalfWritten, OSError):
                     continue
+                except Exception:  # of this put alone: others share the batch
+                    logger.exception("The put of %r cannot be logged.", put.key)
             results |= self._commit(prepared)
         if self._log is not None and (self._tail_unknown or self._log.full):
             self.checkpoint()  # blocks, so not under a lock
@@ -179,7 +181,7 @@ class WalWriter:
         try:
             write_all(file, put.data)
             os.utime(file, ns=(date, date))
-        except OSError:
+        except BaseException:
             prepared.abandon()
             raise
         return prepared
@@ -190,32 +192,41 @@ class WalWriter:
             return {}
         try:
             self._log.append([one.record for one in prepared.values()])
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - it is that of these puts alone
             for one in prepared.values():
                 one.abandon()
             self._tail_unknown = True
-            return {
-                number: translate_os_error(error, one.put.key, self._name) for number, one in prepared.items()
-            }
+            return {number: self._failure(error, one.put.key) for number, one in prepared.items()}
         results: dict[int, str | HsparseError] = {}
         for number, one in prepared.items():
             self._keys.add(one.put.key)
             try:
                 results[number] = one.apply()
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001
                 results[number] = self._fail(one, error)
         return results
 
-    def _fail(self, one: PreparedPut, error: OSError) -> HsparseError:
+    def _fail(self, one: PreparedPut, error: Exception) -> HsparseError:
         """Return the error of a logged put that could not be applied."""
         one.abandon()
         if not isinstance(error, IsADirectoryError):
-            return translate_os_error(error, one.put.key, self._name)
+            return self._failure(error, one.put.key)
         try:
             write_deletion_marker(self._root, one.put.key, one.date)  # a recovery must not apply it either
         except OSError as other:
             return translate_os_error(other, one.put.key, self._name)
         return directory_conflict(one.put.key)
+
+    def _failure(self, error: Exception, key: str) -> HsparseError:
+        """Return the error of a put, so that it does not end the process, and with it the puts of others."""
+        if isinstance(error, HsparseError):
+            return error
+        if isinstance(error, OSError):
+            return translate_os_error(error, key, self._name)
+        logger.error("The put of %r has failed.", key, exc_info=error)
+        return StoreFailed(
+            f"The store {self._name!r} failed on {key!r} ({error!r:.200}); see the server's log."
+        )
 
     def _put_by_rename(self, put: Put) -> str | HsparseError:
         try:
@@ -224,10 +235,8 @@ class WalWriter:
                 put.key,
                 lambda: put_by_rename(self._root, put.key, put.data, put.condition, put.etag),
             )
-        except HsparseError as error:
-            return error
-        except OSError as error:
-            return translate_os_error(error, put.key, self._name)
+        except Exception as error:  # noqa: BLE001
+            return self._failure(error, put.key)
 
     def _date(self, put: Put, floor: int) -> int:
         """Return a modification time of at least `floor` for a put's record, and raise the high-water mark to it.
@@ -235,7 +244,8 @@ class WalWriter:
         Whatever becomes of the record, a later put or deletion of the key then has a later time.
         """
         lock = self._locks[self._root.lock_number(put.key)]
-        date = max(self._root.now_ns(), floor, high_water_mark(lock) + 1)
+        now = self._root.now_ns()
+        date = max(now, floor, high_water_mark(lock, now) + 1)
         raise_high_water_mark(lock, date)
         return date
 

@@ -2,13 +2,19 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
 from hsparse.errors import Conflict
 from hsparse.storage.filesystem import root_directory
-from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.filesystem.root_directory import (
+    YEAR_NS,
+    RootDirectory,
+    high_water_mark,
+    raise_high_water_mark,
+)
 
 
 @pytest.fixture
@@ -143,3 +149,24 @@ def test_a_directory_pruned_while_it_is_made_is_no_conflict(
     monkeypatch.setattr(Path, "mkdir", pruned)
     with pytest.raises(FileNotFoundError):  # which puts and recoveries take as a reason to try again
         root.make_directories("a/key")
+
+
+@pytest.mark.parametrize("mark", [2**64 - 1, 2**63, 2**62, time.time_ns() + 2 * YEAR_NS])
+def test_a_high_water_mark_that_has_not_come_yet_is_replaced(
+    root: RootDirectory, mark: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with root.locked("a") as lock:
+        raise_high_water_mark(lock, mark)
+        now = root.now_ns()
+        assert now <= high_water_mark(lock, now) < now + YEAR_NS
+        assert str(mark) in caplog.text
+        caplog.clear()
+        assert now <= high_water_mark(lock, now) < now + YEAR_NS
+        assert caplog.text == ""
+
+
+def test_a_high_water_mark_outlives_a_clock_that_was_reset(root: RootDirectory) -> None:
+    with root.locked("a") as lock:
+        for mark in (0, 5, root.now_ns(), root.now_ns() + YEAR_NS // 2):
+            raise_high_water_mark(lock, mark)
+            assert high_water_mark(lock, 0) == mark

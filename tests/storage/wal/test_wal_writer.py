@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from hsparse.errors import Conflict, NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.filesystem.object_file import Condition, file_etag
 from hsparse.storage.filesystem.rename_put import put_by_rename
-from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.filesystem.root_directory import YEAR_NS, RootDirectory
 from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
+from hsparse.storage.wal import wal_writer
 from hsparse.storage.wal.file_deletion import delete_file, delete_files
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
 from hsparse.storage.wal.recovery import recover, repair, repairing
@@ -375,6 +376,52 @@ def test_a_log_that_cannot_be_written(
             put(puts, "b", b"new")
     assert sorted(path.name for path in Path(root.path).iterdir()) == [".hsparse", "a"]
     put(puts, "a", b"newer", Condition.MATCH, etag)
+
+
+@pytest.mark.parametrize("mark", [b"\xff" * 8, b"\x40" + bytes(7)])
+def test_a_damaged_lock_file_fails_no_puts(root: RootDirectory, puts: WalWriter, mark: bytes) -> None:
+    put(puts, "a", b"x")
+    Path(root.internal, "locks", f"{root.lock_number('a'):02x}").write_bytes(mark)
+    results = puts.put([Put(key, b"y") for key in "abcd"])
+    assert all(isinstance(result, str) for result in results), results
+    assert Path(root.path, "a").stat().st_mtime_ns < root.now_ns() + YEAR_NS
+
+
+@pytest.mark.parametrize("calls", [["open_for_writing"], ["open_for_writing", "put_by_rename"]])
+def test_a_put_that_fails_unexpectedly_fails_alone(
+    root: RootDirectory, puts: WalWriter, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in calls:
+        called = getattr(wal_writer, name)
+
+        def fail(*args: Any, called: Any = called) -> Any:
+            if "bad" in str(args):
+                raise OverflowError("too large")
+            return called(*args)
+
+        monkeypatch.setattr(wal_writer, name, fail)
+    first, bad, last = puts.put([Put(key, b"x") for key in ("a", "bad", "b")])
+    assert isinstance(first, str)
+    assert isinstance(last, str)
+    assert isinstance(bad, StoreFailed if len(calls) == 2 else str)
+    put(puts, "c", b"x")
+
+
+def test_a_file_that_cannot_be_written_as_expected_fails_alone(
+    puts: WalWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = PreparedPut.apply
+
+    def fail(one: PreparedPut) -> str:
+        if one.put.key == "bad":
+            raise OverflowError("too large")
+        return apply(one)
+
+    monkeypatch.setattr(PreparedPut, "apply", fail)
+    first, bad, last = puts.put([Put(key, b"x") for key in ("a", "bad", "b")])
+    assert isinstance(first, str)
+    assert isinstance(bad, StoreFailed)
+    assert isinstance(last, str)
 
 
 def test_nothing_follows_records_of_unknown_fate(
