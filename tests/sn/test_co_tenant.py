@@ -27,8 +27,9 @@ OWNER, TENANT = "ann", "bob"
 FOLDER = "/home/ann/lab"
 PRIVATE = f"{FOLDER}/caf\u00e9.h5"
 OWN = "/home/bob/own.h5"
+LATER = f"{FOLDER[1:]}/later.bin"
 HIDDEN = b"hidden"
-"""In each name and value of the private domain, and in no request."""
+"""In each name and value of the private domain and file, and in no request."""
 SPELLINGS = (
     PRIVATE,
     PRIVATE + "/",
@@ -141,10 +142,12 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT)).open()
     await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
     ids = await private_domain(rest)
+    own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
+    await file_backed_datasets(rest, own)
     closed = {right.value: False for right in Right}
     for path in (PRIVATE, FOLDER):
         assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
-    own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
+    await store.put(LATER, HIDDEN * 10)
     external = {"h5path": "/a", "h5domain": PRIVATE}
     assert (await rest("PUT", f"/groups/{own}/links/far", external, domain=OWN, user=TENANT)).status == 201
     yield rest, store, ids
@@ -176,6 +179,16 @@ async def private_domain(rest: RestClient) -> Ids:
     return Ids(root=root, **made)
 
 
+async def file_backed_datasets(rest: RestClient, own: str) -> None:
+    """Link datasets of the tenant to a private file that is not there yet, while the folder is open to all."""
+    contiguous = {"class": "H5D_CONTIGUOUS_REF", "file_uri": LATER, "offset": 0, "size": 32}
+    chunked = {"class": "H5D_CHUNKED_REF", "file_uri": LATER, "dims": [4], "chunks": {"0": [0, 32]}}
+    for name, layout in (("later", contiguous), ("chunked", chunked)):
+        body = {"type": TEXT, "shape": [4], "creationProperties": {"layout": layout}}
+        link = {"link": {"id": own, "name": name}}
+        assert (await rest("POST", "/datasets", body | link, domain=OWN, user=TENANT)).status == 201
+
+
 async def contents(store: MemoryStore, ids: Ids) -> dict[str, str]:
     """Return the etags of the owner's objects by key."""
     tree = ids.root[2:19]
@@ -190,10 +203,12 @@ async def attempts(rest: RestClient, route: Route, ids: Ids) -> AsyncIterator[tu
     """Send the tenant's requests on a route: in each spelling of the private domain, in his own, in none."""
     given = bodies(ids).get(key_of(route), [None])
     own = (await rest("GET", "/", domain=OWN, user=TENANT))["root"]
+    made = (await rest("GET", "/datasets", domain=OWN, user=TENANT))["datasets"]
     private = list(paths_of(route, ids))
     on_own = {re.sub("g-[0-9a-f-]+", own, path) for path in private if path.startswith("/groups/g-")}
     for path, body, domain in itertools.product(private, given, (*SPELLINGS, OWN, None)):
         yield path, domain, await rest(route.method, path, body, domain=domain, user=TENANT)
+    on_own |= {path.replace(ids.datasets, id) for path in private for id in made if ids.datasets in path}
     for path, body in itertools.product(on_own, given):
         yield path, OWN, await rest(route.method, path, body, domain=OWN, user=TENANT)
     if route.method == "GET":
