@@ -130,6 +130,24 @@ class PutAcl:
 
 
 @dataclass(frozen=True, slots=True)
+class AddSecondName:
+    """Note in a domain's `secondNames` that the user `by` gives its objects the second name `path`."""
+
+    id: str
+    path: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetFirstName:
+    """Make a second name of the domain that was at `path`, since `created`, a name of its own; else change nothing."""
+
+    id: str
+    path: str
+    created: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class SetExtent:
     """Set a dataset's extent to `dims`.
 
@@ -231,6 +249,8 @@ RecordChange: TypeAlias = (
     | PutLinks
     | DeleteLinks
     | PutAcl
+    | AddSecondName
+    | ForgetFirstName
     | SetExtent
     | EndTrim
     | BeginAppend

@@ -27,6 +27,8 @@ OWNER, TENANT = "ann", "bob"
 FOLDER = "/home/ann/lab"
 PRIVATE = f"{FOLDER}/caf\u00e9.h5"
 OWN = "/home/bob/own.h5"
+SECOND = "/home/bob/second.h5"
+"""A second name of the private domain, from when the tenant had all rights there."""
 LATER = f"{FOLDER[1:]}/later.bin"
 HIDDEN = b"hidden"
 """In each name and value of the private domain and file, and in no request."""
@@ -144,6 +146,12 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     ids = await private_domain(rest)
     own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
     await file_backed_datasets(rest, own)
+    for granted in (True, False):
+        rights = {right.value: granted for right in Right}
+        assert (await rest("PUT", f"/acls/{TENANT}", rights, domain=PRIVATE)).status == 201
+        if granted:
+            link = {"linked_domain": PRIVATE}
+            assert (await rest("PUT", "/", link, domain=SECOND, user=TENANT)).status == 201
     closed = {right.value: False for right in Right}
     for path in (PRIVATE, FOLDER):
         assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
@@ -206,7 +214,7 @@ async def attempts(rest: RestClient, route: Route, ids: Ids) -> AsyncIterator[tu
     made = (await rest("GET", "/datasets", domain=OWN, user=TENANT))["datasets"]
     private = list(paths_of(route, ids))
     on_own = {re.sub("g-[0-9a-f-]+", own, path) for path in private if path.startswith("/groups/g-")}
-    for path, body, domain in itertools.product(private, given, (*SPELLINGS, OWN, None)):
+    for path, body, domain in itertools.product(private, given, (*SPELLINGS, SECOND, OWN, None)):
         yield path, domain, await rest(route.method, path, body, domain=domain, user=TENANT)
     on_own |= {path.replace(ids.datasets, id) for path in private for id in made if ids.datasets in path}
     for path, body in itertools.product(on_own, given):

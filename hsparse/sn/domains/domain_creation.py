@@ -20,6 +20,7 @@ from hsparse.sn.records.access import (
     normal_path,
     require_right,
 )
+from hsparse.sn.records.second_names import add_second_name, first_name
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 
@@ -46,10 +47,10 @@ async def create_domain(context: Context, body: Record) -> Record:
     parent = await require_creation(context, requested.path)
     if (await context.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
-    shared_root = (
-        await _shared_root(context, requested.shared_domain) if requested.shared_domain is not None else None
-    )
-    root = shared_root
+    first: Domain | None = None
+    if requested.shared_domain is not None:
+        first = await _first_name(context, requested.shared_domain)
+    root = shared_root = None if first is None else first.root
     if not requested.folder and shared_root is None:
         root = await _create_root(context, requested)
     now = context.service.clock.now()
@@ -60,6 +61,8 @@ async def create_domain(context: Context, body: Record) -> Record:
         "lastModified": now,
     }
     record |= {"root": root} if root is not None else {}
+    if first is not None:
+        record |= await add_second_name(context.service.owners, first, requested.path, context.principal)
     try:
         await context.service.owners.apply(CreateObject(requested.path, record))
         if root is not None and (shared_root is not None or requested.root is not None):
@@ -144,17 +147,17 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     return parent
 
 
-async def _shared_root(context: Context, path: str) -> str:
-    """Return the root of the domain whose objects the new domain shares.
+async def _first_name(context: Context, path: str) -> Domain:
+    """Return the domain whose objects the new domain shares, by its first name.
 
-    The owner of the new domain gets all rights to them for good, so the principal needs all rights there.
+    A name may become the only one, when the first is taken away, so the principal needs all rights there.
     """
     domain = await find_allowed(context.service, path, context.principal, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
         require_right(context.principal, domain, right)
-    return domain.root
+    return first_name(domain)
 
 
 async def _create_root(context: Context, requested: _DomainRequest) -> str:
