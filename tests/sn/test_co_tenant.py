@@ -29,7 +29,8 @@ PRIVATE = f"{FOLDER}/caf\u00e9.h5"
 OWN = "/home/bob/own.h5"
 SECOND = "/home/bob/second.h5"
 """A second name of the private domain, from when the tenant had all rights there."""
-LATER = f"{FOLDER[1:]}/later.bin"
+LATER, CHANGED = f"{FOLDER[1:]}/later.bin", f"{FOLDER[1:]}/changed.bin"
+HEAD = bytes(4096)
 HIDDEN = b"hidden"
 """In each name and value of the private domain and file, and in no request."""
 SPELLINGS = (
@@ -145,6 +146,7 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
     ids = await private_domain(rest)
     own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
+    await store.put(CHANGED, HEAD + b"public" * 10)
     await file_backed_datasets(rest, own)
     for granted in (True, False):
         rights = {right.value: granted for right in Right}
@@ -156,6 +158,7 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     for path in (PRIVATE, FOLDER):
         assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
     await store.put(LATER, HIDDEN * 10)
+    await store.put(CHANGED, HEAD + HIDDEN * 10)
     external = {"h5path": "/a", "h5domain": PRIVATE}
     assert (await rest("PUT", f"/groups/{own}/links/far", external, domain=OWN, user=TENANT)).status == 201
     yield rest, store, ids
@@ -188,10 +191,11 @@ async def private_domain(rest: RestClient) -> Ids:
 
 
 async def file_backed_datasets(rest: RestClient, own: str) -> None:
-    """Link datasets of the tenant to a private file that is not there yet, while the folder is open to all."""
+    """Link datasets of the tenant to files of the owner while the folder is open: one is not there yet, one changes."""
     contiguous = {"class": "H5D_CONTIGUOUS_REF", "file_uri": LATER, "offset": 0, "size": 32}
+    changed = contiguous | {"file_uri": CHANGED, "offset": len(HEAD)}
     chunked = {"class": "H5D_CHUNKED_REF", "file_uri": LATER, "dims": [4], "chunks": {"0": [0, 32]}}
-    for name, layout in (("later", contiguous), ("chunked", chunked)):
+    for name, layout in (("later", contiguous), ("chunked", chunked), ("changed", changed)):
         body = {"type": TEXT, "shape": [4], "creationProperties": {"layout": layout}}
         link = {"link": {"id": own, "name": name}}
         assert (await rest("POST", "/datasets", body | link, domain=OWN, user=TENANT)).status == 201

@@ -48,8 +48,10 @@ async def link(rest: RestClient, layout: str) -> str:
     """Return the path of a new dataset that is linked to the file."""
     root = (await rest("GET", "/"))["root"]
     body = {"type": "H5T_STD_U8LE", "shape": [60], "creationProperties": {"layout": LAYOUTS[layout]}}
-    reply = await rest("POST", "/datasets", body | {"link": {"id": root, "name": "d"}})
+    reply = await rest("POST", "/datasets", body)
     assert reply.status == 201, reply.body
+    target = {"id": reply["id"]}
+    assert (await rest("PUT", f"/groups/{root}/links/{reply['id']}", target)).status == 201
     return f"/datasets/{reply['id']}"
 
 
@@ -77,3 +79,40 @@ async def test_a_file_that_came_later_is_for_those_with_the_right(
     assert (await read(rest, path, way))[0] == 403
     assert (await rest("PUT", "/acls/ann", {"read": True})).status == 201
     assert await read(rest, path, way, user="ann") == (200, before)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+async def test_what_a_file_was_changed_to_is_for_those_with_the_right(
+    rest: RestClient, store: MemoryStore, layout: str, way: str
+) -> None:
+    await store.put(FILE, OLD)
+    path, other = await link(rest, layout), await link(rest, layout)
+    assert (await rest("PUT", "/acls/ann", {"read": True})).status == 201
+    await close(rest)
+    status, before = await read(rest, other, way)
+    assert status == 200, "it is as it was when bob linked it"
+    await store.put(FILE, NEW)
+    for _ in range(2):
+        status, refused = await read(rest, path, way)
+        assert (status, "was changed after" in refused["error"]["message"]) == (409, True)
+        status, after = await read(rest, path, way, user="ann")
+        assert (status, after != before) == (200, True)
+
+
+async def test_a_domains_file_has_the_changed_file_for_those_with_the_right(
+    rest: RestClient, store: MemoryStore
+) -> None:
+    await store.put(FILE, OLD)
+    await link(rest, "contiguous")
+    assert (await rest("PUT", "/acls/ann", {"read": True})).status == 201
+    await close(rest)
+
+    async def statuses() -> list[int]:
+        path = f"/files{OWN}"
+        return [(await rest("GET", path, domain=None, user=user)).status for user in ("ann", "bob")]
+
+    assert await statuses() == [200, 200]
+    await store.put(FILE, NEW)
+    assert (await rest("HEAD", f"/files{OWN}", domain=None, user="ann")).status == 200
+    assert await statuses() == [200, 403]
