@@ -47,6 +47,13 @@ SPELLINGS = (
     FOLDER,
 )
 """The private domain as one may try to write it, and the folder that it is in."""
+TWIN = str.maketrans("\u00e9\u00c9\u0301", "\u00e8\u00c8\u0300")
+"""Makes of the private domain's name, in each spelling, one of a domain that does not exist."""
+FAR, NEW = "far-\u00e9", "/home/bob/new.h5"
+TABLE = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": name, "type": "H5T_STD_I64LE"} for name in ("offset", "size")],
+}
 TEXT = {"class": "H5T_STRING", "length": 8, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
 
 
@@ -66,6 +73,7 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
     link, more = {"link": {"id": ids.root, "name": "b"}}, {"b": {"id": ids.datasets}}
     uri = f"s3://hsparse/db/{ids.datasets}/0"
     file = {"class": "H5D_CONTIGUOUS_REF", "file_uri": uri, "offset": 0, "size": 32}
+    located = ["chunklocator", "--h5path=/a", f"--filepath={PRIVATE[1:]}/x", "--bucket=hsparse"]
     shaped = {"type": TEXT, "shape": [4]}
     attribute = {"type": "H5T_STD_I8LE", "value": 1}
     values = {"start": [0], "stop": [4], "value": ["x"] * 4}
@@ -88,6 +96,8 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
             {"type": ids.datatypes, "shape": [4]},
             shaped | {"creationProperties": {"layout": file}},
             shaped | {"creationProperties": {"layout": file | {"file_uri": uri.removeprefix("s3://hsparse/")}}},
+            shaped | {"creationProperties": {"layout": file | {"file_uri": f"{PRIVATE[1:]}/x"}}},
+            {"type": TABLE, "shape": [4], "creationProperties": {"initializer": located}},
         ],
         "PUT /datasets/{id}/shape": [{"shape": [1]}, {"extend": 2}],
         "POST /groups/{id}/links": [{"titles": ["a"]}, {"grp_ids": every[:2]}, {"follow_links": 1}],
@@ -112,6 +122,13 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
     }  # fmt: skip
 
 
+def twin(item: Any) -> Any:
+    """Return an item of JSON, or bytes, about the domain that does not exist instead of the private one."""
+    if isinstance(item, bytes):
+        return item
+    return json.loads(json.dumps(item, ensure_ascii=False).translate(TWIN))
+
+
 BODIES = frozenset(bodies(Ids("", "", "", "")))
 
 
@@ -122,7 +139,10 @@ def key_of(route: Route) -> str:
 
 def paths_of(route: Route, ids: Ids) -> Iterator[str]:
     """Give the paths of a route with private ids and names in them."""
-    path = route.path.replace("{path:.+}", PRIVATE[1:] + ".h5")
+    if "{path:.+}" in route.path:
+        yield from (route.path.replace("{path:.+}", PRIVATE[1:] + end) for end in (".h5", "", "/", "/x"))
+        return
+    path = route.path
     names = {"title": "a", "name": "a", "user": OWNER, "chunk": "0", "job": f"j-{ids.root[2:]}", "file": "x"}
     for name, text in names.items():
         path = path.replace(f"{{{name}}}", text)
@@ -160,7 +180,9 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     await store.put(LATER, HIDDEN * 10)
     await store.put(CHANGED, HEAD + HIDDEN * 10)
     external = {"h5path": "/a", "h5domain": PRIVATE}
-    assert (await rest("PUT", f"/groups/{own}/links/far", external, domain=OWN, user=TENANT)).status == 201
+    for title, body in ((FAR, external), twin((FAR, external))):
+        reply = await rest("PUT", f"/groups/{own}/links/{title}", body, domain=OWN, user=TENANT)
+        assert reply.status == 201
     yield rest, store, ids
     await rest.close()
     await node.close()
@@ -224,7 +246,7 @@ async def attempts(rest: RestClient, route: Route, ids: Ids) -> AsyncIterator[tu
     for path, body in itertools.product(on_own, given):
         yield path, OWN, await rest(route.method, path, body, domain=OWN, user=TENANT)
     if route.method == "GET":
-        for path, accept, h5path in itertools.product({*private, *on_own}, (BINARY, ""), ("/far", "/")):
+        for path, accept, h5path in itertools.product({*private, *on_own}, (BINARY, ""), (f"/{FAR}", "/")):
             follow = {"h5path": h5path, "follow_external_links": 1}
             reply = await rest(route.method, path, domain=OWN, user=TENANT, accept=accept, **follow)
             yield path, OWN, reply
@@ -247,6 +269,30 @@ async def test_a_tenant_learns_and_changes_nothing_of_another(
         names_private = domain not in (OWN, None) or any(one in path for one in astuple(ids))
         assert route.right is None or not names_private or reply.status >= 400, (path, domain, reply.body)
     assert await contents(store, ids) == before
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+async def test_a_name_that_is_there_is_answered_as_one_that_is_not(
+    world: tuple[RestClient, MemoryStore, Ids], route: Route
+) -> None:
+    rest, _, ids = world
+    private, given = list(paths_of(route, ids)), bodies(ids).get(key_of(route), [None])
+    asked: list[tuple[str, Any, str | None, dict[str, str]]] = [
+        (path, body, domain, {})
+        for path, body, domain in itertools.product(private, given, (*SPELLINGS, OWN, NEW, None))
+    ]
+    if route.method == "GET":
+        own = (await rest("GET", "/", domain=OWN, user=TENANT))["root"]
+        follow = {"h5path": f"/{FAR}/b", "follow_external_links": "1"}
+        asked += [(re.sub("g-[0-9a-f-]+", own, path), None, OWN, follow) for path in private]
+    for request in asked:
+        if twin(request) == list(request) or isinstance(request[1], bytes):
+            continue
+        replies = []
+        for path, body, domain, params in (request, twin(request)):
+            replies.append(await rest(route.method, path, body, domain=domain, user=TENANT, **params))
+        there, absent = replies
+        assert (there.status, twin(there.body)) == (absent.status, absent.body), request
 
 
 def test_every_body_is_that_of_a_route() -> None:
