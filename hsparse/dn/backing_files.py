@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.format.checksum import crc32
-from hsparse.model.file_backed import BackingFile, file_key, file_reference
-from hsparse.storage.object_store import ObjectStore
+from hsparse.model.file_backed import NO_HEAD, BackingFile, file_key, file_reference
+from hsparse.storage.object_store import ObjectStore, current_etag
 
 HEAD_BYTES = 4096
 """The first bytes, by whose checksum a file is recognised: HDF5's superblock, with the file's size, and root group."""
@@ -24,6 +24,8 @@ class BackingFiles:
     def __init__(self, store: ObjectStore, others: Mapping[str, ObjectStore] = MappingProxyType({})) -> None:
         self._store = store
         self._others = others
+        self._etags: OrderedDict[tuple[str, str], str] = OrderedDict()
+        """The last etags of files that were changed after they were linked."""
         self._heads: OrderedDict[tuple[str, str, str], int] = OrderedDict()
         self._inspections: dict[tuple[str, str], asyncio.Task[tuple[str, int]]] = {}
 
@@ -63,9 +65,11 @@ class BackingFiles:
         """Return bytes `start` up to and without `stop`; `Conflict` names the file that does not have them.
 
         `NotFound` for a file that is not there and was never seen. With `exact`, `Moved` where the file has another
-        etag.
+        etag. A file with `NO_HEAD` that had another etag the last time is not read again for that.
         """
         store, key = self._place(file.uri)
+        if file.head == NO_HEAD and self._etags.get((store.name, key), file.etag) != file.etag:
+            await self._require_unchanged(file, store, key)
         try:
             stored = await store.get_range(key, start, stop - start)
         except NotFound as error:
@@ -83,6 +87,9 @@ class BackingFiles:
         if exact and file.etag != stored.etag:
             raise Moved(f"The file {key!r} was changed.")
         if file.etag not in ("", stored.etag):
+            self._etags[store.name, key] = stored.etag
+            if len(self._etags) > MAX_HEADS:
+                self._etags.popitem(last=False)
             await self._compare(file, store, key, stored.etag)
         if len(stored.data) != stop - start:
             raise Conflict(
@@ -94,17 +101,25 @@ class BackingFiles:
     async def _compare(self, file: BackingFile, store: ObjectStore, key: str, etag: str) -> None:
         """Raise `Conflict` when the file's state `etag` does not begin as it did when the dataset was created."""
         head = self._heads.get((store.name, key, etag))
-        if head is None:
+        if head is None and file.head != NO_HEAD:
             stored = await store.get_range(key, 0, HEAD_BYTES)
             head = self._remember(store, key, stored.etag, stored.data) if stored.etag == etag else None
         if head != file.head:
-            raise Conflict(
-                f"The file {key!r} was changed after datasets were linked to it; link to it again, "
-                "or put back what it was."
-            )
+            raise _changed(key)
+
+    async def _require_unchanged(self, file: BackingFile, store: ObjectStore, key: str) -> None:
+        if await current_etag(store, key) not in (None, file.etag):
+            raise _changed(key)
+        self._etags.pop((store.name, key), None)
 
     def _remember(self, store: ObjectStore, key: str, etag: str, data: bytes) -> int:
         head = self._heads[store.name, key, etag] = crc32(data)
         if len(self._heads) > MAX_HEADS:
             self._heads.popitem(last=False)
         return head
+
+
+def _changed(key: str) -> Conflict:
+    return Conflict(
+        f"The file {key!r} was changed after datasets were linked to it; link to it again, or put back what it was."
+    )

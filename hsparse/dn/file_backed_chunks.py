@@ -201,7 +201,8 @@ def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
     columns = [
         column[order] for column in (pieces.place, pieces.file, pieces.offset, pieces.size, pieces.mask)
     ]
-    uris = "\n".join(file.uri + file.etag for file in message.files).encode()
+    # A chunk that was read of a changed file is not for those who may see the file as it was linked alone.
+    uris = "\n".join(f"{file.uri}{file.etag}{file.head}" for file in message.files).encode()
     keys = []
     for place, number in enumerate(batch.tolist()):
         rows = slice(bounds[place], bounds[place + 1])

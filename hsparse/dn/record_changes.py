@@ -22,6 +22,7 @@ from hsparse.model.schema import check_changeable
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     AbandonAppends,
+    AddSecondName,
     BeginAppend,
     CreateObject,
     DeleteAttributes,
@@ -29,6 +30,7 @@ from hsparse.wire.record_message import (
     DeleteObject,
     EndAppend,
     EndTrim,
+    ForgetFirstName,
     Outcome,
     PutAcl,
     PutAttributes,
@@ -41,6 +43,8 @@ from hsparse.wire.record_message import (
 )
 
 Changed = tuple[Record | None, Outcome]
+MAX_SECOND_NAMES = 100
+"""The most second names that a domain's record has; the oldest make way."""
 
 
 def change_record(
@@ -178,6 +182,22 @@ def _(change: PutQuota, record: Record, now: float, deleted: DeletedNames) -> Ch
         {"quota": quota} if quota else {}
     )
     return (record, Outcome(record)) if new == record else (new, Outcome(new, changed=True))
+
+
+@_apply.register
+def _(change: AddSecondName, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    names = {path: by for path, by in (record.get("secondNames") or {}).items() if path != change.path}
+    kept = dict(list(names.items())[-MAX_SECOND_NAMES + 1 :])
+    named = {**record, "secondNames": kept | {change.path: change.by}}
+    return named, Outcome(named, changed=True)
+
+
+@_apply.register
+def _(change: ForgetFirstName, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    if record.get("firstName") != {"path": change.path, "created": change.created}:
+        return record, Outcome(record)
+    own = {name: value for name, value in record.items() if name != "firstName"}
+    return own, Outcome(own, changed=True)
 
 
 @_apply.register

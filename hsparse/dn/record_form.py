@@ -18,7 +18,7 @@ Json = Any
 NUMBERS = ("created", "lastModified", "deleted")
 TEXTS = ("owner",)
 IDS = ("id", "root")
-OBJECTS = ("acls", "creationProperties", "layout", "askedLayout")
+OBJECTS = ("acls", "firstName", "secondNames", "creationProperties", "layout", "askedLayout")
 RECORDS = frozenset({".group.json", ".dataset.json", ".datatype.json", ".domain.json"})
 """The last parts of the keys of records; of other objects nothing is checked."""
 NEEDED = {
@@ -30,6 +30,7 @@ NEEDED = {
 TARGETS = {HARD: "id", SOFT: "h5path", EXTERNAL: "h5path"}
 """Where each class of link has its target."""
 NO_SHAPE = {"class": ""}
+NO_NAME = {"path": "/", "created": None}
 
 
 def is_record(key: str) -> bool:
@@ -74,6 +75,7 @@ def wrong_part(key: str, record: Record) -> str:
         or _wrong_shape(record.get("shape", NO_SHAPE), "shape")
         or _wrong_sizes(record.get("layout", {}), "layout")
         or _wrong_member(record.get("acls"), "acls", lambda _: "")
+        or _wrong_first_name(record.get("firstName", NO_NAME))
         or _wrong_member(record.get("links"), "links", _wrong_link)
         or _wrong_member(record.get("attributes"), "attributes", _wrong_attribute)
     )
@@ -91,6 +93,13 @@ def _wrong_member(members: Json, path: str, check: Callable[[Record], str]) -> s
         if wrong:
             return f"{path}/{name}/{wrong}"
     return ""
+
+
+def _wrong_first_name(name: Record) -> str:
+    path, created = name.get("path"), name.get("created")
+    if type(path) is not str or not path.startswith("/"):
+        return "firstName/path"
+    return "" if created is None or isinstance(created, (float, int)) else "firstName/created"
 
 
 def _wrong_link(link: Record) -> str:

@@ -7,7 +7,7 @@ has one piece or, where the file's chunks are small, several (HSDS calls these h
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -211,19 +211,27 @@ def _is_int(value: Any) -> bool:
 # --- files ------------------------------------------------------------------------------------------
 
 
+NO_HEAD = -1
+"""The checksum of no head."""
+
+
 @dataclass(frozen=True, slots=True)
 class BackingFile:
     """The backing file of a dataset: its URI and, where it was inspected at creation, its state.
 
     `etag` (empty: not looked at) is that of its state, `head` the CRC-32 of its first bytes, by which a file
-    that was copied, and so has another etag, is known again. Of a file that was `unseen` at creation each reader
-    needs the right to read it.
+    that was copied, and so has another etag, is known again; `NO_HEAD` where no other state will do. Of a file
+    that was `unseen` at creation each reader needs the right to read it.
     """
 
     uri: str
     etag: str = ""
     head: int = 0
     unseen: bool = False
+
+    def unchanged(self) -> BackingFile:
+        """Return the file in no other state than that of its etag, if that is known."""
+        return replace(self, head=NO_HEAD) if self.etag else self
 
 
 def file_reference(uri: str, bucket: str) -> tuple[str, str]:

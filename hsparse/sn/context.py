@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hsparse.model.acl import Principal
+from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.http.request import RequestReader
 from hsparse.sn.quotas.quotas import Growth
 from hsparse.sn.service import Service
@@ -23,11 +23,18 @@ class Domain:
 
     path: str
     record: dict[str, Any]
+    first: Domain | None = None
+    """Of a second name the first one, whose rights count too."""
 
     @property
     def root(self) -> str | None:
         root = self.record.get("root")
         return root if isinstance(root, str) else None
+
+    def allows(self, principal: Principal, right: Right) -> bool:
+        """Say whether `principal` has `right` in this domain, and by the first name of its objects."""
+        own = is_allowed(self.record.get("acls") or {}, principal, right)
+        return own and (self.first is None or self.first.allows(principal, right))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
     AbandonAppends,
+    AddSecondName,
     BeginAppend,
     BeginDeletion,
     ChangedLately,
@@ -31,6 +32,7 @@ from hsparse.wire.record_message import (
     EndAppend,
     EndTrim,
     Forget,
+    ForgetFirstName,
     Listing,
     ListKeys,
     Outcome,
@@ -49,6 +51,9 @@ from hsparse.wire.record_message import (
 R = TypeVar("R")
 TIMES = ("created", "lastModified")
 RECORD_SIZE = 1000
+
+UNDATED = (CreateObject, PutRecord, AddSecondName, ForgetFirstName)
+"""Changes that leave the time of the last one as it is given or was."""
 
 
 class DictDataNode:
@@ -116,7 +121,7 @@ class DictDataNode:
         if changed and change.id[0] in "gdt":
             self._changes[domain_hex(change.id)] = self._clock.now()
         record = self.records.get(change.id, last)  # of a deletion: what was deleted
-        if record is not None and changed and not isinstance(change, CreateObject | PutRecord):
+        if record is not None and changed and not isinstance(change, UNDATED):
             record["lastModified"] = self._clock.now()
         if isinstance(change, PutAttributes | DeleteAttributes | PutLinks | DeleteLinks):
             return Outcome(None, changed, created)
@@ -141,6 +146,8 @@ class DictDataNode:
             return True, False
         if isinstance(change, PutQuota):
             return _put_quota(change, self.records[change.id]), False
+        if isinstance(change, AddSecondName | ForgetFirstName):
+            return _name(self.records[change.id], change), False
         return self._alter(change, self.records[change.id])
 
     def _alter(self, change: RecordChange, record: Record) -> tuple[bool, bool]:
@@ -237,6 +244,16 @@ def _put_quota(change: PutQuota, record: Record) -> bool:
     if quota:
         record["quota"] = quota
     return bool(quota != before)
+
+
+def _name(record: Record, change: AddSecondName | ForgetFirstName) -> bool:
+    if isinstance(change, AddSecondName):
+        record.setdefault("secondNames", {})[change.path] = change.by
+        return True
+    told = record.get("firstName") == {"path": change.path, "created": change.created}
+    if told:
+        del record["firstName"]
+    return told
 
 
 def _set_extent(record: Record, change: SetExtent) -> bool:

@@ -25,6 +25,7 @@ from hsparse.model.ids import (
 )
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import (
+    AddSecondName,
     ChangedLately,
     ChangeObjects,
     CreateObject,
@@ -32,6 +33,7 @@ from hsparse.wire.record_message import (
     DeleteLinks,
     DeleteObject,
     DeleteTree,
+    ForgetFirstName,
     ListKeys,
     Outcome,
     PutAcl,
@@ -226,6 +228,18 @@ async def test_an_acl_is_merged(node: DataNode) -> None:
         "updateACL": False,
         "domain": "b/home/me",
     }
+
+
+async def test_names_of_a_domain(node: DataNode) -> None:
+    first, second = "/home/me/a.h5", "/home/me/b.h5"
+    (await change(node, CreateObject(first, {"created": 1.0, "lastModified": 1.0}))).unwrap()
+    for by in ("you", "me"):
+        named = (await change(node, AddSecondName(first, second, by))).unwrap()
+    assert named == {"created": 1.0, "lastModified": 1.0, "secondNames": {second: "me"}}
+    (await change(node, CreateObject(second, {"firstName": {"path": first, "created": 1.0}}))).unwrap()
+    for path, created, changed in ((second, 1.0, False), (first, 2.0, False), (first, 1.0, True)):
+        assert (await change(node, ForgetFirstName(second, path, created))).changed is changed
+    assert await record_of(node, second) == {}
 
 
 async def test_a_change_of_an_object_is_recent_until_it_is_settled(node: DataNode) -> None:

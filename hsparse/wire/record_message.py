@@ -141,6 +141,24 @@ class PutQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class AddSecondName:
+    """Note in a domain's `secondNames` that the user `by` gives its objects the second name `path`."""
+
+    id: str
+    path: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetFirstName:
+    """Make a second name of the domain that was at `path`, since `created`, a name of its own; else change nothing."""
+
+    id: str
+    path: str
+    created: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class SetExtent:
     """Set a dataset's extent to `dims`.
 
@@ -243,6 +261,8 @@ RecordChange: TypeAlias = (
     | DeleteLinks
     | PutAcl
     | PutQuota
+    | AddSecondName
+    | ForgetFirstName
     | SetExtent
     | EndTrim
     | BeginAppend

@@ -89,6 +89,21 @@ async def test_a_file_that_was_changed_is_refused(store: CountingStore, files: B
     assert await files.read(file, 5000, 6000) == DATA[5000:6000]
 
 
+async def test_a_changed_file_is_not_read_for_who_may_see_one_state(
+    store: CountingStore, files: BackingFiles
+) -> None:
+    file = (await files.inspect(KEY)).unchanged()
+    assert await files.read(file, 5000, 6000) == DATA[5000:6000]
+    await store.put(KEY, DATA)
+    store.reset()
+    for _ in range(3):
+        with pytest.raises(Conflict, match=r"data/a\.h5.* was changed"):
+            await files.read(file, 5000, 6000)
+    assert store.bytes_out < 1100, "the etag alone was asked for again"
+    other = await files.inspect(KEY)
+    assert await files.read(other.unchanged(), 5000, 6000) == DATA[5000:6000]
+
+
 async def test_one_state_alone_where_it_is_asked_for(store: CountingStore, files: BackingFiles) -> None:
     file = await files.inspect(KEY)
     assert await files.read(file, 5000, 6000, exact=True) == DATA[5000:6000]

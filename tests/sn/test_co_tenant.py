@@ -27,8 +27,12 @@ OWNER, TENANT = "ann", "bob"
 FOLDER = "/home/ann/lab"
 PRIVATE = f"{FOLDER}/caf\u00e9.h5"
 OWN = "/home/bob/own.h5"
+SECOND = "/home/bob/second.h5"
+"""A second name of the private domain, from when the tenant had all rights there."""
+LATER, CHANGED = f"{FOLDER[1:]}/later.bin", f"{FOLDER[1:]}/changed.bin"
+HEAD = bytes(4096)
 HIDDEN = b"hidden"
-"""In each name and value of the private domain, and in no request."""
+"""In each name and value of the private domain and file, and in no request."""
 SPELLINGS = (
     PRIVATE,
     PRIVATE + "/",
@@ -43,6 +47,13 @@ SPELLINGS = (
     FOLDER,
 )
 """The private domain as one may try to write it, and the folder that it is in."""
+TWIN = str.maketrans("\u00e9\u00c9\u0301", "\u00e8\u00c8\u0300")
+"""Makes of the private domain's name, in each spelling, one of a domain that does not exist."""
+FAR, NEW = "far-\u00e9", "/home/bob/new.h5"
+TABLE = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": name, "type": "H5T_STD_I64LE"} for name in ("offset", "size")],
+}
 TEXT = {"class": "H5T_STRING", "length": 8, "charSet": "H5T_CSET_ASCII", "strPad": "H5T_STR_NULLPAD"}
 
 
@@ -62,6 +73,7 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
     link, more = {"link": {"id": ids.root, "name": "b"}}, {"b": {"id": ids.datasets}}
     uri = f"s3://hsparse/db/{ids.datasets}/0"
     file = {"class": "H5D_CONTIGUOUS_REF", "file_uri": uri, "offset": 0, "size": 32}
+    located = ["chunklocator", "--h5path=/a", f"--filepath={PRIVATE[1:]}/x", "--bucket=hsparse"]
     shaped = {"type": TEXT, "shape": [4]}
     attribute = {"type": "H5T_STD_I8LE", "value": 1}
     values = {"start": [0], "stop": [4], "value": ["x"] * 4}
@@ -85,6 +97,8 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
             {"type": ids.datatypes, "shape": [4]},
             shaped | {"creationProperties": {"layout": file}},
             shaped | {"creationProperties": {"layout": file | {"file_uri": uri.removeprefix("s3://hsparse/")}}},
+            shaped | {"creationProperties": {"layout": file | {"file_uri": f"{PRIVATE[1:]}/x"}}},
+            {"type": TABLE, "shape": [4], "creationProperties": {"initializer": located}},
         ],
         "PUT /datasets/{id}/shape": [{"shape": [1]}, {"extend": 2}],
         "POST /groups/{id}/links": [{"titles": ["a"]}, {"grp_ids": every[:2]}, {"follow_links": 1}],
@@ -109,6 +123,13 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
     }  # fmt: skip
 
 
+def twin(item: Any) -> Any:
+    """Return an item of JSON, or bytes, about the domain that does not exist instead of the private one."""
+    if isinstance(item, bytes):
+        return item
+    return json.loads(json.dumps(item, ensure_ascii=False).translate(TWIN))
+
+
 BODIES = frozenset(bodies(Ids("", "", "", "")))
 
 
@@ -119,7 +140,10 @@ def key_of(route: Route) -> str:
 
 def paths_of(route: Route, ids: Ids) -> Iterator[str]:
     """Give the paths of a route with private ids and names in them."""
-    path = route.path.replace("{path:.+}", PRIVATE[1:] + ".h5")
+    if "{path:.+}" in route.path:
+        yield from (route.path.replace("{path:.+}", PRIVATE[1:] + end) for end in (".h5", "", "/", "/x"))
+        return
+    path = route.path
     names = {"title": "a", "name": "a", "user": OWNER, "chunk": "0", "job": f"j-{ids.root[2:]}", "file": "x"}
     for name, text in names.items():
         path = path.replace(f"{{{name}}}", text)
@@ -142,12 +166,24 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT)).open()
     await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
     ids = await private_domain(rest)
+    own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
+    await store.put(CHANGED, HEAD + b"public" * 10)
+    await file_backed_datasets(rest, own)
+    for granted in (True, False):
+        rights = {right.value: granted for right in Right}
+        assert (await rest("PUT", f"/acls/{TENANT}", rights, domain=PRIVATE)).status == 201
+        if granted:
+            link = {"linked_domain": PRIVATE}
+            assert (await rest("PUT", "/", link, domain=SECOND, user=TENANT)).status == 201
     closed = {right.value: False for right in Right}
     for path in (PRIVATE, FOLDER):
         assert (await rest("PUT", "/acls/default", closed, domain=path)).status == 201
-    own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
+    await store.put(LATER, HIDDEN * 10)
+    await store.put(CHANGED, HEAD + HIDDEN * 10)
     external = {"h5path": "/a", "h5domain": PRIVATE}
-    assert (await rest("PUT", f"/groups/{own}/links/far", external, domain=OWN, user=TENANT)).status == 201
+    for title, body in ((FAR, external), twin((FAR, external))):
+        reply = await rest("PUT", f"/groups/{own}/links/{title}", body, domain=OWN, user=TENANT)
+        assert reply.status == 201
     yield rest, store, ids
     await rest.close()
     await node.close()
@@ -177,6 +213,17 @@ async def private_domain(rest: RestClient) -> Ids:
     return Ids(root=root, **made)
 
 
+async def file_backed_datasets(rest: RestClient, own: str) -> None:
+    """Link datasets of the tenant to files of the owner while the folder is open: one is not there yet, one changes."""
+    contiguous = {"class": "H5D_CONTIGUOUS_REF", "file_uri": LATER, "offset": 0, "size": 32}
+    changed = contiguous | {"file_uri": CHANGED, "offset": len(HEAD)}
+    chunked = {"class": "H5D_CHUNKED_REF", "file_uri": LATER, "dims": [4], "chunks": {"0": [0, 32]}}
+    for name, layout in (("later", contiguous), ("chunked", chunked), ("changed", changed)):
+        body = {"type": TEXT, "shape": [4], "creationProperties": {"layout": layout}}
+        link = {"link": {"id": own, "name": name}}
+        assert (await rest("POST", "/datasets", body | link, domain=OWN, user=TENANT)).status == 201
+
+
 async def contents(store: MemoryStore, ids: Ids) -> dict[str, str]:
     """Return the etags of the owner's objects by key."""
     tree = ids.root[2:19]
@@ -191,14 +238,16 @@ async def attempts(rest: RestClient, route: Route, ids: Ids) -> AsyncIterator[tu
     """Send the tenant's requests on a route: in each spelling of the private domain, in his own, in none."""
     given = bodies(ids).get(key_of(route), [None])
     own = (await rest("GET", "/", domain=OWN, user=TENANT))["root"]
+    made = (await rest("GET", "/datasets", domain=OWN, user=TENANT))["datasets"]
     private = list(paths_of(route, ids))
     on_own = {re.sub("g-[0-9a-f-]+", own, path) for path in private if path.startswith("/groups/g-")}
-    for path, body, domain in itertools.product(private, given, (*SPELLINGS, OWN, None)):
+    for path, body, domain in itertools.product(private, given, (*SPELLINGS, SECOND, OWN, None)):
         yield path, domain, await rest(route.method, path, body, domain=domain, user=TENANT)
+    on_own |= {path.replace(ids.datasets, id) for path in private for id in made if ids.datasets in path}
     for path, body in itertools.product(on_own, given):
         yield path, OWN, await rest(route.method, path, body, domain=OWN, user=TENANT)
     if route.method == "GET":
-        for path, accept, h5path in itertools.product({*private, *on_own}, (BINARY, ""), ("/far", "/")):
+        for path, accept, h5path in itertools.product({*private, *on_own}, (BINARY, ""), (f"/{FAR}", "/")):
             follow = {"h5path": h5path, "follow_external_links": 1}
             reply = await rest(route.method, path, domain=OWN, user=TENANT, accept=accept, **follow)
             yield path, OWN, reply
@@ -221,6 +270,30 @@ async def test_a_tenant_learns_and_changes_nothing_of_another(
         names_private = domain not in (OWN, None) or any(one in path for one in astuple(ids))
         assert route.right is None or not names_private or reply.status >= 400, (path, domain, reply.body)
     assert await contents(store, ids) == before
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+async def test_a_name_that_is_there_is_answered_as_one_that_is_not(
+    world: tuple[RestClient, MemoryStore, Ids], route: Route
+) -> None:
+    rest, _, ids = world
+    private, given = list(paths_of(route, ids)), bodies(ids).get(key_of(route), [None])
+    asked: list[tuple[str, Any, str | None, dict[str, str]]] = [
+        (path, body, domain, {})
+        for path, body, domain in itertools.product(private, given, (*SPELLINGS, OWN, NEW, None))
+    ]
+    if route.method == "GET":
+        own = (await rest("GET", "/", domain=OWN, user=TENANT))["root"]
+        follow = {"h5path": f"/{FAR}/b", "follow_external_links": "1"}
+        asked += [(re.sub("g-[0-9a-f-]+", own, path), None, OWN, follow) for path in private]
+    for request in asked:
+        if twin(request) == list(request) or isinstance(request[1], bytes):
+            continue
+        replies = []
+        for path, body, domain, params in (request, twin(request)):
+            replies.append(await rest(route.method, path, body, domain=domain, user=TENANT, **params))
+        there, absent = replies
+        assert (there.status, twin(there.body)) == (absent.status, absent.body), request
 
 
 def test_every_body_is_that_of_a_route() -> None:

@@ -18,7 +18,6 @@ from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
-from hsparse.wire.file_backed_message import ReadPiece
 
 FILTER_MASK = "X-Hdf-filter-mask"
 SECTION_SIZE = "X-Hdf-section-size"
@@ -73,7 +72,7 @@ async def _answer_piece(
     if size > limit:
         raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read values.")
     async with context.service.answers.hold(size):
-        data = await context.service.owners.ask_owner(file.uri, ReadPiece(file, offset, size))
+        data = await chunks.stored_bytes(file, offset, size)
         return web.Response(body=data.tobytes(), content_type=BINARY_TYPE, headers={FILTER_MASK: str(mask)})
 
 

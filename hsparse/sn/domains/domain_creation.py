@@ -23,6 +23,7 @@ from hsparse.sn.records.access import (
     normal_path,
     require_right,
 )
+from hsparse.sn.records.second_names import add_second_name, first_name
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 
@@ -49,12 +50,10 @@ async def create_domain(context: Context, body: Record) -> Record:
     parent = await require_creation(context, requested.path)
     if (await context.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
-    shared_root = (
-        await _shared_root(context, requested.shared_domain, requested.path)
-        if requested.shared_domain is not None
-        else None
-    )
-    root = shared_root
+    first: Domain | None = None
+    if requested.shared_domain is not None:
+        first = await _first_name(context, requested.shared_domain, requested.path)
+    root = shared_root = None if first is None else first.root
     if not requested.folder and shared_root is None:
         root = await _create_root(context, requested)
     now = context.service.clock.now()
@@ -65,6 +64,8 @@ async def create_domain(context: Context, body: Record) -> Record:
         "lastModified": now,
     }
     record |= {"root": root} if root is not None else {}
+    if first is not None:
+        record |= await add_second_name(context.service.owners, first, requested.path, context.principal)
     try:
         await context.service.owners.apply(CreateObject(requested.path, record))
         if root is not None and (shared_root is not None or requested.root is not None):
@@ -151,10 +152,10 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     return parent
 
 
-async def _shared_root(context: Context, path: str, new_path: str) -> str:
-    """Return the root of the domain at `path`, whose objects the new domain at `new_path` shares.
+async def _first_name(context: Context, path: str, new_path: str) -> Domain:
+    """Return the domain whose objects the new domain at `new_path` shares, by its first name.
 
-    The owner of the new domain gets all rights to them for good, so the principal needs all rights there. `OverQuota`
+    A name may become the only one, when the first is taken away, so the principal needs all rights there. `OverQuota`
     if a quota above the new domain has no room for them.
     """
     domain = await find_allowed(context.service, path, context.principal, Right.READ)
@@ -163,7 +164,7 @@ async def _shared_root(context: Context, path: str, new_path: str) -> str:
     for right in Right:
         require_right(context.principal, domain, right)
     await context.service.component(Quotas).check_second_name(new_path, path, domain.root)
-    return domain.root
+    return first_name(domain)
 
 
 async def _create_root(context: Context, requested: _DomainRequest) -> str:

@@ -10,7 +10,7 @@ from aiohttp import web
 from hsparse.concurrency.gather import gather_all
 from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import MISSING_KINDS
-from hsparse.model.acl import Right, is_allowed
+from hsparse.model.acl import Right
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_attribute_query
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
@@ -19,6 +19,7 @@ from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
 from hsparse.sn.records.object_path import read_records
+from hsparse.sn.records.second_names import with_first_names
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
@@ -90,6 +91,7 @@ async def _matching_domains(
         if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
             continue  # a key below, without a domain record
         domains.append(Domain(path, outcome.unwrap()))
+    domains = await with_first_names(context.service.owners, domains)
     if query is not None:
         domains = await _matching(context, domains, query)
     return await gather_all([_entry(context, domain) for domain in domains[:limit]])
@@ -110,7 +112,7 @@ async def _matching(context: Context, domains: list[Domain], query: AttributeQue
 
 
 def _may_read(context: Context, domain: Domain) -> bool:
-    return is_allowed(domain.record.get("acls") or {}, context.principal, Right.READ)
+    return domain.allows(context.principal, Right.READ)
 
 
 async def _entry(context: Context, domain: Domain) -> Record:

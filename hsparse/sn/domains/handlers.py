@@ -23,6 +23,7 @@ from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
+from hsparse.sn.records.second_names import may_delete_objects, release_second_names
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
@@ -127,7 +128,10 @@ async def put_domain(context: Context) -> web.StreamResponse:
 
 
 async def delete_domain(context: Context) -> web.StreamResponse:
-    """Delete a domain with all its objects (`keep_root`: without them), or a folder that is empty."""
+    """Delete a domain with all its objects (`keep_root`: without them), or a folder that is empty.
+
+    A second name goes without the objects where the principal may not delete these by the first.
+    """
     body = await read_json_object(context)
     if _truth(context, body, "meta_only"):
         return respond({})  # HSDS's parameter to drop a cache entry; nothing to do here
@@ -141,6 +145,9 @@ async def delete_domain(context: Context) -> web.StreamResponse:
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
+    keep_root = keep_root or not await may_delete_objects(owners, domain, context.principal)
+    if keep_root:
+        await release_second_names(owners, domain, context.principal)
     wait = context.wait_seconds()
     await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
     return respond(None)

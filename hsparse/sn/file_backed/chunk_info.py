@@ -28,10 +28,12 @@ from hsparse.model.file_backed import (
 )
 from hsparse.model.ids import chunk_name
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.file_backed.backing_reads import read_backing_files
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements, backing_file
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
+from hsparse.wire.file_backed_message import ReadPiece
 from hsparse.wire.message import Record
 
 OFFSET, SIZE, MASK = range(3)
@@ -42,6 +44,7 @@ class FileBackedChunkInfo:
     """`StoredChunks` of a file-backed dataset."""
 
     def __init__(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> None:
+        self._owners = owners
         self._elements = FileBackedElements(owners, dataset, read_table)
         self._dataset = dataset
         self._bucket = bucket
@@ -82,6 +85,14 @@ class FileBackedChunkInfo:
             return None
         file = backing_file(self._dataset) if uris is None else BackingFile(uris[0])
         return file, offset, size, mask
+
+    async def stored_bytes(self, file: BackingFile, offset: int, size: int) -> NDArray[np.uint8]:
+        """Return the bytes of a chunk that was located, (size,) uint8; the errors are those of `read_backing_files`."""
+
+        async def read(files: tuple[BackingFile, ...]) -> NDArray[np.uint8]:
+            return await self._owners.ask_owner(file.uri, ReadPiece(files[0], offset, size))
+
+        return await read_backing_files(self._dataset, (file,), read)
 
     async def _overlapping(self, selection: Selection | None) -> NDArray[np.int64]:
         coords = await self._elements.pieces()

@@ -28,6 +28,7 @@ from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.file_backed.backing_reads import read_backing_files, require_file_rights
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.records.dataset import Dataset
 from hsparse.wire.file_backed_message import ReadFileBacked
@@ -108,22 +109,27 @@ class FileBackedElements:
             return result
         pieces, files = await self._locate(np.array([chunk.scaled for chunk in planned], np.int64))
         if files and files[0].unseen:
-            pieces = await self._of_unseen(planned, pieces, files[0])
+            pieces = self._touched(planned, pieces)
         there = np.flatnonzero(pieces.counts(count)).tolist()
+        if not there:
+            return result
         first, offset = pieces.firsts(count)
         regions = list(zip(first.tolist(), (offset // np.uint64(MAX_RANGE)).tolist(), strict=True))
         piece = () if self._layout["class"] == CONTIGUOUS_REF else self._piece
         spec = self._dataset.spec
 
-        def message(some: list[int]) -> ReadFileBacked:
-            parts = tuple(
-                ChunkSelection(planned[i].scaled, planned[i].selection, planned[i].full) for i in some
-            )
-            return ReadFileBacked(spec, parts, pieces.of(np.array(some, np.intp)), files, piece)
+        async def read(states: tuple[BackingFile, ...]) -> list[NDArray[Any] | None]:
+            def message(some: list[int]) -> ReadFileBacked:
+                parts = tuple(
+                    ChunkSelection(planned[i].scaled, planned[i].selection, planned[i].full) for i in some
+                )
+                return ReadFileBacked(spec, parts, pieces.of(np.array(some, np.intp)), states, piece)
 
-        values: list[NDArray[Any] | None] = await self._owners.gather(
-            there, lambda i: f"{files[regions[i][0]].uri}@{regions[i][1]}", message
-        )
+            return await self._owners.gather(
+                there, lambda i: f"{files[regions[i][0]].uri}@{regions[i][1]}", message
+            )
+
+        values = await read_backing_files(self._dataset, files, read)
         for i, value in zip(there, values, strict=True):
             result[i] = value
         return result
@@ -210,28 +216,16 @@ class FileBackedElements:
         )
         return pieces, files
 
-    async def _of_unseen(
-        self, planned: Sequence[PlannedChunk], pieces: ChunkPieces, file: BackingFile
-    ) -> ChunkPieces:
-        """Return the pieces that the selections touch; check the right to a file that was not there when it was linked.
-
-        Where no piece is touched the file is not needed: it may be one that cannot be read.
-        """
-        if self._layout["class"] != CONTIGUOUS_REF:
-            grid, touched = Grid(self._dataset.spec.dims, self._piece), np.zeros(len(pieces.chunk), np.bool_)
-            for number, chunk in enumerate(planned):
-                rows = np.flatnonzero(pieces.chunk == number)
-                places = pieces.place[rows].astype(np.uint64)
-                touched[rows] = selection_intersects(chunk.selection, grid, places)
-            pieces = pieces.rows(np.flatnonzero(touched))
-        if len(pieces.chunk):
-            await self._require_rights(file.uri)
-        return pieces
-
-    async def _require_rights(self, *uris: str) -> None:
-        if self._dataset.rights is None:
-            raise BadRequest(f"{self._dataset.id} can be read by requests for its values only.")
-        await self._dataset.rights.require(*uris)
+    def _touched(self, planned: Sequence[PlannedChunk], pieces: ChunkPieces) -> ChunkPieces:
+        """Return the pieces that the selections touch: without one no file is needed, and it may not be readable."""
+        if self._layout["class"] == CONTIGUOUS_REF:
+            return pieces
+        grid, touched = Grid(self._dataset.spec.dims, self._piece), np.zeros(len(pieces.chunk), np.bool_)
+        for number, chunk in enumerate(planned):
+            rows = np.flatnonzero(pieces.chunk == number)
+            places = pieces.place[rows].astype(np.uint64)
+            touched[rows] = selection_intersects(chunk.selection, grid, places)
+        return pieces.rows(np.flatnonzero(touched))
 
     async def _files(self, uris: list[str]) -> tuple[NDArray[np.uint32], tuple[BackingFile, ...]]:
         """Return the number of the file of each URI, and the files; check the right to read them.
@@ -241,7 +235,7 @@ class FileBackedElements:
         files = list(dict.fromkeys(uris))
         if len(files) > MAX_FILES:
             raise TooLarge(f"The selection meets more than {MAX_FILES} files; select less at a time.")
-        await self._require_rights(*files)
+        await require_file_rights(self._dataset, *files)
         number = {uri: place for place, uri in enumerate(files)}
         return np.array([number[uri] for uri in uris], np.uint32), tuple(map(BackingFile, files))
 

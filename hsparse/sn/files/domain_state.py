@@ -86,6 +86,17 @@ async def read_domain_state(owners: Owners, root: str) -> DomainState:
     return DomainState(records, digests, chunks, whole.digest())
 
 
+def changed_files(state: DomainState) -> tuple[str, ...]:
+    """Return the URIs of the backing files that are in another state than when they were linked."""
+    found = {
+        chunks.backing.file.uri
+        for id, chunks in state.chunks.items()
+        if chunks.backing is not None
+        and (state.records[id].get("linkedFile") or {}).get("etag", "") not in ("", chunks.backing.file.etag)
+    }
+    return tuple(sorted(found))
+
+
 def record_digest(record: Record) -> bytes:
     """Return the digest of a record, as in `DomainState.digests`."""
     return _digest(_text(record))

@@ -16,7 +16,7 @@ from hsparse.format.hdf5.plan.file_form import STOCK, FileForm
 from hsparse.format.hdf5.plan.matrix_bands import check_bands
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.compressed_matrices import CompressedMatrices
-from hsparse.sn.files.domain_state import DomainState, read_domain_state
+from hsparse.sn.files.domain_state import DomainState, changed_files, read_domain_state
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
 from hsparse.sn.records.dataset import change_extent, finish_trim
@@ -42,11 +42,15 @@ Name = tuple[str, FileForm]
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """The file of a domain and its etag, without quotes; `records` has the digests of the planned records, by id."""
+    """The file of a domain and its etag, without quotes; `records` has the digests of the planned records, by id.
+
+    `changed` are the URIs of backing files that were changed after they were linked: a reader needs the right to them.
+    """
 
     etag: str
     plan: DomainPlan
     records: Mapping[str, bytes]
+    changed: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -138,7 +142,7 @@ class FilePlans:
         for column in plan.columns.values():
             check_bands(column.bands, self._most_answered)
         parts = (str(LAYOUT_VERSION), *form.params.values(), state.digest.hex())
-        file = PlannedFile("-".join(parts), plan, state.digests)
+        file = PlannedFile("-".join(parts), plan, state.digests, changed_files(state))
         self._keep(name, _CachedPlan(file, state.digest, good_until))
         return file
 

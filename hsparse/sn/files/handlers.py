@@ -18,7 +18,7 @@ from hsparse.sn.files.file_url import file_domain, requested_form
 from hsparse.sn.http.byte_range import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
-from hsparse.sn.records.access import hiding_names, require_right
+from hsparse.sn.records.access import FileRights, hiding_names, require_right
 
 HDF5 = "application/x-hdf5"
 DOMAIN_HEADER = "X-Hdf-Domain"
@@ -30,6 +30,7 @@ async def get_file(context: Context) -> web.StreamResponse:
     form, (_, root) = requested_form(context), await _domain(context)
     headers, files = context.request.headers, context.service.component(FilePlans)
     file = await files.current(root, form, check=hdrs.RANGE not in headers)
+    await FileRights.of(context).require(*file.changed)
     refused = _conditional_answer(context, file)
     if refused is not None:
         return refused
@@ -55,6 +56,7 @@ async def head_file(context: Context) -> web.StreamResponse:
     """`HEAD /files/{path}`: the length and etag of the file of the domain's current state."""
     form, (path, root) = requested_form(context), await _domain(context)
     file = await context.service.component(FilePlans).current(root, form, check=True)
+    await FileRights.of(context).require(*file.changed)
     refused = _conditional_answer(context, file)
     if refused is not None:
         return refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aiohttp import web
@@ -28,6 +28,7 @@ from hsparse.model.bucket import check_bucket_name
 from hsparse.model.file_backed import file_key, file_reference
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.second_names import with_first_names
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
@@ -129,16 +130,19 @@ async def find_domain(
     record = outcome.unwrap()
     if "deleted" in record and not dangling:
         raise Gone(f"The objects of {path} were deleted by another name that they had; delete {path}, too.")
-    return Domain(path, record)
+    return (await with_first_names(service.owners, [Domain(path, record)]))[0]
 
 
 async def find_allowed(
     service: Service, path: str, principal: Principal, right: Right, *, dangling: bool = False
 ) -> Domain:
-    """Return the domain or folder at `path`, in which the principal has `right`; `NotFound`, `Gone` or `Forbidden`."""
+    """Return the domain or folder at `path`, in which the principal has `right`; `NotFound`, `Gone` or `Forbidden`.
+
+    With `dangling`, as the name itself is asked for, it is enough to have the right there, without the first name's.
+    """
     async with hiding_names(service.owners, path, principal):
         domain = await find_domain(service, path, principal, dangling=dangling)
-    require_right(principal, domain, right)
+    require_right(principal, replace(domain, first=None) if dangling else domain, right)
     return domain
 
 
@@ -164,10 +168,14 @@ async def require_domain(context: Context, right: Right, *, dangling: bool = Fal
 
 def require_right(principal: Principal, domain: Domain, right: Right) -> None:
     """Raise `Forbidden` if the principal does not have `right` in `domain`."""
-    acls = domain.record.get("acls") or {}
-    if not is_allowed(acls, principal, right):
+    if not domain.allows(principal, right):
         # Without the right to read, the error is that of a name that is not there.
-        lacking = right if is_allowed(acls, principal, Right.READ) else Right.READ
+        lacking = right if domain.allows(principal, Right.READ) else Right.READ
+        if replace(domain, first=None).allows(principal, lacking):
+            raise Forbidden(
+                f"{domain.path} is a second name of another domain's objects, in which {principal.name} does not have "
+                f"the right {lacking.value}: it opens no more than that one."
+            )
         raise _without_right(principal, lacking, domain.path)
 
 

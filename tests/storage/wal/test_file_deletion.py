@@ -159,7 +159,7 @@ def test_later_states_are_later(root: RootDirectory) -> None:
     delete_files(root, entries)
     for key, time in times.items():
         with root.locked(key) as lock:
-            assert high_water_mark(lock) >= time
+            assert high_water_mark(lock, root.now_ns()) >= time
 
 
 def test_what_is_half_written_is_repaired_first(root: RootDirectory) -> None:

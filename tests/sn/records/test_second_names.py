@@ -1,0 +1,140 @@
+"""Second names of a domain's objects: they open no more than the first name, on each request, and destroy nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hsparse.clock import ManualClock
+from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal, Right
+from hsparse.storage.memory import MemoryStore
+from hsparse.wire.record_message import ForgetFirstName
+from tests.support.rest_client import RestClient
+
+FIRST, SECOND, THIRD = "/home/ann/a.h5", "/home/bob/b.h5", "/home/ann/c.h5"
+ALL, NONE = ({right.value: given for right in Right} for given in (True, False))
+
+
+@pytest.fixture
+async def rest() -> AsyncIterator[RestClient]:
+    """A client of ann, who has given bob all rights to her domain; he has given it a second name."""
+    clock = ManualClock()
+    node = DataService(MemoryStore(clock=clock), clock)
+    users = (Principal("ann"), Principal("bob"), Principal("root", admin=True))
+    rest = await RestClient(node, clock, *users).open()
+    rest.domain = FIRST
+    assert (await rest("PUT", "/", {})).status == 201
+    assert (await rest("PUT", "/acls/bob", ALL)).status == 201
+    await name(rest, SECOND, FIRST, "bob")
+    yield rest
+    await rest.close()
+    await node.close()
+
+
+async def name(rest: RestClient, path: str, of: str, user: str) -> None:
+    assert (await rest("PUT", "/", {"linked_domain": of}, domain=path, user=user)).status == 201
+
+
+async def root_of(rest: RestClient) -> str:
+    return str((await rest("GET", "/", domain=FIRST, user="root"))["root"])
+
+
+async def revoke(rest: RestClient, path: str = FIRST) -> None:
+    assert (await rest("PUT", "/acls/bob", NONE, domain=path)).status == 201
+
+
+async def status(rest: RestClient, path: str, user: str, method: str = "GET", **options: int) -> int:
+    return (await rest(method, "/", domain=path, user=user, **options)).status
+
+
+async def test_what_the_first_name_takes_the_second_does_not_give(rest: RestClient) -> None:
+    root = await root_of(rest)
+    assert await status(rest, SECOND, "bob") == 200
+    read_only = NONE | {"read": True}
+    assert (await rest("PUT", "/acls/bob", read_only)).status == 201
+    assert await status(rest, SECOND, "bob") == 200
+    reply = await rest("POST", "/groups", {}, domain=SECOND, user="bob")
+    assert (reply.status, SECOND in reply["error"]["message"]) == (403, True)
+    await revoke(rest)
+    for path in ("/", f"/groups/{root}/links", "/datasets", "/map", "/acls", f"/files{SECOND}"):
+        assert (await rest("GET", path, domain=SECOND, user="bob")).status == 403, path
+    await name(rest, THIRD, FIRST, "ann")
+    assert await status(rest, THIRD, "bob") == 403
+    assert (await rest("PUT", "/acls/bob", {"read": True})).status == 201
+    assert await status(rest, SECOND, "bob") == 200
+
+
+async def test_a_listing_tells_no_more_than_the_first_name(rest: RestClient) -> None:
+    root = await root_of(rest)
+    attribute = {"type": "H5T_STD_I8LE", "value": 7}
+    assert (await rest("PUT", f"/groups/{root}/attributes/n", attribute)).status in (200, 201)
+
+    async def found() -> list[dict[str, object]]:
+        reply = await rest("GET", "/domains", domain="/home/bob", user="bob", query="n == 7")
+        return list(reply["domains"])
+
+    assert [one["root"] for one in await found()] == [root]
+    await revoke(rest)
+    assert await found() == []
+    listed = await rest("GET", "/domains", domain="/home/bob", user="bob", verbose=1)
+    assert [(one["name"], "root" in one) for one in listed["domains"]] == [(SECOND, False)]
+
+
+@pytest.mark.parametrize("keep_root", [0, 1])
+async def test_without_the_right_the_name_alone_goes(rest: RestClient, keep_root: int) -> None:
+    await revoke(rest)
+    assert await status(rest, SECOND, "bob", "DELETE", keep_root=keep_root, wait=5) == 200
+    assert await status(rest, SECOND, "bob") == 410
+    assert (await rest("GET", f"/groups/{await root_of(rest)}")).status == 200
+
+
+async def test_a_name_from_before_first_names_were_noted_goes_alone_too(rest: RestClient) -> None:
+    created = (await rest("GET", "/"))["created"]
+    await rest.service.owners.apply(ForgetFirstName(SECOND, FIRST, created))
+    await revoke(rest)
+    assert await status(rest, SECOND, "bob", "DELETE", wait=5) == 200
+    assert (await rest("GET", f"/groups/{await root_of(rest)}")).status == 200
+
+
+async def test_with_the_right_the_objects_go(rest: RestClient) -> None:
+    root = await root_of(rest)
+    assert await status(rest, SECOND, "bob", "DELETE", wait=5) == 200
+    assert (await rest("GET", f"/groups/{root}")).status in (404, 410)
+
+
+async def test_the_last_step_of_a_move_leaves_a_name_of_its_own(rest: RestClient) -> None:
+    root = await root_of(rest)
+    assert await status(rest, FIRST, "bob", "DELETE", keep_root=1) == 200
+    assert (await rest("GET", f"/groups/{root}", domain=SECOND, user="bob")).status == 200
+    assert await status(rest, SECOND, "bob", "DELETE", wait=5) == 200
+    assert (await rest("GET", f"/groups/{root}", domain=SECOND, user="root")).status == 410
+
+
+async def test_a_move_by_the_owner_leaves_others_names_behind(rest: RestClient) -> None:
+    root, clock = await root_of(rest), rest.service.clock
+    await revoke(rest)
+    await name(rest, THIRD, FIRST, "ann")
+    assert await status(rest, FIRST, "ann", "DELETE", keep_root=1) == 200
+    assert await status(rest, THIRD, "ann") == 200
+    assert await status(rest, SECOND, "bob") == 403
+    assert isinstance(clock, ManualClock)
+    clock.time += 1
+    # Another domain at the first name's path is not what the second name was given to.
+    assert (await rest("PUT", "/", {"linked_domain": THIRD}, domain=FIRST)).status == 201
+    assert (await rest("PUT", "/acls/bob", ALL)).status == 201
+    assert await status(rest, SECOND, "bob") == 403
+    assert await status(rest, SECOND, "root", "DELETE", wait=5) == 200
+    assert (await rest("GET", f"/groups/{root}", domain=THIRD, user="ann")).status == 200
+
+
+async def test_a_second_name_of_a_second_name_is_one_of_the_first(rest: RestClient) -> None:
+    path = "/home/bob/again.h5"
+    await name(rest, path, SECOND, "bob")
+    assert await status(rest, SECOND, "bob", "DELETE", keep_root=1) == 200
+    assert await status(rest, path, "bob") == 200
+    await revoke(rest)
+    assert await status(rest, path, "bob") == 403
+    reply = await rest("PUT", "/", {"linked_domain": path}, domain=SECOND, user="bob")
+    assert reply.status == 403
