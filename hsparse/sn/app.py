@@ -29,7 +29,8 @@ from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.records.access import find_allowed, request_place
+from hsparse.sn.records.access import find_allowed
+from hsparse.sn.records.domain_path import request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service

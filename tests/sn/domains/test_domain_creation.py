@@ -50,6 +50,30 @@ async def test_a_folder_can_be_read_by_all(bare: RestClient) -> None:
     assert [one["rel"] for one in got["hrefs"]] == ["self", "domains", "acls", "parent"]
 
 
+async def test_a_folder_lets_nobody_read_who_may_not_read_its_parent(bare: RestClient) -> None:
+    closed, read = dict.fromkeys(OWNER_RIGHTS, False), {key: key == "read" for key in OWNER_RIGHTS}
+    lab = "/home/test_user1/lab"
+    await bare("PUT", "/", {"folder": 1}, domain=lab)
+    await bare("PUT", "/acls/test_user2", closed, domain=lab)
+    made = await bare("PUT", "/", {"folder": 1}, domain=f"{lab}/open")
+    assert made["acls"]["default"] == read
+    assert (await bare("GET", "/domains", domain=f"{lab}/open", user="test_user2")).status == 403
+    for user, rights in (("default", closed), ("test_user2", read | {"create": True}), ("g:staff", read)):
+        await bare("PUT", f"/acls/{user}", rights, domain=lab)
+    theirs = {"domain": f"{lab}/raw", "user": "test_user2"}
+    acls = (await bare("PUT", "/", {"folder": 1}, **theirs))["acls"]
+    assert {user: {key: entry[key] for key in OWNER_RIGHTS} for user, entry in acls.items()} == {
+        "test_user1": read,
+        "test_user2": OWNER_RIGHTS,
+        "g:staff": read,
+        "default": closed,
+    }
+    await bare("PUT", "/", {"folder": 1}, domain=f"{lab}/raw/deep", user="test_user2")
+    for user, status in (("test_user1", 200), ("test_user2", 200), (None, 403)):
+        for path in (f"{lab}/raw", f"{lab}/raw/deep"):
+            assert (await bare("GET", "/domains", domain=path, user=user)).status == status
+
+
 @pytest.mark.parametrize(
     ("path", "body", "user", "status"),
     [
