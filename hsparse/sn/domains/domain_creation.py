@@ -49,6 +49,8 @@ async def create_domain(context: Context, body: Record) -> Record:
     parent = await require_creation(context, requested.path)
     if (await context.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
+    if not parent.allows(context.principal, Right.READ):
+        await _require_nothing_below(context, requested.path)
     first: Domain | None = None
     if requested.shared_domain is not None:
         first = await _first_name(context, requested.shared_domain, requested.path)
@@ -151,6 +153,15 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     with context.service.component(Quotas).growth(new_path) as growth:
         await growth.take(OBJECT_BYTES)
     return parent
+
+
+async def _require_nothing_below(context: Context, path: str) -> None:
+    """Raise `Conflict` if there are files below a new path, of a principal who may not read them as the parent says.
+
+    The new domain or folder would be the nearest above them, and give its owner the right to.
+    """
+    if (await context.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
+        raise Conflict(f"{path} exists already.")
 
 
 async def _first_name(context: Context, path: str, new_path: str) -> Domain:
