@@ -323,5 +323,21 @@ async def test_a_name_that_is_there_is_answered_as_one_that_is_not(
         assert (there.status, twin(there.body)) == (absent.status, twin(absent.body)), request
 
 
+@pytest.mark.parametrize("right", [right for right in Right if right is not Right.READ])
+async def test_no_right_but_read_tells_names_or_values(
+    world: tuple[RestClient, MemoryStore, Ids], right: Right
+) -> None:
+    rest, _, ids = world
+    assert (await rest("PUT", f"/acls/{TENANT}", {right.value: True}, domain=PRIVATE)).status == 201
+    for route in sorted(ROUTES, key=lambda route: route.method == "DELETE"):
+        given = bodies(ids).get(key_of(route), [None])
+        queries: tuple[dict[str, str], ...] = ({}, {"query": "_ != b'none'"}, {"replace": "1"})
+        for path, body, params in itertools.product(paths_of(route, ids), given, queries):
+            reply = await rest(route.method, path, body, domain=PRIVATE, user=TENANT, **params)
+            shown = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+            assert HIDDEN not in shown + repr(dict(reply.headers)).encode(), (route.method, path, params)
+            assert reply.status < 500, (route.method, path, params)
+
+
 def test_every_body_is_that_of_a_route() -> None:
     assert {key_of(route) for route in ROUTES} >= BODIES
