@@ -199,7 +199,7 @@ async def _nearest_above(owners: Owners, path: str) -> Domain | None:
 
 
 def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in text)
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _check_component(path: str, component: str) -> None:
