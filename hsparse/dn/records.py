@@ -73,6 +73,17 @@ class Records:
         self.recent = RecentChanges(clock)
         self._summaries = summaries
 
+    def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
+        """Answer `ReadObjects` without waiting if all records are in memory, else return None."""
+        outcomes: list[Outcome] = []
+        for id in ids:
+            outcome = self._cached(id)
+            if outcome is None:
+                return None
+            outcomes.append(outcome)
+        count_hits(len(outcomes))
+        return tuple(outcomes)
+
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
         outcomes = [self._cached(id) for id in ids]
