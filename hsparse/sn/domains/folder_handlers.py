@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
-from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.acl import Right
 from hsparse.sn.context import Context, Domain
@@ -26,7 +26,7 @@ from hsparse.wire.record_message import ListKeys
 
 KEYS_AT_ONCE = 1000
 MATCHED_AT_ONCE = 50
-"""Domains that a query is compared with before other requests run."""
+"""Root groups that are read at a time, and compared with a query before other requests run: they may be large."""
 OBJECTS = "db/"
 """The prefix of object keys in the store, which is no folder."""
 
@@ -103,12 +103,17 @@ async def _matching(context: Context, domains: list[Domain], query: AttributeQue
     Domains that the principal may not read never match, as this would disclose their attributes one by one.
     """
     domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
-    roots = await read_records(context.service.owners, [domain.root or "" for domain in domains])
-    return [
-        domain
-        async for domain, root in with_pauses(zip(domains, roots, strict=True), MATCHED_AT_ONCE)
-        if root.failure is None and query.matches(root.unwrap().get("attributes") or {})
-    ]
+    found: list[Domain] = []
+    for first in range(0, len(domains), MATCHED_AT_ONCE):
+        some = domains[first : first + MATCHED_AT_ONCE]
+        roots = await context.service.owners.read(*(domain.root or "" for domain in some))
+        found += [
+            domain
+            for domain, root in zip(some, roots, strict=True)
+            if root.failure is None and query.matches(root.unwrap().get("attributes") or {})
+        ]
+        await asyncio.sleep(0)
+    return found
 
 
 def _may_read(context: Context, domain: Domain) -> bool:
