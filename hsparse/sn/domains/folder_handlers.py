@@ -18,7 +18,7 @@ from hsparse.sn.http.stream import NO_HEADERS
 from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
-from hsparse.sn.records.object_path import read_records
+from hsparse.sn.records.object_path import read_each, read_records
 from hsparse.sn.records.second_names import with_first_names
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
@@ -26,7 +26,7 @@ from hsparse.wire.record_message import ListKeys
 
 KEYS_AT_ONCE = 1000
 MATCHED_AT_ONCE = 50
-"""Root groups that are read at a time, and compared with a query before other requests run: they may be large."""
+"""Domains that a query is compared with before other requests run."""
 OBJECTS = "db/"
 """The prefix of object keys in the store, which is no folder."""
 
@@ -104,15 +104,16 @@ async def _matching(context: Context, domains: list[Domain], query: AttributeQue
     """
     domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
     found: list[Domain] = []
-    for first in range(0, len(domains), MATCHED_AT_ONCE):
-        some = domains[first : first + MATCHED_AT_ONCE]
-        roots = await context.service.owners.read(*(domain.root or "" for domain in some))
-        found += [
-            domain
-            for domain, root in zip(some, roots, strict=True)
-            if root.failure is None and query.matches(root.unwrap().get("attributes") or {})
-        ]
-        await asyncio.sleep(0)
+    async with aclosing(
+        read_each(context.service.owners, [domain.root or "" for domain in domains])
+    ) as roots:
+        place = 0
+        async for _, root in roots:
+            if root.failure is None and query.matches(root.unwrap().get("attributes") or {}):
+                found.append(domains[place])
+            place += 1
+            if place % MATCHED_AT_ONCE == 0:
+                await asyncio.sleep(0)
     return found
 
 

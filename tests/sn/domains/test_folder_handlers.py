@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hsparse.sn.domains import folder_handlers
-from hsparse.wire.record_message import Outcome
 from tests.support.rest_client import RestClient
 
 HOME = "/home/test_user1"
@@ -65,27 +64,6 @@ async def test_by_query_on_root_attributes(folder: RestClient) -> None:
     assert await names(folder, query="nope == 1") == []
     for bad in ("n >", "__import__('os')", "n > 7; n", "lambda: 1", "n == [1]", ""):
         assert (await folder("GET", "/domains", domain=HOME + "/", query=bad)).status == 400
-
-
-async def test_few_root_groups_are_in_memory_at_a_time(
-    folder: RestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folder_handlers, "MATCHED_AT_ONCE", 2)
-    owners, asked = folder.service.owners, []
-    read = owners.read
-
-    async def noted(*ids: str) -> list[Outcome]:
-        asked.append(ids)
-        return await read(*ids)
-
-    for name in ("a.h5", "b.h5", "c.h5"):
-        domain = f"{HOME}/{name}"
-        root = (await folder("GET", "/", domain=domain))["root"]
-        body = {"attributes": {"n": {"type": "H5T_STD_I32LE", "value": 1}}}
-        assert (await folder("PUT", f"/groups/{root}/attributes", body, domain=domain)).status == 201
-    monkeypatch.setattr(owners, "read", noted)
-    assert await names(folder, query="n == 1") == ["a.h5", "b.h5", "c.h5"]
-    assert [len(ids) for ids in asked if ids and ids[0].startswith("g-")] == [2, 1]
 
 
 async def test_verbose_counts(folder: RestClient) -> None:
