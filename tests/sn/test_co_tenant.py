@@ -125,13 +125,19 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
 
 
 def twin(item: Any) -> Any:
-    """Return an item of JSON, or bytes, about the domain that does not exist instead of the private one."""
+    """Return what is sent, or answered, about the domain that does not exist instead of the private one."""
+    if isinstance(item, str):
+        return item.translate(TWIN)
     if isinstance(item, bytes):
-        return item
-    return json.loads(json.dumps(item, ensure_ascii=False).translate(TWIN))
+        return twin(item.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+    if isinstance(item, dict):
+        return {twin(key): twin(value) for key, value in item.items()}
+    return [twin(one) for one in item] if isinstance(item, list | tuple) else item
 
 
 BODIES = frozenset(bodies(Ids("", "", "", "")))
+COUNTS = "/metrics"
+"""The route whose answer counts the requests before."""
 
 
 def key_of(route: Route) -> str:
@@ -273,7 +279,11 @@ async def test_a_tenant_learns_and_changes_nothing_of_another(
     assert await contents(store, ids) == before
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize(
+    "route",
+    [route for route in ROUTES if route.path != COUNTS],
+    ids=lambda route: f"{route.method} {route.path}",
+)
 async def test_a_name_that_is_there_is_answered_as_one_that_is_not(
     world: tuple[RestClient, MemoryStore, Ids], route: Route
 ) -> None:
@@ -288,13 +298,14 @@ async def test_a_name_that_is_there_is_answered_as_one_that_is_not(
         follow = {"h5path": f"/{FAR}/b", "follow_external_links": "1"}
         asked += [(re.sub("g-[0-9a-f-]+", own, path), None, OWN, follow) for path in private]
     for request in asked:
-        if twin(request) == list(request) or isinstance(request[1], bytes):
+        if twin(request) == list(request):
             continue
         replies = []
         for path, body, domain, params in (request, twin(request)):
             replies.append(await rest(route.method, path, body, domain=domain, user=TENANT, **params))
         there, absent = replies
-        assert (there.status, twin(there.body)) == (absent.status, absent.body), request
+        # The tenant's own domain has a link to each, in one listing.
+        assert (there.status, twin(there.body)) == (absent.status, twin(absent.body)), request
 
 
 def test_every_body_is_that_of_a_route() -> None:

@@ -286,6 +286,7 @@ class FileRights:
             if above is not None and not is_allowed(
                 above.record.get("acls") or {}, self.principal, Right.READ
             ):
+                # Not by the folder that decides: this would tell which of those above the file are there.
                 raise Forbidden(
-                    f"{self.principal.name} does not have the right read in {above.path}, where the file is."
+                    f"{self.principal.name} does not have the right read in /{folder}, where the file is."
                 )
