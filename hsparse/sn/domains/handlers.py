@@ -233,7 +233,8 @@ async def put_acl(context: Context) -> web.StreamResponse:
     if not 0 < len(user) <= MAX_NAME:
         raise BadRequest(f"A user's name has 1 to {MAX_NAME} characters.")
     body = await read_json_object(context)
-    rights = check_rights({key: value for key, value in body.items() if key != "userName"})
+    body.pop("userName", None)
+    rights = check_rights(body)
     if context.domain.path == "/":
         raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
     origin = context.service.settings.bucket + context.domain.path

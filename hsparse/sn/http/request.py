@@ -36,6 +36,8 @@ MAX_JSON = 32 * 1024 * 1024
 """The most bytes of JSON in a body or an answer: to parse them takes 1 to 3 s."""
 MAX_LISTS = 1 << 22
 """The most lists and objects in JSON: each takes as long as 20 bytes of numbers."""
+MAX_NAMES = 100_000
+"""The most names in one list: those of links, attributes or chunks."""
 REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)")
 """The weight of a media type that is not to be sent (RFC 9110, section 12.4.2)."""
 JSON_BYTES = 16
@@ -227,10 +229,12 @@ async def read_json_object(
 
 
 def text_list(body: dict[str, Any], key: str) -> list[str] | None:
-    """Return a list of strings in a body, None without one."""
+    """Return a list of strings in a body, None without one; `TooLarge` for more than `MAX_NAMES`."""
     value = body.get(key)
     if value is None:
         return None
+    if isinstance(value, list) and len(value) > MAX_NAMES:
+        raise TooLarge(f"{key} has {len(value)} names; the limit is {MAX_NAMES}: send several requests.")
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadRequest(f"{key} must be a list of strings.")
     return value

@@ -83,7 +83,7 @@ async def post_attributes(context: Context) -> web.StreamResponse:
     With `follow_links`, also all attributes of all objects below. A name that is given for one object must exist.
     """
     body = await read_json_object(context)
-    wanted = KEYS.wanted(context, body)
+    wanted = await KEYS.wanted(context, body)
     ids = list(wanted)
     owners = context.service.owners
     if context.flag("follow_links"):
