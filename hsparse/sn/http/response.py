@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,12 @@ SERVER_NAME = f"hsparse/{__version__}"
 JSON_HEADER = "application/json; charset=utf-8"
 MAX_MESSAGE = 4096
 """The most characters of an error's sentence, which names what a client has sent."""
+PIECE_BYTES = 1 << 18
+"""Bytes of JSON that `json` encodes at a time: it is slow, and keeps other threads from running meanwhile."""
+PIECE_ITEMS = 1 << 12
+"""Items of a list that are encoded at a time, where floats that are not finite are looked for."""
+TRIED_LEVELS = 8
+"""Levels of lists and objects at which all of a value is tried with the fast encoder before its parts are."""
 UNPRINTABLE = re.compile("[^ -~]")
 """What may not stand in the reason of a status line."""
 Href = dict[str, str]
@@ -69,13 +76,36 @@ def encode_json(value: Any) -> bytes:
 
     Arrays of numbers are allowed in `value`.
     """
-    body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    if (
-        b"null" in body
-    ):  # orjson writes NaN as null; it is nine times as fast, so its result is used if it has none
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
-        body = text.encode()
-    return body
+    return _encoded(value, 0)
+
+
+def _encoded(value: Any, level: int) -> bytes:
+    """Return the JSON of a value that is so deep in another one; a long one is encoded in pieces.
+
+    orjson writes NaN as null. It is nine times as fast as `json`, so what it writes is taken if that has none.
+    """
+    items = value if isinstance(value, list | tuple) else ()
+    long = len(items) > PIECE_ITEMS
+    whole = not isinstance(value, dict) and not items
+    if whole or level < TRIED_LEVELS or (not long and _is_flat(items)):
+        body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        if b"null" not in body:
+            return body
+        if whole or len(body) <= PIECE_BYTES:
+            text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
+            return text.encode()
+    if isinstance(value, dict):
+        members = (orjson.dumps(name) + b":" + _encoded(item, level + 1) for name, item in value.items())
+        return b"{%b}" % b",".join(members)
+    if long:
+        slices = (items[first : first + PIECE_ITEMS] for first in range(0, len(items), PIECE_ITEMS))
+        return b"[%b]" % b",".join(_encoded(some, level + 1)[1:-1] for some in slices)
+    return b"[%b]" % b",".join(_encoded(item, level + 1) for item in items)
+
+
+def _is_flat(items: Sequence[Any]) -> bool:
+    """Say whether items, one or more, have no lists, objects or arrays among them."""
+    return bool(items) and {type(item) for item in items}.isdisjoint({dict, list, tuple, np.ndarray})
 
 
 def encode_json_members(members: dict[str, Any]) -> bytes:
