@@ -27,8 +27,10 @@ PIECE_BYTES = 1 << 18
 """Bytes of JSON that `json` encodes at a time: it is slow, and keeps other threads from running meanwhile."""
 PIECE_ITEMS = 1 << 12
 """Items of a list that are encoded at a time, where floats that are not finite are looked for."""
-TRIED_LEVELS = 8
-"""Levels of lists and objects at which all of a value is tried with the fast encoder before its parts are."""
+TRIED_LEVELS = 2
+"""Levels of short lists, one in the other, that are tried with the fast encoder before their items are."""
+LONG = 1 << 16
+"""Items of a value that is encoded in pieces from the beginning."""
 UNPRINTABLE = re.compile("[^ -~]")
 """What may not stand in the reason of a status line."""
 Href = dict[str, str]
@@ -41,9 +43,9 @@ def respond(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, headers={"Content-Type": JSON_HEADER})
 
 
-def respond_floats(value: Any, status: int = 200) -> web.Response:
-    """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    return respond_encoded(encode_json(value), status)
+def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Response:
+    """Answer with JSON as `encode_json` makes it of a value that has about so many items."""
+    return respond_encoded(encode_json(value, items), status)
 
 
 def respond_encoded(body: bytes, status: int = 200) -> web.Response:
@@ -71,36 +73,43 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
     )
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: Any, items: int = 0) -> bytes:
     """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them.
 
-    Arrays of numbers are allowed in `value`.
+    Arrays of numbers are allowed in `value`. With more than `LONG` items, as far as these are known before, it is
+    encoded in pieces from the beginning.
     """
-    return _encoded(value, 0)
-
-
-def _encoded(value: Any, level: int) -> bytes:
-    """Return the JSON of a value that is so deep in another one; a long one is encoded in pieces.
-
-    orjson writes NaN as null. It is nine times as fast as `json`, so what it writes is taken if that has none.
-    """
-    items = value if isinstance(value, list | tuple) else ()
-    long = len(items) > PIECE_ITEMS
-    whole = not isinstance(value, dict) and not items
-    if whole or level < TRIED_LEVELS or (not long and _is_flat(items)):
+    if items <= LONG:
+        # orjson writes NaN as null. It is nine times as fast as `json`, so what it writes is taken if that has none.
         body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
         if b"null" not in body:
             return body
-        if whole or len(body) <= PIECE_BYTES:
-            text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
-            return text.encode()
+        if len(body) <= PIECE_BYTES:
+            return _encode_floats(value)
+    return _encode_parts(value, TRIED_LEVELS)
+
+
+def _encode_floats(value: Any) -> bytes:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
+    return text.encode()
+
+
+def _encode_parts(value: Any, tried: int) -> bytes:
+    """Return the JSON of a long value, its parts by themselves; so many levels of short lists are tried as a whole."""
     if isinstance(value, dict):
-        members = (orjson.dumps(name) + b":" + _encoded(item, level + 1) for name, item in value.items())
+        members = (orjson.dumps(name) + b":" + _encode_parts(item, tried) for name, item in value.items())
         return b"{%b}" % b",".join(members)
-    if long:
+    items = value if isinstance(value, list | tuple) else ()
+    if len(items) > PIECE_ITEMS:
         slices = (items[first : first + PIECE_ITEMS] for first in range(0, len(items), PIECE_ITEMS))
-        return b"[%b]" % b",".join(_encoded(some, level + 1)[1:-1] for some in slices)
-    return b"[%b]" % b",".join(_encoded(item, level + 1) for item in items)
+        return b"[%b]" % b",".join(_encode_parts(some, tried)[1:-1] for some in slices)
+    if not items or tried or _is_flat(items):
+        body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        if b"null" not in body:
+            return body
+        if not items or len(body) <= PIECE_BYTES:
+            return _encode_floats(value)
+    return b"[%b]" % b",".join(_encode_parts(item, max(tried - 1, 0)) for item in items)
 
 
 def _is_flat(items: Sequence[Any]) -> bool:

@@ -258,7 +258,8 @@ def _attribute_answer(context: Context, name: str, stored: Record, *, data: bool
 
 async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> web.Response:
     """Answer with what `answer` returns, made and encoded in a thread if the attributes have many elements."""
-    return await offload(answer_work(attributes), lambda: respond_floats(answer()))
+    work = answer_work(attributes)
+    return await offload(work, lambda: respond_floats(answer(), items=work))
 
 
 def _base64(context: Context) -> bool:

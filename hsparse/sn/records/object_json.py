@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from math import prod
 
-from hsparse.model.attribute import attribute_size, attribute_value_json
+from hsparse.model.attribute import answer_work, attribute_size, attribute_value_json
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.ids import collection_of
@@ -124,7 +124,8 @@ class ObjectJsonCache:
         key = record["id"], "ignore_nan" if ignore_nan else ""
         data = self.get(key, record)
         if data is None:
-            data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
+            work = answer_work((record.get("attributes") or {}).values())
+            data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan), work)
             self.keep(key, record, data)
         return data
 

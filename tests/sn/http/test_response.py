@@ -39,14 +39,19 @@ VALUES = st.recursive(
 )
 
 
-@given(VALUES, st.integers(1, 8), st.integers(1, 100), st.integers(0, 3))
-@example({"null": list(range(50))}, 4, 10, 1)
-@example([[math.nan] * 9, ("null", [None, {}, []]), np.array([math.nan, 1.0])], 2, 1, 1)
-def test_pieces_are_the_same_as_the_whole(value: Any, items: int, size: int, levels: int) -> None:
+@given(VALUES, st.integers(1, 8), st.integers(1, 100), st.integers(0, 3), st.integers(0, 1))
+@example({"null": list(range(50))}, 4, 10, 1, 0)
+@example([[math.nan] * 9, ("null", [None, {}, []]), np.array([math.nan, 1.0])], 2, 1, 1, 1)
+def test_pieces_are_the_same_as_the_whole(value: Any, items: int, size: int, levels: int, long: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        for name, limit in (("PIECE_ITEMS", items), ("PIECE_BYTES", size), ("TRIED_LEVELS", levels)):
+        for name, limit in (
+            ("PIECE_ITEMS", items),
+            ("PIECE_BYTES", size),
+            ("TRIED_LEVELS", levels),
+            ("LONG", 0),
+        ):
             patch.setattr(response, name, limit)
-        text = encode_json(value)
+        text = encode_json(value, long)
     expected = json.dumps(value, default=np.ndarray.tolist)
     assert repr(json.loads(text)) == repr(json.loads(expected))
 
