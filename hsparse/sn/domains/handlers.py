@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -79,7 +80,7 @@ async def _is_changing(context: Context, root: str) -> bool:
 async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
     ignore_nan = context.flag("ignore_nan")
 
-    def whole(id: str, record: Record) -> bytes:
+    def whole(id: str, record: Record) -> bytes | Callable[[], bytes]:
         return context.service.component(ObjectJsonCache).object_json(record, ignore_nan=ignore_nan)
 
     crawl = Crawl(context.service.owners, root, leaves=True)
