@@ -100,7 +100,7 @@ def check_bucket(service: Service, bucket: str | None) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in text)
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _check_component(path: str, component: str) -> None:
