@@ -102,11 +102,12 @@ class Records:
         self._summaries = summaries
 
     def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
-        """Answer `ReadObjects` without waiting if all records are in memory, else return None."""
+        """Answer `ReadObjects` without waiting if all records are in memory and fit into a reply, else return None."""
         outcomes: list[Outcome] = []
+        room = _ReplyRoom()
         for id in ids:
-            outcome = self._cached(id)
-            if outcome is None:
+            outcome = self._cached(id, room)
+            if outcome is None or (outcomes and room.is_exceeded):
                 return None
             outcomes.append(outcome)
         count_hits(len(outcomes))
