@@ -250,7 +250,7 @@ def test_live_keeps_the_display_of_dense_data(page: Page, site: str) -> None:
         body = {"type": "H5T_IEEE_F64LE", "shape": [3, 4], "maxdims": [0, 4], "h5path": "/grown"}
         id = connection.json("POST", "/datasets", body)["id"]
         go(page, domain=domain, path="/grown")
-        expect(page.locator(".h5web").get_by_role("tablist")).to_be_visible()
+        expect(page.locator(".h5web").get_by_role("tablist", name="Visualization")).to_be_visible()
         with page.expect_request("**/shape?*wait=25*"):
             page.get_by_role("checkbox", name="Live").check()
         page.evaluate("document.querySelector('.h5web [role=tablist]').isSame = true")

@@ -41,6 +41,8 @@ class Owners:
 
     async def read(self, *ids: str) -> list[Outcome]:
         """Read records; one outcome for each id, in order."""
+        if len(ids) == 1:
+            return list(await self.ask_owner(ids[0], ReadObjects(ids)))
         found = await self._read(ids)
         if not any(map(_is_left_out, found)):
             return found
@@ -70,6 +72,8 @@ class Owners:
 
     async def change(self, *changes: RecordChange) -> list[Outcome]:
         """Apply changes, each atomically; one outcome for each change, in order. Failures are not raised."""
+        if len(changes) == 1:
+            return list(await self.ask_owner(changes[0].id, ChangeObjects(changes)))
         return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
 
     async def apply(self, change: RecordChange) -> Outcome:
@@ -84,7 +88,14 @@ class Owners:
 
     async def ask_owner(self, name: str, message: Message[T]) -> T:
         """Send a message to the owner of `name`."""
-        return (await self.scatter((name,), lambda name: name, lambda _: message))[0][1]
+        message = self._in_bucket(message)
+        again: Resend | None = None
+        while True:
+            membership = await self._nodes.members(again)
+            reply = await self._nodes.send(membership, membership.owner(name), message, again)
+            if not isinstance(reply, Resend):
+                return reply
+            again = reply if again is None else again.and_also(reply)
 
     async def ask_all(self, message: Message[T]) -> list[T]:
         """Send a message to every data node; the replies are those of the members of one epoch."""
