@@ -102,7 +102,7 @@ class Records:
         self._summaries = summaries
 
     def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
-        """Answer `ReadObjects` without waiting if all records are in memory and in one reply, else return None."""
+        """Answer `ReadObjects` without waiting if all records are in memory and fit into a reply, else return None."""
         outcomes: list[Outcome] = []
         room = _ReplyRoom()
         for id in ids:

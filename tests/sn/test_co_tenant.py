@@ -91,6 +91,7 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
             {"flush": 1},
             {"rescan": 1},
         ],
+        "POST /sign-in/token": [{"code": PRIVATE, "verifier": "v" * 43, "nonce": "n" * 43, "redirect_uri": PRIVATE}],
         "PUT /quota": [{"bytes": 0}, {"bytes": None}],
         "PUT /acls/{user}": [{right.value: True for right in Right}],
         "POST /groups": [{}, link, {"id": ids.groups}, [link, {"id": ids.root}]],
