@@ -91,7 +91,7 @@ class ShownSeed(KeptSeed):
 WRITES: dict[str, Any] = {"operations": 40, "most": 6, "mix": MOST_WRITES}
 SHOWN = (
     ShownSeed(
-        2,
+        5,
         (bad_network,),
         "a message that arrived after it was sent again undid what came after it",
         owner=ReplacedMessages,
@@ -107,7 +107,7 @@ SHOWN = (
         defective=lambda adopted, epoch: None,
     ),
     ShownSeed(
-        4,
+        12,
         (kill, pause, join, leave),
         "a write of a node that was killed undid what the next owner had acknowledged",
         owner=LaterChanges,
