@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.staggered import staggered
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.errors import Misconfigured, Misdirected, Outdated, Unanswered
 from hsparse.wire.membership_message import CheckMember
+
+ASKS = 3
+"""How often a member is asked about another one, while it finds out about that."""
 
 
 class AbsentMembers:
@@ -52,9 +57,11 @@ class AbsentMembers:
         for one in (*view.stand_ins(absent), *view.leaving):
             if one not in answering:
                 continue
+            asking = partial(self._peers.send, one, CheckMember(view.epoch, absent))
             try:
-                async with asyncio.timeout(PATIENCE):
-                    if await self._peers.send(one, CheckMember(view.epoch, absent)):
+                async with asyncio.timeout(2 * PATIENCE):
+                    # Again, as who is asked has to know that this node reaches it still.
+                    if await staggered(ASKS * (asking,), 2 * PATIENCE / ASKS, (Unanswered, Outdated)):
                         break
             except (Misdirected, TimeoutError):
                 return

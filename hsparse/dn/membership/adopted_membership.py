@@ -22,6 +22,7 @@ from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, Kept, MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
+from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class AdoptedMembership:
         stored: MembershipObject,
         peers: Peers,
         eviction: Eviction,
+        witnesses: Witnesses,
         tasks: NodeTasks,
         doubt: Callable[[Kept], None],
         forget: Callable[[], None],
@@ -56,6 +58,7 @@ class AdoptedMembership:
         self._stored = stored
         self._peers = peers
         self._eviction = eviction
+        self._witnesses = witnesses
         self._doubt = doubt
         self._forget = forget
         self._refuse = refuse
@@ -263,6 +266,8 @@ class AdoptedMembership:
         """
         if other not in self.view.members:
             raise Misdirected(f"{other} is no member any more.")
+        if witnessed:
+            await self._witnesses.note(other)
         what = "answers a witness" if witnessed else "answers"
         return await self._tasks.once(what, other, lambda: self._answers(other, witnessed))
 

@@ -17,6 +17,7 @@ from hsparse.cluster.lease_watch import LeaseWatch
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.peers import Peers
+from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import Unanswered
 
 log = logging.getLogger(__name__)
@@ -26,11 +27,17 @@ class Eviction:
     """Evicts members of a cluster on behalf of the node `own`."""
 
     def __init__(
-        self, membership: MembershipObject, leases: LeaseObjects, peers: Peers, clock: Clock
+        self,
+        membership: MembershipObject,
+        leases: LeaseObjects,
+        peers: Peers,
+        witnesses: Witnesses,
+        clock: Clock,
     ) -> None:
         self._membership = membership
         self._leases = leases
         self._peers = peers
+        self._witnesses = witnesses
         self._watch = LeaseWatch(leases, clock)
 
     async def evict(
@@ -100,4 +107,6 @@ class Eviction:
             return True
         asked = [id for id in view.nodes if id not in (other, own)]
         reached = await self._peers.answering(asked, view.epoch) | ({own} & set(view.nodes))
-        return 2 * len(reached) + witnessed > len(view.nodes)
+        if 2 * len(reached) == len(view.nodes):
+            return witnessed and await self._witnesses.ask_about(other)
+        return 2 * len(reached) > len(view.nodes)

@@ -25,6 +25,7 @@ from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership, OwningService
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
+from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore
@@ -79,7 +80,8 @@ class MemberNode:
         self._ownership = MemberOwnership(self._lease.holds, server=server)
         self._service = make(self._ownership)
         self._peers = Peers(connect)
-        self._eviction = Eviction(self._stored, self._leases, self._peers, clock)
+        witnesses = Witnesses()
+        self._eviction = Eviction(self._stored, self._leases, self._peers, witnesses, clock)
         self._tasks = NodeTasks(lambda: self._ownership.node)
         self._absent = AbsentMembers(self._stored, self._peers, self._eviction, self._tasks)
         self._adopted = AdoptedMembership(
@@ -87,6 +89,7 @@ class MemberNode:
             self._stored,
             self._peers,
             self._eviction,
+            witnesses,
             self._tasks,
             self._service.doubt,
             self._service.forget_news,

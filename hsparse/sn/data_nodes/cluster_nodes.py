@@ -52,6 +52,8 @@ AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
 RECALL = 0.5
 """Seconds in which a node that did not answer may say that it has carried a change out, before another one does."""
+ASKS = 4
+"""How often others are asked whether a node is gone, while they find out."""
 UNREAD = (Unanswered, StoreFailed, Outdated)
 """The failures of a read that another node may not have."""
 
@@ -226,18 +228,22 @@ class ClusterNodes:
         change = self._change(membership, node, message, attempts)
         return await self._unless_gone(membership, node, self._connections.send(node, change))
 
-    async def _unless_gone(self, membership: Membership, node: str, reply: Coroutine[Any, Any, T]) -> T:
-        """Return a node's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
+    async def _unless_gone(
+        self, membership: Membership, node: str, reply: Coroutine[Any, Any, T], *owners: str
+    ) -> T:
+        """Return a node's reply; `Unanswered` when it gives none, and it or an owner is found to be gone meanwhile."""
         sending = asyncio.create_task(reply)
         waiting: set[asyncio.Task[T] | asyncio.Task[None]] = {sending}
         try:
             if not (await asyncio.wait(waiting, timeout=self._patience.WITH_CHANGES))[0]:
-                waiting.add(asyncio.create_task(self._wait_until_gone(membership, node)))
+                for one in (node, *owners):
+                    waiting.add(asyncio.create_task(self._wait_until_gone(membership, one)))
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 return sending.result()
             for other in waiting - {sending}:
-                other.result()
+                if other.done():
+                    other.result()
             raise Unanswered(f"The data node {node} is gone.")
         except Unanswered:
             self._avoided[node] = self._clock.monotonic() + AVOIDED
@@ -256,9 +262,11 @@ class ClusterNodes:
     async def _is_gone(self, membership: Membership, node: str) -> bool:
         """Have another node find out whether a node is a member and answers; where none can, the store may tell."""
         others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
-        asking = [partial(self._connections.send, other, check) for other in others]
+        asking = ASKS * [partial(self._connections.send, other, check) for other in others]
         try:
-            if asking:  # one that does not answer may be gone, too
+            if (
+                asking
+            ):  # one that does not answer may be gone, too; one of two has to know that it is reached still
                 return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered, Outdated))
         except Misdirected:
             return True
@@ -274,7 +282,8 @@ class ClusterNodes:
         for other in membership.stand_ins(node):
             change = self._change(membership, other, message, attempts, instead_of=node)
             try:
-                return await self._unless_gone(membership, other, self._connections.send(other, change))
+                sending = self._connections.send(other, change)
+                return await self._unless_gone(membership, other, sending, node)
             except (Unanswered, Outdated):  # what is too new for another one, `node` may have carried out
                 continue
         raise Unanswered(f"No other data node answers for {node}.")

@@ -304,7 +304,7 @@ async def test_the_only_member_is_asked_again_after_it_did_not_answer() -> None:
 async def test_a_service_node_finds_who_joined_when_the_only_member_that_it_knows_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Patience, "WITH_CHANGES", 0.1)
+    monkeypatch.setattr(Patience, "WITH_CHANGES", 0.4)
     async with cluster(1) as (made, urls):
         owners = made.owners()
         await create(owners)
