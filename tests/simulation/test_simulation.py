@@ -31,7 +31,7 @@ from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
 
 ROOT = Path(__file__).parents[2]
-TAKEN_OVER = 6.0
+TAKEN_OVER = 7.0
 """Seconds in which a change is answered whose owner is cut off: a lost message is given up after five."""
 
 
