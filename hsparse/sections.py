@@ -104,6 +104,10 @@ class SignInSettings:
     )
     oidc_user_claim: str = setting("sub", "claim of a token that is the user's name", min_length=1)
     oidc_group_claim: str | None = setting(None, "claim of a token that lists the user's groups")
+    oidc_client_id: str | None = setting(
+        None, "client of the issuer as which the explorer signs people in", min_length=1
+    )
+    oidc_scope: str = setting("openid", "scopes that the explorer asks the issuer for", min_length=1)
     oidc_leeway: float = setting(60.0, "by how much clocks may differ, for tokens; seconds", ge=0, le=600)
 
     @property

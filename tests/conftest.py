@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import itertools
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -176,6 +177,14 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(autouse=True)
+def log_level() -> Iterator[None]:
+    """h5pyd, opening a domain, sets the level of the root logger: kept from tests that look for a warning."""
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
 
 
 @pytest.fixture(scope="session")

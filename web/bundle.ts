@@ -8,7 +8,7 @@ import type { Plugin } from 'vite';
 
 const ROOT = import.meta.dirname;
 /** What the bundle is made of, beside the packages that the lock names. */
-const SOURCES = ['bundle.ts', 'docs.html', 'index.html', 'package-lock.json', 'package.json', 'src', 'tsconfig.json', 'vite.config.ts'];
+const SOURCES = ['bundle.ts', 'docs.html', 'index.html', 'package-lock.json', 'package.json', 'sign-in.html', 'src', 'tsconfig.json', 'vite.config.ts'];
 
 /** Packages that name their licence and have no text of it. The build fails for any other. */
 const WITHOUT_TEXT = ['@react-three/fiber'];

@@ -21,7 +21,7 @@ export default defineConfig({
   },
   build: {
     outDir: OUT,
-    rollupOptions: { input: ['index.html', 'docs.html'].map((name) => resolve(import.meta.dirname, name)) },
+    rollupOptions: { input: ['index.html', 'docs.html', 'sign-in.html'].map((name) => resolve(import.meta.dirname, name)) },
     emptyOutDir: true,
     assetsDir: '',
     assetsInlineLimit: 0,

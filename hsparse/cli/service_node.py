@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
-from hsparse.cli.sign_in import make_authenticator
+from hsparse.cli.sign_in import make_authenticator, make_code_flow, make_issuer
 from hsparse.cli.stores import are_buckets, root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
@@ -67,9 +67,11 @@ def make_service(
         single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
         cors_origins=() if origins == ("none",) else origins,
     )
-    authenticator = make_authenticator(settings.sign_in, clock)
+    issuer = make_issuer(settings.sign_in, clock)
+    authenticator = make_authenticator(settings.sign_in, issuer, clock)
+    code_flow = make_code_flow(settings.sign_in, issuer, clock)
     log = make_request_log(settings.server, clock, tracer)
-    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)
+    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log, code_flow)
 
 
 def _directory(settings: Settings) -> str:

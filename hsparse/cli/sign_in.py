@@ -1,4 +1,4 @@
-"""The authenticator that the settings configure."""
+"""The authenticator, and the sign-in at an issuer, that the settings configure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from hsparse.errors import Misconfigured
 from hsparse.sections import SignInSettings
 from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile
 from hsparse.sn.auth.authenticator import Authenticator, SchemeAuthenticator, SingleUser
+from hsparse.sn.auth.code_flow import CodeFlow
 from hsparse.sn.auth.issuer import Issuer
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.password_file import PasswordFile
@@ -14,7 +15,21 @@ from hsparse.sn.auth.roles import GroupFile, Roles
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules
 
 
-def make_authenticator(settings: SignInSettings, clock: Clock) -> Authenticator:
+def make_issuer(settings: SignInSettings, clock: Clock) -> Issuer | None:
+    """Make the issuer whose tokens sign in, None without one; `Misconfigured` for a URL that cannot be trusted."""
+    return None if settings.oidc_issuer is None else Issuer(settings.oidc_issuer, clock)
+
+
+def make_code_flow(settings: SignInSettings, issuer: Issuer | None, clock: Clock) -> CodeFlow | None:
+    """Make what signs people in at the issuer, None where the explorer does not."""
+    if settings.oidc_client_id is None:
+        return None
+    if issuer is None:
+        raise Misconfigured("--oidc-client-id needs --oidc-issuer: name whose client it is.")
+    return CodeFlow(issuer, clock, settings.oidc_client_id, settings.oidc_scope, settings.oidc_leeway)
+
+
+def make_authenticator(settings: SignInSettings, issuer: Issuer | None, clock: Clock) -> Authenticator:
     """Make the authenticator; `Misconfigured` at once for a file that cannot be used."""
     _check_alone(settings)
     if not settings.signs_in:
@@ -25,7 +40,7 @@ def make_authenticator(settings: SignInSettings, clock: Clock) -> Authenticator:
     return SchemeAuthenticator(
         passwords=PasswordAuthenticator(accounts, clock) if accounts is not None else None,
         keys=_keys(settings, clock, accounts),
-        tokens=_tokens(settings, clock),
+        tokens=_tokens(settings, issuer, clock),
         roles=_roles(settings),
     )
 
@@ -48,13 +63,13 @@ def _keys(settings: SignInSettings, clock: Clock, accounts: PasswordFile | None)
     return KeyAuthenticator(file, clock, accounts)
 
 
-def _tokens(settings: SignInSettings, clock: Clock) -> TokenAuthenticator | None:
-    if settings.oidc_issuer is None:
+def _tokens(settings: SignInSettings, issuer: Issuer | None, clock: Clock) -> TokenAuthenticator | None:
+    if issuer is None:
         return None
     rules = TokenRules(
         settings.oidc_audience, settings.oidc_user_claim, settings.oidc_group_claim, settings.oidc_leeway
     )
-    return TokenAuthenticator(Issuer(settings.oidc_issuer, clock), clock, rules)
+    return TokenAuthenticator(issuer, clock, rules)
 
 
 def _roles(settings: SignInSettings) -> Roles:

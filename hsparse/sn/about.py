@@ -28,6 +28,7 @@ async def get_about(context: Context) -> web.StreamResponse:
     """Answer with the state and version of the server; clients request it first."""
     unready = await context.service.owners.unready()
     nodes = sorted(context.service.owners.node_ids)
+    flow = context.service.code_flow
     return respond(
         {
             "start_time": int(context.service.start_time),
@@ -44,6 +45,7 @@ async def get_about(context: Context) -> web.StreamResponse:
             "username": context.principal.name,
             "isadmin": context.principal.admin,
         }
+        | ({} if flow is None else {"sign_in_issuer": flow.issuer.url})
     )
 
 

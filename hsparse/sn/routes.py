@@ -27,7 +27,8 @@ from hsparse.sn.domains.handlers import (
     put_domain,
 )
 from hsparse.sn.domains.quota_handlers import get_quota, put_quota
-from hsparse.sn.explorer.handlers import get_docs, get_explorer_file
+from hsparse.sn.explorer.handlers import get_docs, get_explorer_file, get_sign_in
+from hsparse.sn.explorer.sign_in_handlers import get_sign_in_client, post_sign_in_token
 from hsparse.sn.files.handlers import get_file, head_file
 from hsparse.sn.jobs.handlers import delete_job, get_job, get_jobs, post_job
 from hsparse.sn.objects.attribute_handlers import (
@@ -135,6 +136,9 @@ DOMAIN_ROUTES = (
     Route("GET", "/openapi.json", get_openapi, None),
     Route("GET", "/docs", get_docs, None),
     Route("GET", "/explorer/{file}", get_explorer_file, None),
+    Route("GET", "/sign-in", get_sign_in, None),
+    Route("GET", "/sign-in/client", get_sign_in_client, None),
+    Route("POST", "/sign-in/token", post_sign_in_token, None),
     Route("GET", "/", get_domain, None),
     Route("POST", "/", post_domain, None),
     Route("PUT", "/", put_domain, None),

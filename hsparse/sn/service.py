@@ -14,6 +14,7 @@ from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.sn.auth.authenticator import Authenticator
+from hsparse.sn.auth.code_flow import CodeFlow
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.body_memory import BodyBudget
 from hsparse.sn.http.known_users import KnownUsers
@@ -54,11 +55,14 @@ class Service:
         metrics: Metrics,
         start_time: float,
         log: RequestLog | None = None,
+        code_flow: CodeFlow | None = None,
     ) -> None:
         self.settings = settings
         self.owners = owners
         self.clock = clock
         self.authenticator = authenticator
+        self.code_flow = code_flow
+        """How the explorer signs people in at an issuer, None where it does not."""
         self.metrics = metrics
         self.start_time = start_time
         self.log = log or RequestLog(clock)

@@ -5,23 +5,31 @@ from typing import Any
 
 import pytest
 
-from hsparse.cli.sign_in import make_authenticator
+from hsparse.cli.sign_in import make_authenticator, make_code_flow, make_issuer
 from hsparse.clock import ManualClock
 from hsparse.config import load_settings
 from hsparse.errors import Misconfigured
 from hsparse.model.acl import Principal
+from hsparse.sections import SignInSettings
 from hsparse.sn.auth.api_key import KeyFile, Role, new_key
-from hsparse.sn.auth.authenticator import BASIC, BEARER
+from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator
 
 TRUSTED = {"oidc_issuer": "https://login.example.org", "oidc_audience": "hsparse"}
 
 
+def signed_in(settings: SignInSettings) -> Authenticator:
+    clock = ManualClock()
+    issuer = make_issuer(settings, clock)
+    make_code_flow(settings, issuer, clock)
+    return make_authenticator(settings, issuer, clock)
+
+
 def challenges(**flags: Any) -> tuple[str, ...]:
-    return make_authenticator(load_settings(**flags).sign_in, ManualClock()).challenges
+    return signed_in(load_settings(**flags).sign_in).challenges
 
 
 async def test_without_any_everybody_is_the_one_user() -> None:
-    authenticator = make_authenticator(load_settings(user="me").sign_in, ManualClock())
+    authenticator = signed_in(load_settings(user="me").sign_in)
     assert await authenticator.principal("Bearer x") == Principal("me", admin=True)
 
 
@@ -38,7 +46,7 @@ async def test_groups_and_admins_are_of_everybody_who_signs_in(tmp_path: Path) -
     KeyFile(tmp_path / "keys").add(key)
     (tmp_path / "groups").write_text("ops: ann\n")
     settings = load_settings(key_file=tmp_path / "keys", group_file=tmp_path / "groups", admins="bob, g:ops")
-    principal = await make_authenticator(settings.sign_in, ManualClock()).principal(f"Bearer {text}")
+    principal = await signed_in(settings.sign_in).principal(f"Bearer {text}")
     assert principal == Principal("ann", admin=True, groups=frozenset({"ops"}))
 
 
@@ -51,6 +59,7 @@ async def test_groups_and_admins_are_of_everybody_who_signs_in(tmp_path: Path) -
         ({"oidc_issuer": "https://login.example.org"}, "needs --oidc-audience"),
         ({"oidc_audience": "hsparse"}, "--oidc-audience needs --oidc-issuer"),
         ({**TRUSTED, "oidc_issuer": "http://login.example.org"}, "must begin with https"),
+        ({"oidc_client_id": "explorer"}, "--oidc-client-id needs --oidc-issuer"),
         ({"admins": "ann"}, "need users"),
         ({"group_file": "none"}, "need users"),
     ],

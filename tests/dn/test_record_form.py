@@ -20,7 +20,7 @@ from tests.support.endurance import repeats
 from tests.support.rest_client import RestClient
 
 JUNK = (None, 0, -1, 1.5, True, "", "x", [], [1], [[]], {}, {"a": 1}, {"class": "X"})
-STATES = ("/metrics", "/openapi.json", "/docs", "/explorer/{file}")
+STATES = ("/metrics", "/openapi.json", "/docs", "/sign-in", "/explorer/{file}")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""An OpenID Connect issuer on this machine: discovery, keys that rotate, and tokens by two grants.
+"""An OpenID Connect issuer on this machine: discovery, keys that rotate, tokens by grants, and a page to sign in.
 
 For tests of whatever trusts an issuer. It knows the users and clients it is told, and signs what it is asked to.
 """
@@ -6,12 +6,17 @@ For tests of whatever trusts an issuer. It knows the users and clients it is tol
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import html
+import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from aiohttp import web
 from joserfc import jwk, jws, jwt
@@ -24,7 +29,9 @@ LIFETIME = 300
 class TokenIssuer:
     """An issuer with one key of each kind; `users` are name -> password, `groups` name -> groups.
 
-    `asked` counts the requests for its keys; while `down` it answers nothing but 503.
+    `asked` counts the requests for its keys; while `down` it answers nothing but 503. Its page lets everybody sign in
+    as each of the users. `codes` are what it has given to pages: the request for each, and the user. Of tokens of
+    identity `changed` replaces claims; those for access are no JSON Web Tokens while they are `opaque`.
     """
 
     users: dict[str, str] = field(default_factory=dict)
@@ -35,6 +42,9 @@ class TokenIssuer:
     asked: int = 0
     down: bool = False
     document: dict[str, Any] = field(default_factory=dict)
+    codes: dict[str, tuple[dict[str, str], str]] = field(default_factory=dict)
+    changed: dict[str, Any] = field(default_factory=dict)
+    opaque: bool = False
 
     def __post_init__(self) -> None:
         self.rotate()
@@ -80,13 +90,15 @@ class TokenIssuer:
         app = web.Application()
         app.router.add_get("/.well-known/openid-configuration", self._discovery)
         app.router.add_get("/keys", self._keys)
+        app.router.add_get("/authorize", self._authorize)
         app.router.add_post("/token", self._token)
         app.router.add_post("/realms/{realm}/protocol/openid-connect/token", self._token)
         return app
 
     async def _discovery(self, request: web.Request) -> web.Response:
         self._check_up()
-        found = {"issuer": self.url, "jwks_uri": f"{self.url}/keys", "token_endpoint": f"{self.url}/token"}
+        endpoints = {"token_endpoint": "token", "authorization_endpoint": "authorize", "jwks_uri": "keys"}
+        found = {"issuer": self.url} | {name: f"{self.url}/{path}" for name, path in endpoints.items()}
         return web.json_response(found | self.document)
 
     async def _keys(self, request: web.Request) -> web.Response:
@@ -94,8 +106,55 @@ class TokenIssuer:
         self._check_up()
         return web.json_response({"keys": [key.as_dict(private=False) for key in self.keys.values()]})
 
+    def code(self, asked: dict[str, str], name: str) -> str:
+        """Return a code for a page's request, with which `name` signs in."""
+        made = secrets.token_urlsafe()
+        self.codes[made] = (asked, name)
+        return made
+
+    async def _authorize(self, request: web.Request) -> web.Response:
+        """Answer with a page that has a link back for each user, and one that refuses."""
+        asked = dict(request.query)
+        assert asked["response_type"] == "code"
+        assert asked["code_challenge_method"] == "S256"
+        answers = {
+            f"Sign in as {name}": {"code": self.code(asked, name), "iss": self.url} for name in self.users
+        }
+        answers["Refuse"] = {"error": "access_denied"}
+        links = []
+        for text, answer in answers.items():
+            url = f"{asked['redirect_uri']}?{urlencode(answer | {'state': asked['state']})}"
+            links.append(f'<a href="{html.escape(url)}">{text}</a>')
+        return web.Response(
+            text=f"<!doctype html><title>issuer</title>{' '.join(links)}", content_type="text/html"
+        )
+
+    def _exchange(self, form: dict[str, str]) -> web.Response:
+        """Answer with tokens for a code, which is used up (RFC 6749, section 4.1.3; RFC 7636, section 4.6)."""
+        asked, name = self.codes.pop(form.get("code", ""), ({}, ""))
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
+        if (asked.get("code_challenge"), asked.get("client_id"), asked.get("redirect_uri")) != (
+            challenge,
+            form.get("client_id"),
+            form.get("redirect_uri"),
+        ):
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        changed = {"aud": asked["client_id"], "nonce": asked.get("nonce")} | self.changed
+        return web.json_response(
+            {
+                "access_token": "opaque" if self.opaque else self.token(name),
+                "id_token": self.token(name, **changed),
+                "token_type": "Bearer",
+                "expires_in": LIFETIME,
+            }
+        )
+
     async def _token(self, request: web.Request) -> web.Response:
-        form = await request.post()
+        form = {key: str(value) for key, value in (await request.post()).items()}
+        if form.get("grant_type") == "authorization_code":
+            self._check_up()
+            return self._exchange(form)
         names = {"client_credentials": ("client_id", "client_secret"), "password": ("username", "password")}
         fields = names.get(str(form.get("grant_type")))
         if fields is None:

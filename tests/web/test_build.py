@@ -21,6 +21,7 @@ SOURCES = (
     "index.html",
     "package-lock.json",
     "package.json",
+    "sign-in.html",
     "src",
     "tsconfig.json",
     "vite.config.ts",

@@ -1,16 +1,17 @@
-"""An OpenID Connect issuer: its signing keys, found by discovery, cached and fetched again when needed."""
+"""An OpenID Connect issuer: its signing keys and addresses, found by discovery, and fetched again when needed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import orjson
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
 from hsparse.clock import Clock
 from hsparse.errors import Busy, HsparseError, Misconfigured
@@ -22,9 +23,13 @@ DISCOVERY = "/.well-known/openid-configuration"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 MAX_DOCUMENT = 1024 * 1024
 FETCH_SECONDS = 10.0
+READ_STATUSES = frozenset({200, 400, 401})
+"""Statuses whose bodies say something: an error of OAuth is a 400 or a 401 (RFC 6749, section 5.2)."""
+JSON_WANTED = {"Accept": "application/json"}
 UNREACHABLE = "The issuer of tokens cannot be asked for its keys now; try again in a few seconds."
 
 Fetch: TypeAlias = Callable[[str], Awaitable[Any]]
+Send: TypeAlias = Callable[[ClientSession], AbstractAsyncContextManager[ClientResponse]]
 
 
 class IssuerFailed(HsparseError):
@@ -62,6 +67,7 @@ class Issuer:
         self._fetch = fetch or fetch_json
         self._limits = limits or IssuerLimits()
         self._keys: tuple[SigningKey, ...] = ()
+        self._document: dict[str, Any] = {}
         self._fetched: float | None = None
         self._tried: float | None = None
         self._flight: asyncio.Task[None] | None = None
@@ -71,6 +77,27 @@ class Issuer:
 
         `Busy` while the issuer cannot be reached and its keys are not known.
         """
+        await self._wait_known()
+        found = tuple(key for key in self._keys if key.fits(header))
+        if not found and (self._flight is not None or self._may_try()):
+            await self._refresh()
+            found = tuple(key for key in self._keys if key.fits(header))
+        return found
+
+    async def endpoint(self, name: str) -> str:
+        """Return an address that the issuer's discovery document names, such as `token_endpoint`.
+
+        `Busy` while the document is not known; `Misconfigured` if it has none that can be trusted.
+        """
+        await self._wait_known()
+        where = self._document.get(name)
+        if not isinstance(where, str):
+            raise Misconfigured(f"The discovery document of {self.url} has no {name}.")
+        check_issuer_url(where, name)
+        return where
+
+    async def _wait_known(self) -> None:
+        """Wait until the issuer has answered lately enough; `Busy` if it does not."""
         age = self._age()
         if age is None or age > self._limits.stale_time:
             if self._flight is not None or self._may_try():
@@ -80,11 +107,6 @@ class Issuer:
                 raise Busy(UNREACHABLE)
         elif age > self._limits.fresh_time and self._flight is None and self._may_try():
             self._start()
-        found = tuple(key for key in self._keys if key.fits(header))
-        if not found and (self._flight is not None or self._may_try()):
-            await self._refresh()
-            found = tuple(key for key in self._keys if key.fits(header))
-        return found
 
     def _age(self) -> float | None:
         return None if self._fetched is None else self._clock.monotonic() - self._fetched
@@ -130,6 +152,7 @@ class Issuer:
         keys = read_keys(await self._fetch(where))
         if not keys:
             raise IssuerFailed(f"The issuer {self.url} has no keys for signatures that are accepted here.")
+        self._document = document
         return keys
 
 
@@ -148,19 +171,32 @@ def check_issuer_url(url: str, what: str) -> None:
 
 async def fetch_json(url: str) -> Any:
     """GET a JSON document of at most 1 MiB, without following redirects; `IssuerFailed` says what went wrong."""
+    status, found = await read_answer(
+        url, lambda session: session.get(url, allow_redirects=False, headers=JSON_WANTED)
+    )
+    if status != 200:
+        raise IssuerFailed(f"{url} answered {status}, not 200.")
+    return found
+
+
+async def read_answer(url: str, send: Send) -> tuple[int, Any]:
+    """Return the status and the JSON of the answer to a request, None for any other answer than 200, 400 and 401.
+
+    `IssuerFailed` if there is no answer, or one that is no JSON, is too long or takes too long.
+    """
     try:
         async with (
             ClientSession(timeout=ClientTimeout(total=FETCH_SECONDS)) as session,
-            session.get(url, allow_redirects=False, headers={"Accept": "application/json"}) as answer,
+            send(session) as answer,
         ):
-            if answer.status != 200:
-                raise IssuerFailed(f"{url} answered {answer.status}, not 200.")
+            if answer.status not in READ_STATUSES:
+                return answer.status, None
             data = bytearray()
             async for block in answer.content.iter_any():
                 data += block
                 if len(data) > MAX_DOCUMENT:
                     raise IssuerFailed(f"{url} answered with more than {MAX_DOCUMENT} bytes, the limit.")
-            return orjson.loads(data)
+            return answer.status, orjson.loads(data)
     except (ClientError, TimeoutError, OSError) as error:
         raise IssuerFailed(f"{url} did not answer: {type(error).__name__}.") from error
     except ValueError as error:

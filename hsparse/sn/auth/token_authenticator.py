@@ -69,32 +69,11 @@ class TokenAuthenticator:
             return principal
         header = read_header(token)
         claims = verified_claims(token, header, await self._issuer.keys_for(header))
-        expires = self._check(claims)
+        rules = self._rules
+        expires = check_claims(claims, self._issuer.url, rules.audiences, self._clock.now(), rules.leeway)
         principal = Principal(self._user(claims), groups=self._groups(claims))
         self._remember(key, principal, min(expires, self._clock.now() + self._rules.remember_time))
         return principal
-
-    def _check(self, claims: dict[str, Any]) -> float:
-        """Check issuer, audience and times; return the time at which the token expires."""
-        if claims.get("iss") != self._issuer.url:
-            raise Unauthenticated("The bearer token is of another issuer than the one this server trusts.")
-        audience = claims.get("aud")
-        audiences = audience if isinstance(audience, list) else [audience]
-        if not any(one in audiences for one in self._rules.audiences):
-            raise Unauthenticated(
-                "The bearer token is for another audience; ask the issuer for one for this server."
-            )
-        now, leeway = self._clock.now(), self._rules.leeway
-        expires = _time(claims, "exp")
-        if expires is None:
-            raise Unauthenticated("The bearer token has no time of expiry (exp), and is not accepted.")
-        if now >= expires + leeway:
-            raise Unauthenticated("The bearer token has expired; get a new one.")
-        for name in ("nbf", "iat"):
-            begins = _time(claims, name)
-            if begins is not None and now < begins - leeway:
-                raise Unauthenticated(f"The bearer token is not valid yet ({name}); compare the clocks.")
-        return expires + leeway
 
     def _user(self, claims: dict[str, Any]) -> str:
         name = claimed(claims, self._rules.user_claim)
@@ -126,6 +105,33 @@ class TokenAuthenticator:
         self._verified.move_to_end(key)
         while len(self._verified) > self._rules.remember_count:
             self._verified.popitem(last=False)
+
+
+def check_claims(
+    claims: dict[str, Any], issuer: str, audiences: tuple[str, ...], now: float, leeway: float
+) -> float:
+    """Return the time at which a token expires, plus `leeway`, both in seconds.
+
+    `Unauthenticated` for one of another issuer, for none of `audiences`, and before or after its time.
+    """
+    if claims.get("iss") != issuer:
+        raise Unauthenticated("The bearer token is of another issuer than the one this server trusts.")
+    audience = claims.get("aud")
+    named = audience if isinstance(audience, list) else [audience]
+    if not any(one in named for one in audiences):
+        raise Unauthenticated(
+            "The bearer token is for another audience; ask the issuer for one for this server."
+        )
+    expires = _time(claims, "exp")
+    if expires is None:
+        raise Unauthenticated("The bearer token has no time of expiry (exp), and is not accepted.")
+    if now >= expires + leeway:
+        raise Unauthenticated("The bearer token has expired; get a new one.")
+    for name in ("nbf", "iat"):
+        begins = _time(claims, name)
+        if begins is not None and now < begins - leeway:
+            raise Unauthenticated(f"The bearer token is not valid yet ({name}); compare the clocks.")
+    return expires + leeway
 
 
 def claimed(claims: dict[str, Any], name: str) -> Any:

@@ -11,7 +11,7 @@ import asyncio
 from aiohttp import hdrs, web
 
 from hsparse.sn.context import Context
-from hsparse.sn.explorer.static_files import DOCS, NAMED, PAGE, StaticFile, static_file
+from hsparse.sn.explorer.static_files import DOCS, NAMED, PAGE, SIGN_IN, StaticFile, static_file
 from hsparse.sn.http.byte_range import is_known
 from hsparse.sn.http.compression import Coding, accepted_coding
 from hsparse.sn.http.request import named_types
@@ -56,6 +56,11 @@ async def get_explorer(context: Context) -> web.StreamResponse:
 async def get_docs(context: Context) -> web.StreamResponse:
     """Answer with the page that shows the OpenAPI document."""
     return await _respond(context, static_file(DOCS), ALWAYS_ASK)
+
+
+async def get_sign_in(context: Context) -> web.StreamResponse:
+    """Answer with the page to which an issuer sends people back; its script reads what the issuer says in the URL."""
+    return await _respond(context, static_file(SIGN_IN), ALWAYS_ASK)
 
 
 async def get_explorer_file(context: Context) -> web.StreamResponse:

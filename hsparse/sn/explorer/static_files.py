@@ -12,7 +12,8 @@ from hsparse.errors import NotFound
 
 PAGE = "index.html"
 DOCS = "docs.html"
-NAMED = frozenset({PAGE, DOCS, "licences.txt", "sources.txt"})
+SIGN_IN = "sign-in.html"
+NAMED = frozenset({PAGE, DOCS, SIGN_IN, "licences.txt", "sources.txt"})
 """Files whose names stay when their content changes; the digest of the sources is among them."""
 SUFFIX = ".gz"
 TYPES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
@@ -79,7 +80,8 @@ async def _domain(context: Context) -> tuple[str, str]:
     path = "/" + context.request.match_info["path"]
     async with hiding_names(context.service.owners, path, context.principal):
         domain = await file_domain(context.service, path)
-    require_right(context.principal, domain, Right.READ)
+    # Under the name in the request, as of one that is not there: with or without the suffix.
+    require_right(context.principal, replace(domain, path=path), Right.READ)
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
     return domain.path, domain.root

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,7 +144,7 @@ async def test_whole_chunks_are_reduced_without_being_read(store: CountingStore)
 async def test_queries_during_writes_miss_nothing(store: CountingStore) -> None:
     """Values only grow: what was written before a query is found by it, and what it finds was written by its end."""
     rng = np.random.default_rng(4)
-    size, rounds = 70 * LENGTH, repeats(1000, short=40)
+    size, rounds = 70 * LENGTH, repeats(2500, short=40)
     model = np.ones(size, "<i4")
     is_done = False
     async with opened(store) as client:
@@ -172,3 +173,43 @@ async def test_queries_during_writes_miss_nothing(store: CountingStore) -> None:
         await asyncio.gather(*(ask() for _ in range(4)))
         is_done = True
         await writer
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("layout", [sparse(1, LENGTH), {"class": "H5D_CHUNKED", "dims": [1, LENGTH]}])
+@pytest.mark.parametrize("statistics", [True, False])
+async def test_reductions_during_writes_see_each_chunk_at_one_moment(
+    store: CountingStore, layout: dict[str, Any], *, statistics: bool
+) -> None:
+    """A row is a chunk, whose elements are written together: all have one number, and numbers only grow."""
+    rng = np.random.default_rng(5)
+    rows, rounds, is_done = 60, repeats(100, short=10), False
+    written, begun = np.zeros(rows, "<i4"), np.zeros(rows, "<i4")
+    async with opened(store) as client:
+        assert (await client("PUT", "/", {})).status == 201
+        path = await create(client, [rows, LENGTH], I4, layout=layout, chunkStatistics=statistics)
+
+        async def write() -> None:
+            while not is_done:
+                row = int(rng.integers(rows))
+                begun[row] += 1
+                body = np.full(LENGTH, begun[row], "<i4").tobytes()
+                assert (await client("PUT", f"{path}/value", body, select=f"[{row},:]")).status == 200
+                written[row] = begun[row]
+
+        async def ask() -> None:
+            for _ in range(rounds):
+                before = written.copy()
+                ops = {"op": "min,max,sum,nnz", "axis": 1, "undefined": "fill"}
+                value = (await client("GET", f"{path}/reduce", **ops))["value"]
+                least, total, nonzero = (np.array(value[name]) for name in ("min", "sum", "nnz"))
+                assert least.tolist() == value["max"]
+                assert (total == LENGTH * least).all()
+                assert (nonzero == np.where(least > 0, LENGTH, 0)).all()
+                assert ((before <= least) & (least <= begun)).all()
+
+        writer = asyncio.create_task(write())
+        await asyncio.gather(*(ask() for _ in range(4)))
+        is_done = True
+        await writer
+    assert written.max() > 0

@@ -160,4 +160,6 @@ export interface About {
   username: string;
   isadmin: boolean;
   hsparse_version: string;
+  /** The URL of the issuer at which the explorer signs people in. */
+  sign_in_issuer?: string;
 }

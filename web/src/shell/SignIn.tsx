@@ -1,7 +1,8 @@
-/** Signing in with a password or a key, and out. What is typed is kept in this page's memory, and nowhere else. */
+/** Signing in with a password, a key or at an issuer, and out. Credentials are in this page's memory, and nowhere else. */
 
-import { type FormEvent, useRef, useState } from 'react';
+import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type About, basic, RequestError, sendJson, setAuthorization } from '../api/client';
+import { signInAtIssuer } from '../api/issuer';
 import { useSignedIn } from '../api/load';
 import { ErrorNotice } from './ErrorNotice';
 
@@ -12,7 +13,11 @@ interface Props {
 
 export function SignIn({ about, error }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
+  const [open, setOpen] = useState(false);
   const signedIn = useSignedIn();
+  useEffect(() => {
+    if (open) dialog.current?.showModal();
+  }, [open]);
   return (
     <div className="who">
       {error instanceof RequestError && error.kind === 'away' ? (
@@ -25,13 +30,55 @@ export function SignIn({ about, error }: Props) {
       {signedIn !== undefined ? (
         <button onClick={() => setAuthorization(undefined)}>Sign out</button>
       ) : (
-        <button onClick={() => dialog.current?.showModal()}>Sign in</button>
+        <button onClick={() => setOpen(true)}>Sign in</button>
       )}
-      <dialog ref={dialog} aria-labelledby="signInTitle">
-        <SignInForm close={() => dialog.current?.close()} />
-      </dialog>
+      {open && (
+        <dialog ref={dialog} aria-labelledby="signInTitle" onClose={() => setOpen(false)}>
+          <h2 id="signInTitle">Sign in</h2>
+          {about?.sign_in_issuer !== undefined && <IssuerButton issuer={about.sign_in_issuer} close={() => dialog.current?.close()} />}
+          <SignInForm close={() => dialog.current?.close()} />
+        </dialog>
+      )}
     </div>
   );
+}
+
+interface IssuerProps {
+  issuer: string;
+  close: () => void;
+}
+
+/** Signs in at an issuer, whose page has a window of its own; who closes the dialog waits for it no more. */
+function IssuerButton({ issuer, close }: IssuerProps) {
+  const [waiting, setWaiting] = useState(false);
+  const [error, setError] = useState<unknown>();
+  const abort = useRef<AbortController>();
+  useEffect(() => () => abort.current?.abort(), []);
+  const signIn = async () => {
+    abort.current?.abort();
+    const { signal } = (abort.current = new AbortController());
+    setWaiting(true);
+    setError(undefined);
+    try {
+      setAuthorization(`Bearer ${await signInAtIssuer(signal)}`);
+      close();
+    } catch (failure) {
+      if (signal.aborted) return;
+      setWaiting(false);
+      setError(failure);
+    }
+  };
+  return (
+    <>
+      <button onClick={() => void signIn()}>Sign in at {hostOf(issuer)}</button>
+      {waiting && <p role="status">Waiting for the window in which you sign in…</p>}
+      {error !== undefined && <ErrorNotice error={error} />}
+    </>
+  );
+}
+
+function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).host : url;
 }
 
 function SignInForm({ close }: { close: () => void }) {
@@ -49,15 +96,11 @@ function SignInForm({ close }: { close: () => void }) {
       setError(failure);
       return;
     }
-    setError(undefined);
-    setName('');
-    setSecret('');
     setAuthorization(authorization);
     close();
   };
   return (
     <form onSubmit={(event) => void submit(event)} autoComplete="off">
-      <h2 id="signInTitle">Sign in</h2>
       <fieldset>
         <legend className="quiet">With</legend>
         <label>

@@ -1,0 +1,145 @@
+"""Signing in at an OpenID Connect issuer: an authorization code is exchanged for a token.
+
+The page at `/` sends people to the issuer and gets the code (RFC 6749, section 4.1). It keeps the verifier of the code
+(PKCE, RFC 7636), and may talk to this server alone, so the server makes the exchange. It is a public client: it has no
+secret, and remembers nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from typing import Any
+
+from hsparse.clock import Clock
+from hsparse.concurrency.request_trace import queue_user
+from hsparse.errors import Busy, RateLimited, Unauthenticated
+from hsparse.sn.auth.issuer import JSON_WANTED, Issuer, IssuerFailed, read_answer
+from hsparse.sn.auth.signed_token import MAX_TOKEN, read_header, verified_claims
+from hsparse.sn.auth.token_authenticator import check_claims
+from hsparse.sn.auth.try_limit import TryLimit
+
+AT_ONCE = 32
+"""The most exchanges under way: each waits for the issuer for up to ten seconds."""
+FAILURES = 30
+FAILURE_SECONDS = 60.0
+ADDRESSES = 4096
+"""From an address at most so many exchanges fail in so many seconds, counted for so many addresses."""
+OAUTH_ERROR = re.compile(r"[a-z_]{1,40}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeGrant:
+    """What a page has got from the issuer, and what it kept meanwhile."""
+
+    code: str = field(repr=False)
+    verifier: str = field(repr=False)
+    nonce: str = field(repr=False)
+    redirect_uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedTokens:
+    """The tokens of an answer: one for access, of any form, and one that says who signed in."""
+
+    access: str = field(repr=False)
+    identity: str = field(repr=False)
+
+
+class CodeFlow:
+    """Exchanges codes as the client `client_id` of an issuer; `scope` is what the page asks for."""
+
+    def __init__(self, issuer: Issuer, clock: Clock, client_id: str, scope: str, leeway: float) -> None:
+        self.issuer = issuer
+        self.client_id = client_id
+        self.scope = scope if "openid" in scope.split() else f"openid {scope}"
+        self._clock = clock
+        self._leeway = leeway
+        self._under_way = 0
+        self._tries = TryLimit(FAILURES, FAILURE_SECONDS, ADDRESSES, clock)
+
+    async def description(self) -> dict[str, str]:
+        """Return what a page needs to send somebody to the issuer; `Busy` while the issuer does not answer."""
+        return {
+            "issuer": self.issuer.url,
+            "authorization_endpoint": await self.issuer.endpoint("authorization_endpoint"),
+            "client_id": self.client_id,
+            "scope": self.scope,
+        }
+
+    async def exchange(self, grant: CodeGrant) -> IssuedTokens:
+        """Return the tokens for a code, once the token of identity is proved to be for this sign-in.
+
+        `Unauthenticated` for a code that the issuer refuses, and for a token that is not for this client and nonce;
+        `Busy` if the issuer does not answer; `RateLimited` after too many failures from an address.
+        """
+        address = queue_user()
+        if self._under_way >= AT_ONCE:
+            raise Busy("Too many people are signing in at the issuer; try again in a few seconds.")
+        wait = self._tries.wait(address)
+        if wait:
+            raise RateLimited(f"{FAILURES} sign-ins from this address have failed within a minute.", wait)
+        self._tries.count(address)
+        self._under_way += 1
+        try:
+            tokens = await self._ask(grant)
+            await self._check(tokens.identity, grant.nonce)
+        finally:
+            self._under_way -= 1
+        self._tries.forgive(address)
+        return tokens
+
+    async def _ask(self, grant: CodeGrant) -> IssuedTokens:
+        where = await self.issuer.endpoint("token_endpoint")
+        form = {
+            "grant_type": "authorization_code",
+            "code": grant.code,
+            "redirect_uri": grant.redirect_uri,
+            "client_id": self.client_id,
+            "code_verifier": grant.verifier,
+        }
+        try:
+            status, found = await read_answer(
+                where,
+                lambda session: session.post(where, data=form, allow_redirects=False, headers=JSON_WANTED),
+            )
+        except IssuerFailed as error:
+            raise Busy(f"The issuer cannot be asked for a token now: {error.message}") from error
+        if status in (400, 401):
+            raise Unauthenticated(f"The issuer gives no token: {_reason(found)}. Sign in again.")
+        if status != 200:
+            raise Busy(f"The issuer answered {status} in place of a token; try again.")
+        return _tokens(found)
+
+    async def _check(self, token: str, nonce: str) -> None:
+        header = read_header(token)
+        claims = verified_claims(token, header, await self.issuer.keys_for(header))
+        check_claims(claims, self.issuer.url, (self.client_id,), self._clock.now(), self._leeway)
+        if claims.get("azp", self.client_id) != self.client_id:
+            raise Unauthenticated("The issuer's token is for another client (azp).")
+        given = claims.get("nonce")
+        if not isinstance(given, str) or not compare_digest(given.encode(), nonce.encode()):
+            raise Unauthenticated("The issuer's token is of another sign-in (nonce): sign in again.")
+
+
+def _tokens(found: Any) -> IssuedTokens:
+    """Return the tokens of an answer (OpenID Connect Core, section 3.1.3.3); `Unauthenticated` without them."""
+    members = found if isinstance(found, dict) else {}
+    access, identity = members.get("access_token"), members.get("id_token")
+    if (
+        not isinstance(access, str)
+        or not isinstance(identity, str)
+        or str(members.get("token_type")).lower() != "bearer"
+        or max(len(access), len(identity)) > MAX_TOKEN
+    ):
+        raise Unauthenticated(
+            "The issuer gives no tokens of access and identity that can be used: see its setup of the client."
+        )
+    return IssuedTokens(access, identity)
+
+
+def _reason(found: Any) -> str:
+    """Return the error of an answer by its code: its sentences may have anything in them."""
+    code = found.get("error") if isinstance(found, dict) else None
+    return code if isinstance(code, str) and OAUTH_ERROR.fullmatch(code) else "it names no reason"

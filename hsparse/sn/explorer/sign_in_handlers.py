@@ -1,0 +1,85 @@
+"""Handlers of the sign-in at an issuer: what a page asks before it sends somebody there, and afterwards.
+
+Tests: tests/sn/explorer/test_sign_in_handlers.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest, NotFound, Unauthenticated
+from hsparse.sn.auth.code_flow import CodeFlow, CodeGrant, IssuedTokens
+from hsparse.sn.context import Context
+from hsparse.sn.http.request import read_json
+from hsparse.sn.http.request_admission import give_up_place, return_to_work
+from hsparse.sn.http.response import respond
+
+MAX_CODE = 8192
+MAX_URL = 2048
+VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
+"""RFC 7636, section 4.1; a nonce is made in the same way."""
+
+
+async def get_sign_in_client(context: Context) -> web.StreamResponse:
+    """`GET /sign-in/client`: the issuer, where it signs people in, and as which client."""
+    flow = _flow(context)
+    give_up_place(context.request)
+    found = await flow.description()
+    await return_to_work(context.request)
+    return respond(found)
+
+
+async def post_sign_in_token(context: Context) -> web.StreamResponse:
+    """`POST /sign-in/token`: a token for the code of an issuer, and whom this server takes its bearer for."""
+    flow = _flow(context)
+    grant = read_grant(await read_json(context))
+    give_up_place(context.request)
+    tokens = await flow.exchange(grant)
+    await return_to_work(context.request)
+    token, name = await _accepted(context, tokens)
+    answer = respond({"token": token, "username": name})
+    answer.headers[hdrs.CACHE_CONTROL] = "no-store"
+    return answer
+
+
+def read_grant(body: object) -> CodeGrant:
+    """Return the grant in a body; `BadRequest` names what is wrong, without what is in it."""
+    members = body if isinstance(body, dict) else {}
+    code, redirect_uri = (
+        _text(members, name, most) for name, most in (("code", MAX_CODE), ("redirect_uri", MAX_URL))
+    )
+    for name in ("verifier", "nonce"):
+        if not VERIFIER.fullmatch(_text(members, name, 128)):
+            raise BadRequest(f"{name} must have 43 to 128 letters, digits, and -._~ (RFC 7636, section 4.1).")
+    return CodeGrant(code, members["verifier"], members["nonce"], redirect_uri)
+
+
+def _text(members: dict[str, object], name: str, most: int) -> str:
+    value = members.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= most:
+        raise BadRequest(f"{name} must be a text of 1 to {most} characters.")
+    return value
+
+
+async def _accepted(context: Context, tokens: IssuedTokens) -> tuple[str, str]:
+    """Return the token that signs in here, and the user's name.
+
+    It is the one for access; that of identity where the issuer gives none that a server can check.
+    """
+    authenticator = context.service.authenticator
+    try:
+        return tokens.access, (await authenticator.principal(f"Bearer {tokens.access}")).name
+    except Unauthenticated as refused:
+        try:
+            return tokens.identity, (await authenticator.principal(f"Bearer {tokens.identity}")).name
+        except Unauthenticated:
+            raise refused from None
+
+
+def _flow(context: Context) -> CodeFlow:
+    flow = context.service.code_flow
+    if flow is None:
+        raise NotFound("This server signs nobody in at an issuer: its operator may set --oidc-client-id.")
+    return flow
