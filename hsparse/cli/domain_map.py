@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.file_arguments import check_target
+from hsparse.cli.terminal_text import terminal_text
 from hsparse.client.files.domain_file import check_domain
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileLayout
@@ -99,7 +100,7 @@ def _write_parquet(
     write: Callable[[Path, Iterator[bytes]], dict[str, str]], answer: HTTPResponse, path: Path
 ) -> None:
     for name, reason in write(path, _parts(answer)).items():
-        print(f"left out: {name}: {reason}", file=sys.stderr)
+        print(terminal_text(f"left out: {name}: {reason}", sys.stderr), file=sys.stderr)
 
 
 def _parts(answer: HTTPResponse) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from hsparse.cli import progress
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.progress import ProgressForm
+from hsparse.cli.terminal_text import terminal_text
 from hsparse.client.connection import Connection, Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import HsparseError
@@ -120,7 +121,7 @@ def _wait(args: argparse.Namespace, server: RetryingClient, connection: Connecti
             shown.update(job["done"], job.get("total", 0))
             time.sleep(POLL_SECONDS)
     for message in job.get("messages", ()):
-        print(message, file=sys.stderr)
+        print(terminal_text(message, sys.stderr), file=sys.stderr)
     if job["status"] != "done":
         raise _failure(job)
     return 0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse import __version__
+from hsparse.cli.terminal_text import terminal_text
 from hsparse.errors import HsparseError
 from hsparse.optional_module import OptionalModule
 
@@ -118,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
         ENVIRONMENT.load().check_environment()
         status: int = args.run(args)
     except HsparseError as error:
-        print(f"hsparse: {error.message}", file=sys.stderr)
+        print(f"hsparse: {terminal_text(error.message, sys.stderr)}", file=sys.stderr)
         return 2
     return status
 

@@ -19,6 +19,7 @@ import uvloop
 from aiohttp import web
 
 from hsparse.cli.node_log import configure_log
+from hsparse.concurrency.collector import collect_seldom
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ServerSettings
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     configure_log(settings.server)
     limit_arenas()
+    collect_seldom()
     uvloop.run(args.serving(settings))
     return 0
 

@@ -20,6 +20,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TextIO
 
+from hsparse.cli.terminal_text import terminal_text
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import HsparseError
 
@@ -171,7 +172,8 @@ def print_message(form: ProgressForm, text: str, file: TextIO | None = None) -> 
     if form is ProgressForm.JSON:
         _write({"message": text})
     else:
-        print(text, file=file or sys.stdout)
+        file = file or sys.stdout
+        print(terminal_text(text, file), file=file)
 
 
 def _write(line: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import inf
 
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.storage.object_store import ObjectStore
@@ -108,7 +109,9 @@ def _decode(data: bytes, etag: str) -> Lease:
     try:
         form = json.loads(data)
         state, seconds, epoch = form["state"], float(form["seconds"]), int(form.get("epoch", 0))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return Lease(REVOKED, etag, MOST)
+    if not (0 < seconds < inf and epoch >= 0):  # NaN is neither
         return Lease(REVOKED, etag, MOST)
     known = state in (HELD, RECALLED, EVICTED)
     return Lease(state if known else REVOKED, etag, min(seconds, MOST), epoch)

@@ -66,13 +66,16 @@ class Fences:
 
     def refuse_deleted(self, dataset: str) -> None:
         """Refuse everything about a deleted dataset from now on."""
-        self._newest[dataset] = None
+        self._remember(dataset, None)
         self._unread.discard(dataset)
 
     def _raise(self, dataset: str, generation: int) -> None:
         """Remember a generation, unless a newer one, or the dataset's deletion, was seen meanwhile."""
         known = self._newest.get(dataset, 0)
-        self._newest[dataset] = None if known is None else max(known, generation)
+        self._remember(dataset, None if known is None else max(known, generation))
+
+    def _remember(self, dataset: str, generation: int | None) -> None:
+        self._newest[dataset] = generation
         self._newest.move_to_end(dataset)
         if len(self._newest) > self._limit:
             forgotten, _ = self._newest.popitem(last=False)
@@ -83,26 +86,29 @@ MAX_NAMES = 100_000
 
 
 class DeletedNames:
-    """Names of deleted objects, attributes and links; the oldest are forgotten first."""
+    """Names of deleted objects, attributes and links; the oldest are forgotten first.
+
+    Hashes are kept in their place, as names may be long: if two are the same, a `NotFound` becomes a `Gone`.
+    """
 
     def __init__(self, limit: int = MAX_NAMES) -> None:
         self._limit = limit
-        self._names: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._names: OrderedDict[int, None] = OrderedDict()
 
     def add(self, *name: str) -> None:
         """Remember a deleted name."""
-        self._names[name] = None
+        self._names[hash(name)] = None
         if len(self._names) > self._limit:
             self._names.popitem(last=False)
 
     def remove(self, *name: str) -> None:
         """Forget a name that exists again."""
-        self._names.pop(name, None)
+        self._names.pop(hash(name), None)
 
     def missing(self, sentence: str, *name: str) -> HsparseError:
         """Return the error for a missing name, the subject `sentence`: `Gone` when it was deleted, else `NotFound`."""
         return (
             Gone(f"{sentence} was deleted.")
-            if name in self._names
+            if hash(name) in self._names
             else NotFound(f"{sentence} does not exist.")
         )

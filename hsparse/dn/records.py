@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hsparse.clock import Clock
-from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache
@@ -22,7 +22,7 @@ from hsparse.dn.record_changes import change_record, changed_entries
 from hsparse.dn.record_objects import LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.dn.record_size import check_size, grown_bytes, must_measure
 from hsparse.dn.stored_form import SingleObject, StoredForm
-from hsparse.errors import HsparseError, Unanswered
+from hsparse.errors import HsparseError, TooLarge, Unanswered
 from hsparse.model.ids import COLLECTIONS, is_job_id, is_root, storage_key
 from hsparse.model.schema import check_changeable
 from hsparse.storage.object_store import ObjectStore
@@ -43,9 +43,37 @@ from hsparse.wire.record_message import (
 )
 
 NO_LIMIT = 2**63 - 1
+READS_AT_ONCE = 32
+"""Records of one message that are read at a time."""
+REPLY_MEMORY = 64 * 1024 * 1024
+"""About how many bytes of memory the records of one reply take, but for the first one."""
+LEFT_OUT = Outcome(
+    failure=Failure.of(TooLarge("The records that were asked for have no room in one reply; ask for fewer."))
+)
+"""Instead of a record that the reply has no room for: who asks for one alone is always given it."""
 OF_ENTRIES = (PutAttributes, DeleteAttributes, PutLinks, DeleteLinks)
 """Changes whose outcome leaves out the record, which may have many more entries."""
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
+
+
+class _ReplyRoom:
+    """The memory that the records of one reply take."""
+
+    __slots__ = ("_used",)
+
+    def __init__(self) -> None:
+        self._used = 0
+
+    def take(self, nbytes: int) -> None:
+        self._used += nbytes
+
+    @property
+    def is_full(self) -> bool:
+        return self._used >= REPLY_MEMORY
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self._used > REPLY_MEMORY
 
 
 class Records:
@@ -73,15 +101,35 @@ class Records:
         self.recent = RecentChanges(clock)
         self._summaries = summaries
 
+    def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
+        """Answer `ReadObjects` without waiting if all records are in memory and fit into a reply, else return None."""
+        outcomes: list[Outcome] = []
+        room = _ReplyRoom()
+        for id in ids:
+            outcome = self._cached(id, room)
+            if outcome is None or (outcomes and room.is_exceeded):
+                return None
+            outcomes.append(outcome)
+        count_hits(len(outcomes))
+        return tuple(outcomes)
+
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
-        outcomes = [self._cached(id) for id in ids]
+        room = _ReplyRoom()
+        outcomes = [self._cached(id, room) for id in ids]
         missing = [place for place, outcome in enumerate(outcomes) if outcome is None]
         count_hits(len(ids) - len(missing))
-        if missing:
-            loaded = await gather_all([self._read(ids[place]) for place in missing])
-            for place, outcome in zip(missing, loaded, strict=True):
-                outcomes[place] = outcome
+        if room.is_exceeded or missing:
+            room = _ReplyRoom()
+
+            async def read(place: int) -> Outcome:
+                if place and room.is_full:
+                    return LEFT_OUT
+                outcome = self._cached(ids[place], room) or await self._read(ids[place], room)
+                # Others may have taken the room meanwhile; but the first is never left out.
+                return LEFT_OUT if place and room.is_exceeded else outcome
+
+            return tuple(await gather_each(read, range(len(ids)), READS_AT_ONCE))
         return tuple(outcome for outcome in outcomes if outcome is not None)
 
     async def change(self, message: ChangeObjects) -> tuple[Outcome, ...]:
@@ -135,19 +183,23 @@ class Records:
             more,
         )
 
-    def _cached(self, id: str) -> Outcome | None:
-        """Return a cached record, else None: a task for each would cost more than this look-up."""
+    def _cached(self, id: str, room: _ReplyRoom) -> Outcome | None:
+        """Return a cached record, else None."""
         cached: CachedObject[RecordValue] | None = self._cache.get(storage_key(id))
         if cached is None:
             return None
         value = cached.peek()[1]
-        return None if value is None else Outcome(value.record)
+        if value is None:
+            return None
+        room.take(cached.nbytes)
+        return Outcome(value.record)
 
-    async def _read(self, id: str) -> Outcome:
+    async def _read(self, id: str, room: _ReplyRoom) -> Outcome:
         key = storage_key(id)
         try:
             with self._cache.use(key, lambda: self._make(key, id)) as cached:
                 value = await cached.read()
+                room.take(cached.nbytes)
             if value is None:
                 raise self._deleted.missing(id, id)
         except HsparseError as error:

@@ -283,5 +283,8 @@ def _check(uri: str, path: str) -> None:
         raise BadRequest(
             f"The file {short_repr(uri)} has '.' or '..' in its path; name it from the store's root."
         )
-    if components[0] == OBJECTS_FOLDER or any(component.startswith(".") for component in components):
+    # On a file system that does not tell letters by case, DB is the same directory.
+    if components[0].casefold() == OBJECTS_FOLDER or any(
+        component.startswith(".") for component in components
+    ):
         raise BadRequest(f"{short_repr(uri)} is no file to link to: the server keeps its own objects there.")

@@ -29,8 +29,10 @@ from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.records.access import find_allowed, request_place
+from hsparse.sn.records.access import find_allowed
+from hsparse.sn.records.domain_path import request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
+from hsparse.sn.records.second_names import other_names
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
@@ -169,7 +171,9 @@ def bind_route(service: Service, route: Route) -> AioHandler:
             domain = await find_allowed(node, path, principal, route.right)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        with node.component(Quotas).growth(path) as growth:
+        names = () if domain is None or not route.grows else other_names(domain)
+        root = None if domain is None else domain.root
+        with node.component(Quotas).growth(path, names, root) as growth:
             if route.grows:
                 await growth.take(max(min(request.content_length or 0, limit), OBJECT_BYTES))
             context = Context(request, limit, node, principal, path, domain, growth)

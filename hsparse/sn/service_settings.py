@@ -34,8 +34,9 @@ class ServiceSettings:
     At most `requests_at_once` requests are worked on, and an answer must begin in `request_timeout` seconds
     (0: any time) where the client names no deadline. What changes nothing is given up after `max_read_time`. The
     paths in a request may lead through `max_path_steps` links in all, and a query through `max_query_chunks` chunks
-    that are computed, not stored; a write may change `max_write_size` bytes. The domains below a folder
-    `/home/NAME` may take `home_quota` bytes in the store, unless an admin has set something else.
+    that are computed, or whose fill values it orders, not stored; a write may change `max_write_size` bytes. The
+    domains below a folder `/home/NAME` may take `home_quota` bytes in the store, unless an admin has set something
+    else.
 
     Six fields are not configurable here. `single_user` is the name every request acts as when authentication is
     off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
@@ -79,7 +80,10 @@ class ServiceSettings:
         1_000_000, "links that all paths of a request may lead through", ge=1000, le=10**9
     )
     max_query_chunks: int = setting(
-        1 << 20, "chunks of computed values that a query may look through", ge=1, le=10**12
+        1 << 20,
+        "chunks of computed values that a query may look through; ordered by value, also those of fill values",
+        ge=1,
+        le=10**12,
     )
     max_request_size: int = setting(100 * MIB, "largest body of a request", ge=MIB, is_size=True)
     max_write_size: int = setting(

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -31,7 +31,7 @@ from hsparse.model.ids import (
 from hsparse.sn.data_nodes.key_pages import key_pages
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_info import file_backed_counts
-from hsparse.sn.records.object_path import READS_AT_ONCE
+from hsparse.sn.records.object_path import read_each
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.wire.message import Record
@@ -141,9 +141,10 @@ async def scan_domain(owners: Owners, root: str) -> Record:
 async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, datasets: Record) -> int:
     """Add datasets to the sums; return how many there are."""
     count = 0
-    for first in range(0, len(done), READS_AT_ONCE):
-        some = done[first : first + READS_AT_ONCE]
-        for stored, outcome in zip(some, await owners.read(*(one.id for one in some)), strict=True):
+    by_id = {one.id: one for one in done}
+    async with aclosing(read_each(owners, list(by_id))) as found:
+        async for id, outcome in found:
+            stored = by_id[id]
             if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                 continue  # deleted since it was listed
             record = outcome.unwrap()

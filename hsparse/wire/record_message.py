@@ -37,7 +37,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ReadObjects(ReadMessage[tuple[Outcome, ...]]):
-    """Read records; one outcome an id, in order. Callers must not modify a record they are given."""
+    """Read records; one outcome an id, in order. Callers must not modify a record they are given.
+
+    Records that the reply has no room for fail as `TooLarge`, never the first one.
+    """
 
     ids: tuple[str, ...]
 

@@ -54,7 +54,30 @@ async def test_a_holder_that_came_back_is_not_evicted() -> None:
     assert current.state == HELD, "what is there now is told"
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"state": "held", "seconds": "x"}'])
+SECONDS = [
+    b'"x"',
+    b"NaN",
+    b"Infinity",
+    b"-Infinity",
+    b"-1",
+    b"0",
+    b"1e999",
+    b"1" + b"0" * 400,
+    b"[2]",
+    b"null",
+]
+EPOCHS = [b"Infinity", b"NaN", b"-1", b'"x"', b"[]", b"1e999"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"{}", b"[1]", b"\xff", b"[" * 200_000),
+        *(b'{"state": "held", "seconds": %b, "epoch": 1}' % seconds for seconds in SECONDS),
+        *(b'{"state": "held", "seconds": 2.0, "epoch": %b}' % epoch for epoch in EPOCHS),
+    ],
+    ids=lambda data: data[:60].decode(errors="replace"),
+)
 async def test_a_damaged_lease_does_not_hold_and_is_waited_for(data: bytes) -> None:
     store = MemoryStore()
     await store.put(lease_key("a"), data)

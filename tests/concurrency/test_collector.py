@@ -8,7 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
+from hsparse.concurrency.collector import (
+    MANY,
+    SERVER_THRESHOLDS,
+    FrozenObjects,
+    collect_seldom,
+    paused_collector,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +96,12 @@ def test_contexts_that_freeze_nothing_leave_what_others_froze() -> None:
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_a_server_has_thresholds_of_its_own() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_seldom()
+        assert gc.get_threshold() == SERVER_THRESHOLDS
+    finally:
+        gc.set_threshold(*before)

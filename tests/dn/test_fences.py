@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 
-from hsparse.dn.fences import Fences
-from hsparse.errors import Gone, Moved
+from hsparse.dn.fences import DeletedNames, Fences
+from hsparse.errors import Gone, Moved, NotFound
 from hsparse.format.chunk_spec import ChunkSpec
 
 SPEC = ChunkSpec("d-1", "H5T_STD_I8LE", (1,), False, b"", ((),))
@@ -63,6 +64,36 @@ async def test_what_is_forgotten_is_learnt_again() -> None:
     assert records.asked == ["d-1", "d-2", "d-3", "d-1"]
     with pytest.raises(Moved):
         fences.check(SPEC)
+
+
+async def test_of_the_deleted_only_so_many_are_remembered() -> None:
+    records = Records(d_1=1, d_2=1)
+    fences = Fences(records.generation, limit=3)
+    await fences.learn("d-1")
+    for number in range(10, 100):
+        fences.refuse_deleted(f"d-{number}")
+    await fences.learn("d-1")
+    assert records.asked == ["d-1", "d-1"]
+    for number in (98, 99):
+        with pytest.raises(Gone):
+            fences.check(replace(SPEC, dataset=f"d-{number}"))
+    fences.check(replace(SPEC, dataset="d-97"))
+
+
+def test_long_names_of_what_was_deleted_take_no_more_memory() -> None:
+    deleted = DeletedNames()
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            deleted.add("g-1", "attribute", f"{number}".rjust(1024, "\N{GRINNING FACE}"))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 300 * 1000
+    name = "999".rjust(1024, "\N{GRINNING FACE}")
+    assert isinstance(deleted.missing("It", "g-1", "attribute", name), Gone)
+    deleted.remove("g-1", "attribute", name)
+    assert isinstance(deleted.missing("It", "g-1", "attribute", name), NotFound)
 
 
 async def test_a_record_is_read_although_a_message_has_told_its_generation() -> None:

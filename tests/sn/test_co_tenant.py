@@ -20,6 +20,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
 from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.routes import ROUTES, Route
+from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import BINARY, Reply, RestClient
 
@@ -29,6 +30,8 @@ PRIVATE = f"{FOLDER}/caf\u00e9.h5"
 OWN = "/home/bob/own.h5"
 SECOND = "/home/bob/second.h5"
 """A second name of the private domain, from when the tenant had all rights there."""
+LINKED = "/home/bob/linked.h5"
+"""A domain of the tenant with a dataset that is linked to a file of the owner."""
 LATER, CHANGED = f"{FOLDER[1:]}/later.bin", f"{FOLDER[1:]}/changed.bin"
 HEAD = bytes(4096)
 HIDDEN = b"hidden"
@@ -49,6 +52,7 @@ SPELLINGS = (
 """The private domain as one may try to write it, and the folder that it is in."""
 TWIN = str.maketrans("\u00e9\u00c9\u0301", "\u00e8\u00c8\u0300")
 """Makes of the private domain's name, in each spelling, one of a domain that does not exist."""
+PLACE = "s3://hsparse/jobs/bob/"
 FAR, NEW = "far-\u00e9", "/home/bob/new.h5"
 TABLE = {
     "class": "H5T_COMPOUND",
@@ -118,8 +122,12 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
         "POST /datasets/{id}/chunks/values": [{"chunks": [[0]]}],
         "PUT /datasets/{id}/chunks/{chunk}/value": [b"x" * 32],
         "POST /jobs": [
-            {"kind": "export", "domain": PRIVATE, "file": "s3://hsparse/out.h5"},
-            {"kind": "import", "domain": PRIVATE, "file": f"s3://hsparse/db/{ids.datasets}/0"},
+            {"kind": "export", "domain": PRIVATE, "target": f"{PLACE}out.h5"},
+            {"kind": "export", "domain": SECOND, "target": f"{PLACE}out.h5"},
+            {"kind": "import", "domain": PRIVATE, "source": f"{PLACE}in.h5"},
+            {"kind": "import", "domain": PRIVATE, "source": f"{PLACE}in.h5", "options": {"resume": True}},
+            {"kind": "import", "domain": NEW, "source": f"s3://hsparse/db/{ids.datasets}/0"},
+            {"kind": "export", "domain": OWN, "target": f"s3://hsparse{PRIVATE}"},
         ],
     }  # fmt: skip
 
@@ -148,7 +156,8 @@ def key_of(route: Route) -> str:
 def paths_of(route: Route, ids: Ids) -> Iterator[str]:
     """Give the paths of a route with private ids and names in them."""
     if "{path:.+}" in route.path:
-        yield from (route.path.replace("{path:.+}", PRIVATE[1:] + end) for end in (".h5", "", "/", "/x"))
+        named = (*(PRIVATE + end for end in (".h5", "", "/", "/x")), SECOND, LINKED)
+        yield from (route.path.replace("{path:.+}", path[1:]) for path in named)
         return
     path = route.path
     names = {"title": "a", "name": "a", "user": OWNER, "chunk": "0", "job": f"j-{ids.root[2:]}", "file": "x"}
@@ -170,7 +179,8 @@ async def world() -> AsyncIterator[tuple[RestClient, MemoryStore, Ids]]:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
     node = DataService(store, clock)
-    rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT)).open()
+    settings = ServiceSettings(single_user=None, job_places=("s3://hsparse/jobs/{user}/",))
+    rest = await RestClient(node, clock, Principal(OWNER), Principal(TENANT), settings=settings).open()
     await rest("PUT", "/", {"folder": 1}, domain=FOLDER)
     ids = await private_domain(rest)
     own = (await rest("PUT", "/", {}, domain=OWN, user=TENANT))["root"]
@@ -225,10 +235,16 @@ async def file_backed_datasets(rest: RestClient, own: str) -> None:
     contiguous = {"class": "H5D_CONTIGUOUS_REF", "file_uri": LATER, "offset": 0, "size": 32}
     changed = contiguous | {"file_uri": CHANGED, "offset": len(HEAD)}
     chunked = {"class": "H5D_CHUNKED_REF", "file_uri": LATER, "dims": [4], "chunks": {"0": [0, 32]}}
-    for name, layout in (("later", contiguous), ("chunked", chunked), ("changed", changed)):
+    linked = (await rest("PUT", "/", {}, domain=LINKED, user=TENANT))["root"]
+    for name, layout, domain, root in (
+        ("later", contiguous, OWN, own),
+        ("chunked", chunked, OWN, own),
+        ("changed", changed, OWN, own),
+        ("changed", changed, LINKED, linked),
+    ):
         body = {"type": TEXT, "shape": [4], "creationProperties": {"layout": layout}}
-        link = {"link": {"id": own, "name": name}}
-        assert (await rest("POST", "/datasets", body | link, domain=OWN, user=TENANT)).status == 201
+        link = {"link": {"id": root, "name": name}}
+        assert (await rest("POST", "/datasets", body | link, domain=domain, user=TENANT)).status == 201
 
 
 async def contents(store: MemoryStore, ids: Ids) -> dict[str, str]:
@@ -306,6 +322,22 @@ async def test_a_name_that_is_there_is_answered_as_one_that_is_not(
         there, absent = replies
         # The tenant's own domain has a link to each, in one listing.
         assert (there.status, twin(there.body)) == (absent.status, twin(absent.body)), request
+
+
+@pytest.mark.parametrize("right", [right for right in Right if right is not Right.READ])
+async def test_no_right_but_read_tells_names_or_values(
+    world: tuple[RestClient, MemoryStore, Ids], right: Right
+) -> None:
+    rest, _, ids = world
+    assert (await rest("PUT", f"/acls/{TENANT}", {right.value: True}, domain=PRIVATE)).status == 201
+    for route in sorted(ROUTES, key=lambda route: route.method == "DELETE"):
+        given = bodies(ids).get(key_of(route), [None])
+        queries: tuple[dict[str, str], ...] = ({}, {"query": "_ != b'none'"}, {"replace": "1"})
+        for path, body, params in itertools.product(paths_of(route, ids), given, queries):
+            reply = await rest(route.method, path, body, domain=PRIVATE, user=TENANT, **params)
+            shown = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+            assert HIDDEN not in shown + repr(dict(reply.headers)).encode(), (route.method, path, params)
+            assert reply.status < 500, (route.method, path, params)
 
 
 def test_every_body_is_that_of_a_route() -> None:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from hsparse.cli.connection_flags import add_server_flags, domain_connector
 from hsparse.cli.progress import interruptible
+from hsparse.cli.terminal_text import terminal_text
 from hsparse.cli.tree.server_tree import ServerTree
 from hsparse.client.connection import Json
 
@@ -29,11 +30,11 @@ class Output:
 
     def write(self, text: str, item: Json) -> None:
         """Write one line."""
-        print(json.dumps(item) if self.is_json else text, flush=True)
+        print(json.dumps(item) if self.is_json else terminal_text(text, sys.stdout), flush=True)
 
     def warn(self, text: str) -> None:
         """Write a sentence to standard error."""
-        print(f"hsparse: {text}", file=sys.stderr, flush=True)
+        print(f"hsparse: {terminal_text(text, sys.stderr)}", file=sys.stderr, flush=True)
 
     def report(self, action: str, path: str, **more: str) -> None:
         """Write what was done: `removed /home/ann/old.h5`, or `{"action": "removed", "path": ...}`."""

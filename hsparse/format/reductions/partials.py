@@ -226,7 +226,9 @@ def _of_block(places: Places, values: Column, size: int, columns: Sequence[str])
         found.total[:] = _totals(places, values, doubles, size)
     if len(found.squares):
         with np.errstate(invalid="ignore", over="ignore"):
-            deviations = doubles - found.means()[places]
+            # Places are those that were counted: to check them again takes half of the time of `means[places]`.
+            deviations = np.take(found.means(), places, mode="clip")
+            np.subtract(doubles, deviations, out=deviations)
             np.square(deviations, out=deviations)
             found.squares[:] = np.bincount(places, deviations, size)
     if len(found.least) or len(found.greatest):

@@ -11,7 +11,7 @@ from hsparse.format.hdf5.messages.file_type import file_type, has_addresses
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.object_path import READS_AT_ONCE, hard_links, join_path, walk_groups
+from hsparse.sn.records.object_path import hard_links, join_path, read_each, walk_groups
 from hsparse.wire.message import Record
 
 REPORTED_KINDS = (
@@ -63,21 +63,22 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
     async with aclosing(groups):
         async for path, record in groups:
             found[path_components(path)] = record["id"]
-    order = sorted(found)
-    for start in range(0, len(order), READS_AT_ONCE):
-        some = order[start : start + READS_AT_ONCE]
-        for parts, outcome in zip(some, await owners.read(*(found[one] for one in some)), strict=True):
+    paths = ["/" + "/".join(parts) for parts in sorted(found)]
+    async with aclosing(read_each(owners, [found[path_components(path)] for path in paths])) as read:
+        places = iter(paths)
+        async for _, outcome in read:
+            path = next(places)
             if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
-                path = "/" + "/".join(parts)
                 yield MappedObject(path, outcome.unwrap(), path)
 
 
 async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
     """Yield titles and records of the datasets that are targets of a group's hard links and exist."""
     links = [link for link in hard_links(group) if collection_of(link[1]) == "datasets"]
-    for start in range(0, len(links), READS_AT_ONCE):
-        some = links[start : start + READS_AT_ONCE]
-        for (title, _), outcome in zip(some, await owners.read(*(id for _, id in some)), strict=True):
+    async with aclosing(read_each(owners, [id for _, id in links])) as read:
+        titles = iter(links)
+        async for _, outcome in read:
+            title, _ = next(titles)
             if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                 yield title, outcome.unwrap()
 

@@ -5,12 +5,12 @@ Tests: tests/sn/data_nodes/test_owners.py, tests/test_two_owners.py, tests/dn/te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, TypeVar
 
 from hsparse.cluster.membership import Membership
 from hsparse.concurrency.gather import gather_all
-from hsparse.errors import Misconfigured
+from hsparse.errors import ErrorKind, Misconfigured
 from hsparse.sn.data_nodes.node_set import NodeSet, Resend
 from hsparse.wire.message import InBucket, Message, Record
 from hsparse.wire.record_message import ChangeObjects, Outcome, ReadObjects, RecordChange
@@ -41,6 +41,29 @@ class Owners:
 
     async def read(self, *ids: str) -> list[Outcome]:
         """Read records; one outcome for each id, in order."""
+        if len(ids) == 1:
+            return list(await self.ask_owner(ids[0], ReadObjects(ids)))
+        found = await self._read(ids)
+        if not any(map(_is_left_out, found)):
+            return found
+        return [outcome async for _, some in self.read_parts(ids) for outcome in some]
+
+    async def read_parts(self, ids: Sequence[str]) -> AsyncGenerator[tuple[int, list[Outcome]], None]:
+        """Read records, as many at a time as a reply has room for; yield the place of the first id, and outcomes.
+
+        Who keeps no part has few large records in memory.
+        """
+        first, count = 0, len(ids)
+        while first < len(ids):
+            found = await self._read(ids[first : first + count])
+            whole = next(
+                (place for place, one in enumerate(found) if place and _is_left_out(one)), len(found)
+            )
+            yield first, found[:whole]
+            first += whole
+            count = 2 * whole
+
+    async def _read(self, ids: Sequence[str]) -> list[Outcome]:
         return await self.gather(ids, lambda id: id, lambda some: ReadObjects(tuple(some)))
 
     async def record(self, id: str) -> Record:
@@ -49,6 +72,8 @@ class Owners:
 
     async def change(self, *changes: RecordChange) -> list[Outcome]:
         """Apply changes, each atomically; one outcome for each change, in order. Failures are not raised."""
+        if len(changes) == 1:
+            return list(await self.ask_owner(changes[0].id, ChangeObjects(changes)))
         return await self.gather(changes, lambda change: change.id, lambda some: ChangeObjects(tuple(some)))
 
     async def apply(self, change: RecordChange) -> Outcome:
@@ -63,7 +88,14 @@ class Owners:
 
     async def ask_owner(self, name: str, message: Message[T]) -> T:
         """Send a message to the owner of `name`."""
-        return (await self.scatter((name,), lambda name: name, lambda _: message))[0][1]
+        message = self._in_bucket(message)
+        again: Resend | None = None
+        while True:
+            membership = await self._nodes.members(again)
+            reply = await self._nodes.send(membership, membership.owner(name), message, again)
+            if not isinstance(reply, Resend):
+                return reply
+            again = reply if again is None else again.and_also(reply)
 
     async def ask_all(self, message: Message[T]) -> list[T]:
         """Send a message to every data node; the replies are those of the members of one epoch."""
@@ -119,6 +151,11 @@ class Owners:
 
     def _in_bucket(self, message: Message[T]) -> Message[T]:
         return InBucket(self._bucket, message) if self._bucket else message
+
+
+def _is_left_out(outcome: Outcome) -> bool:
+    """Say whether a record was left out of a reply, as it is too large together with others."""
+    return outcome.failure is not None and outcome.failure.kind == ErrorKind.TOO_LARGE
 
 
 def _split(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
-from hsparse.model.acl import DEFAULT, Right, full_rights, grants_any
+from hsparse.model.acl import ANONYMOUS, DEFAULT, Principal, Right, full_rights, grants_any, is_allowed
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.model.short_text import short_repr
 from hsparse.sn.context import Context, Domain
@@ -15,14 +15,13 @@ from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.records.access import (
     TOP_FOLDER,
-    check_bucket,
     find_allowed,
     find_domain,
     folder_acls,
     hiding_names,
-    normal_path,
     require_right,
 )
+from hsparse.sn.records.domain_path import check_bucket, check_not_reserved, normal_path
 from hsparse.sn.records.second_names import add_second_name, first_name
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
@@ -50,6 +49,8 @@ async def create_domain(context: Context, body: Record) -> Record:
     parent = await require_creation(context, requested.path)
     if (await context.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
+    if not parent.allows(context.principal, Right.READ):
+        await _require_nothing_below(context, requested.path)
     first: Domain | None = None
     if requested.shared_domain is not None:
         first = await _first_name(context, requested.shared_domain, requested.path)
@@ -124,8 +125,10 @@ def _properties(group: Any) -> Record:
 async def require_creation(context: Context, new_path: str) -> Domain:
     """Return the parent folder of `new_path`; `Forbidden` if the principal may not create there.
 
-    `NotFound` if there is no such folder, `BadRequest` if it is a domain, `OverQuota` if a quota leaves no room.
+    `NotFound` if there is no such folder, `BadRequest` if it is a domain or the new path is reserved, `OverQuota` if a
+    quota leaves no room.
     """
+    check_not_reserved(new_path)
     path = new_path.rpartition("/")[0]
     if not path:
         if not context.principal.admin:
@@ -150,6 +153,15 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     with context.service.component(Quotas).growth(new_path) as growth:
         await growth.take(OBJECT_BYTES)
     return parent
+
+
+async def _require_nothing_below(context: Context, path: str) -> None:
+    """Raise `Conflict` if there are files below a new path, of a principal who may not read them as the parent says.
+
+    The new domain or folder would be the nearest above them, and give its owner the right to.
+    """
+    if (await context.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
+        raise Conflict(f"{path} exists already.")
 
 
 async def _first_name(context: Context, path: str, new_path: str) -> Domain:
@@ -195,11 +207,22 @@ async def _require_unused(context: Context, root: str) -> None:
 
 
 def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool]]:
-    """Return the ACLs of the new domain: those of the parent that grant a right, except `default` and the owner's."""
+    """Return the ACLs of the new domain: those of the parent that grant a right, except `default` and the owner's.
+
+    A folder lets nobody read who may not read the parent: it also has the entries that grant nothing, and the right
+    of `default` to read. Where that is missing, the parent's owner, who has no entry else, keeps the right to read.
+    """
+    acls, owner = parent.record.get("acls") or {}, parent.record.get("owner")
     inherited = {
         user: rights
-        for user, rights in (parent.record.get("acls") or {}).items()
-        if user not in (DEFAULT, requested.owner, parent.record.get("owner")) and grants_any(rights)
+        for user, rights in acls.items()
+        if user not in (DEFAULT, requested.owner, owner) and (requested.folder or grants_any(rights))
     }
-    own = folder_acls(requested.owner) if requested.folder else {requested.owner: full_rights()}
+    if not requested.folder:
+        return inherited | {requested.owner: full_rights()}
+    own = folder_acls(requested.owner)
+    if not is_allowed(acls, ANONYMOUS, Right.READ):
+        if owner in acls and is_allowed(acls, Principal(str(owner)), Right.READ):
+            inherited[owner] = own[DEFAULT]
+        own[DEFAULT] = {right.value: False for right in Right}
     return inherited | own

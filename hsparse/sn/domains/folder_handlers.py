@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
-from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import MISSING_KINDS
 from hsparse.model.acl import Right
 from hsparse.sn.context import Context, Domain
@@ -18,7 +18,7 @@ from hsparse.sn.http.stream import NO_HEADERS
 from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.listing import name_matcher
-from hsparse.sn.records.object_path import read_records
+from hsparse.sn.records.object_path import read_each, read_records
 from hsparse.sn.records.second_names import with_first_names
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
@@ -103,12 +103,18 @@ async def _matching(context: Context, domains: list[Domain], query: AttributeQue
     Domains that the principal may not read never match, as this would disclose their attributes one by one.
     """
     domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
-    roots = await read_records(context.service.owners, [domain.root or "" for domain in domains])
-    return [
-        domain
-        async for domain, root in with_pauses(zip(domains, roots, strict=True), MATCHED_AT_ONCE)
-        if root.failure is None and query.matches(root.unwrap().get("attributes") or {})
-    ]
+    found: list[Domain] = []
+    async with aclosing(
+        read_each(context.service.owners, [domain.root or "" for domain in domains])
+    ) as roots:
+        place = 0
+        async for _, root in roots:
+            if root.failure is None and query.matches(root.unwrap().get("attributes") or {}):
+                found.append(domains[place])
+            place += 1
+            if place % MATCHED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+    return found
 
 
 def _may_read(context: Context, domain: Domain) -> bool:

@@ -18,9 +18,10 @@ from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.handlers import object_json_with_class
 from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.records.access import normal_path, require_domain
+from hsparse.sn.records.access import require_domain
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
+from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
 from hsparse.sn.records.second_names import may_delete_objects, release_second_names

@@ -7,7 +7,8 @@ from urllib.parse import quote, urlencode
 from hsparse.errors import MISSING_KINDS, HsparseError
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.records.access import find_domain, normal_path
+from hsparse.sn.records.access import find_domain
+from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.service import Service
 
 SUFFIX = ".h5"

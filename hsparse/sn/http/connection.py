@@ -107,6 +107,7 @@ class OnlyReading:
     ) -> None:
         self.begin()
         finish_in_peace(self._request)
+        del self._request[READING_KEY]  # a request in a cycle would stay until the collector runs
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TooLarge(
                 f"The answer did not begin within {self._seconds:g} s, the limit (max_read_time); ask for less at a "

@@ -9,6 +9,7 @@ plain navigation and embedded resources, `Origin` (Fetch standard, section 3.2).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ FETCH_SITE = "Sec-Fetch-Site"
 """How the site of the page that asks is related to this one: `same-origin`, `same-site`, `cross-site` or `none`."""
 OWN_SITES = frozenset({"same-origin", "none"})
 """Its values for a server's own pages, and for what no page asked for."""
+HOSTS = 256
+"""The most values of `Host` whose decisions are remembered."""
 
 
 def named_origins(origins: tuple[str, ...]) -> frozenset[str]:
@@ -45,6 +48,7 @@ class PageGuard:
     def __init__(self, hosts: tuple[str, ...], origins: tuple[str, ...]) -> None:
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = named_origins(origins)
+        self._is_ours = lru_cache(HOSTS)(self._names_us)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: AioHandler) -> web.StreamResponse:
@@ -73,7 +77,7 @@ class PageGuard:
                 "whose origin is in --cors-origins ask by a script."
             )
 
-    def _is_ours(self, host: str) -> bool:
+    def _names_us(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

@@ -36,7 +36,12 @@ def respond(value: Any, status: int = 200) -> web.Response:
 
 def respond_floats(value: Any, status: int = 200) -> web.Response:
     """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    return web.Response(body=encode_json(value), status=status, headers={"Content-Type": JSON_HEADER})
+    return respond_encoded(encode_json(value), status)
+
+
+def respond_encoded(body: bytes, status: int = 200) -> web.Response:
+    """Answer with JSON that is encoded."""
+    return web.Response(body=body, status=status, headers={"Content-Type": JSON_HEADER})
 
 
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:

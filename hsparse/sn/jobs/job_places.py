@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hsparse.errors import BadRequest, Forbidden, Misconfigured
+from hsparse.model.file_backed import OBJECTS_FOLDER
 from hsparse.sn.auth.roles import is_user_name
 
 S3 = "s3://"
@@ -19,13 +20,22 @@ LONGEST = 2048
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:
-    """The places, as `s3://bucket/prefix/` and `file:///directory/`; without any, all jobs are refused."""
+    """The places, as `s3://bucket/prefix/` and `file:///directory/`; without any, all jobs are refused.
+
+    In the `served` buckets of S3 the server's own objects are in no place.
+    """
 
     entries: tuple[str, ...]
+    served: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Normalize the entries; `Misconfigured` for an entry that is no place."""
+        """Normalize the entries; `Misconfigured` for an entry that is no place, or has the server's objects."""
         object.__setattr__(self, "entries", tuple(map(_checked_entry, self.entries)))
+        for entry in self.entries:
+            if self._has_objects(entry):
+                raise Misconfigured(
+                    f"job_places: {entry} has the objects that the server keeps in this bucket; name another prefix."
+                )
 
     def argument(self, url: str, user: str, *, writes: bool) -> str:
         """Return the argument of a command for the file at `url`, with symbolic links resolved.
@@ -40,6 +50,7 @@ class JobPlaces:
             )
         for place in self._of(user):
             if url.startswith(place):
+                self._check_own(url)
                 return url if place.startswith(S3) else _inside(url, place, writes=writes)
         raise Forbidden(
             f"{url} is in none of the places for jobs' files, which the setting job_places lists."
@@ -51,8 +62,21 @@ class JobPlaces:
 
     def _of(self, user: str) -> Iterator[str]:
         for entry in self.entries:
-            if USER not in entry or is_user_name(user):
-                yield entry.replace(USER, user)
+            place = entry.replace(USER, user)
+            if (USER not in entry or is_user_name(user)) and not self._has_objects(place):
+                yield place
+
+    def _has_objects(self, place: str) -> bool:
+        """Say whether a place has all of a served bucket, or something of its objects."""
+        bucket, _, prefix = place.removeprefix(S3).partition("/")
+        first = prefix.partition("/")[0]
+        return place.startswith(S3) and bucket in self.served and first.casefold() in ("", OBJECTS_FOLDER)
+
+    def _check_own(self, url: str) -> None:
+        """Raise `Forbidden` for the key of a record of a served bucket."""
+        bucket, *components = url.removeprefix(S3).split("/")
+        if url.startswith(S3) and bucket in self.served and any(one.startswith(".") for one in components):
+            raise Forbidden(f"{url} is no file for jobs: the server keeps its own objects there.")
 
 
 def check_file_url(url: str) -> None:

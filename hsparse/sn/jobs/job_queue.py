@@ -35,7 +35,8 @@ class JobQueue:
     """
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, metrics: Metrics) -> None:
-        self.places = JobPlaces(settings.job_places)
+        served = () if settings.directory else (settings.bucket, *settings.other_buckets)
+        self.places = JobPlaces(settings.job_places, served)
         self._owners = owners
         self._clock = clock
         self._at_once = settings.jobs_at_once

@@ -10,7 +10,8 @@ from aiohttp import hdrs, web
 
 from hsparse.concurrency.offload import offload
 from hsparse.concurrency.pauses import with_pauses
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, ErrorKind
+from hsparse.model.acl import Right
 from hsparse.model.attribute import (
     answer_work,
     attribute_bytes,
@@ -26,6 +27,7 @@ from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
+from hsparse.sn.records.access import require_right
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
@@ -267,11 +269,14 @@ def _base64(context: Context) -> bool:
 
 
 async def _put(context: Context, attributes: dict[str, Record]) -> web.StreamResponse:
-    """Set checked attributes of objects."""
-    replace = context.flag("replace")
+    """Set checked attributes of objects; to replace one needs the right to update."""
+    asked = context.flag("replace")
+    replace = asked and context.domain.allows(context.principal, Right.UPDATE)
     changes = [PutAttributes(id, some, replace) for id, some in attributes.items()]
     outcomes = await context.service.owners.change(*changes)
     for outcome in outcomes:
+        if asked and outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
+            require_right(context.principal, context.domain, Right.UPDATE)
         outcome.unwrap()
     return respond({}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
 

@@ -15,11 +15,11 @@ from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
 from hsparse.sn.context import Context, Domain
-from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
+from hsparse.sn.http.response import Href, href, hrefs, respond, respond_encoded, respond_floats
 from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
-from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json
+from hsparse.sn.records.object_json import OBJECT_CLASSES, ObjectJsonCache, object_json
 from hsparse.sn.records.object_path import paths_to, requested, requested_id, resolve_object, root_of
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.message import Record
@@ -90,7 +90,21 @@ async def delete_object(context: Context, collection: str) -> web.StreamResponse
 async def answer_object(
     context: Context, domain: Domain, record: Record, extra: Record
 ) -> web.StreamResponse:
-    """Answer with one object and what the parameters include."""
+    """Answer with one object and what the parameters include; remember the answer if all of it is the record's."""
+    if extra or context.flag("getalias"):
+        return await _make_answer(context, domain, record, extra)
+    request, cache = context.request, context.service.component(ObjectJsonCache)
+    key = record["id"], domain.path, request.scheme, request.host, request.rel_url.raw_query_string
+    body = cache.get(key, record)
+    if body is not None:
+        return respond_encoded(body)
+    response = await _make_answer(context, domain, record, extra)
+    assert isinstance(response.body, bytes)
+    cache.keep(key, record, response.body)
+    return response
+
+
+async def _make_answer(context: Context, domain: Domain, record: Record, extra: Record) -> web.Response:
     collection = collection_of(record["id"])
     shown = (record.get("attributes") or {}).values() if context.flag("include_attrs") else ()
     work = answer_work(shown)

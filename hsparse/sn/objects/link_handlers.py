@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from aiohttp import web
@@ -30,7 +31,7 @@ from hsparse.sn.records.listing import (
     split_names,
     stored_names,
 )
-from hsparse.sn.records.object_path import check_member, read_records, requested, requested_id
+from hsparse.sn.records.object_path import check_member, read_each, requested, requested_id
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteLinks, PutLinks
 
@@ -127,8 +128,9 @@ async def _put(context: Context, links: dict[str, Record]) -> web.StreamResponse
     """Set checked links of groups, if their targets exist."""
     changes = [PutLinks(id, some) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
-    for outcome in await read_records(context.service.owners, sorted(targets)):
-        outcome.unwrap()
+    async with aclosing(read_each(context.service.owners, sorted(targets))) as found:
+        async for _, outcome in found:
+            outcome.unwrap()
     outcomes = await context.service.owners.change(*changes)
     for outcome in outcomes:
         outcome.unwrap()

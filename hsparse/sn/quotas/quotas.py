@@ -45,9 +45,12 @@ class Quotas:
         """Make the quotas of a service node."""
         return cls(service.owners, service.clock, service.settings.home_quota)
 
-    def growth(self, path: str | None) -> Growth:
-        """Return what a request may add to the domain at `path`; without one it has no quota."""
-        return Growth(self, path or "/")
+    def growth(self, path: str | None, names: tuple[str, ...] = (), root: str | None = None) -> Growth:
+        """Return what a request may add to the domain at `path`; without one it has no quota.
+
+        Those of its other `names` that still have the objects of `root` count, too.
+        """
+        return Growth(self, path or "/", names=names, root=root)
 
     async def check_second_name(self, path: str, first: str, root: str) -> None:
         """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
@@ -65,12 +68,20 @@ class Quotas:
         await usage.renew()
         return limit, usage
 
-    async def limited(self, path: str) -> list[tuple[FolderUsage, int]]:
-        """Return the use and the quota of each folder above `path` that has one, the nearest first."""
-        folders = folders_above(path)
+    async def limited(self, *paths: str) -> list[tuple[FolderUsage, int]]:
+        """Return the use and the quota of each folder above one of `paths` that has one, the nearest first."""
+        folders = tuple(dict.fromkeys(folder for path in paths for folder in folders_above(path)))
         limits = await self._limits(folders)
         pairs = zip(folders, limits, strict=True)
         return [(self._usage(folder), limit) for folder, limit in pairs if limit is not None]
+
+    async def having(self, root: str | None, names: tuple[str, ...]) -> list[str]:
+        """Return those of `names` whose domains have the objects of `root`."""
+        if not names:
+            return []
+        outcomes = await self._owners.read(*names)
+        found = [{} if one.failure is not None else one.unwrap() for one in outcomes]
+        return [name for name, record in zip(names, found, strict=True) if record.get("root") == root]
 
     async def check_kept(self, path: str, root: str, other: str | None) -> None:
         """Raise `Forbidden` if a quota would count the objects of `root` no more without the name `path`.
@@ -142,9 +153,18 @@ class Quotas:
 class Growth:
     """What one request may add to a domain, a context that ends with the request."""
 
-    def __init__(self, quotas: Quotas, path: str, besides: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        quotas: Quotas,
+        path: str,
+        besides: tuple[str, ...] = (),
+        names: tuple[str, ...] = (),
+        root: str | None = None,
+    ) -> None:
         self._quotas = quotas
         self._path = path
+        self._names = names
+        self._root = root
         self._besides = besides
         """Folders that count the objects already."""
         self._limited: list[tuple[FolderUsage, int]] | None = None
@@ -179,7 +199,8 @@ class Growth:
     async def limits(self) -> list[tuple[FolderUsage, int]]:
         """Return the use and the quota of each folder that the request may add to."""
         if self._limited is None:
-            limited = await self._quotas.limited(self._path)
+            names = await self._quotas.having(self._root, self._names)
+            limited = await self._quotas.limited(self._path, *names)
             self._limited = [one for one in limited if one[0].folder not in self._besides]
         return self._limited
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from itertools import islice
 from typing import Protocol
 
@@ -65,8 +66,10 @@ class RecordReader:
     async def batches(self) -> AsyncGenerator[Batch, None]:
         while self._ids:
             some, self._ids = self._ids[: self.pace.reads], self._ids[self.pace.reads :]
-            outcomes = await self._owners.read(*(id for _, id in some))
-            yield [(name, outcome.unwrap()) for (name, _), outcome in zip(some, outcomes, strict=True)]
+            async with aclosing(self._owners.read_parts([id for _, id in some])) as parts:
+                async for first, outcomes in parts:
+                    names = (name for name, _ in some[first:])
+                    yield [(name, one.unwrap()) for name, one in zip(names, outcomes, strict=False)]
 
 
 async def require_records(owners: Owners, ids: list[str]) -> None:
@@ -121,16 +124,18 @@ class Crawl:
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Yield the records, by id, batch by batch. Callers must not modify them."""
         while self._next:
-            ids = self._batch()
-            found = []
-            for outcome in await self._owners.read(*ids):
-                if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
-                    found.append(outcome.unwrap())
-            yield [(record["id"], record) for record in found]
-            for record in found if not self._ended() else ():
-                for targets in _targets(record):
-                    self._add(targets)
-                    await asyncio.sleep(0)
+            async with aclosing(self._owners.read_parts(self._batch())) as parts:
+                async for _, outcomes in parts:
+                    found = [
+                        outcome.unwrap()
+                        for outcome in outcomes
+                        if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS
+                    ]
+                    yield [(record["id"], record) for record in found]
+                    for record in found if not self._ended() else ():
+                        for targets in _targets(record):
+                            self._add(targets)
+                            await asyncio.sleep(0)
 
     def ids(self, kind: str) -> list[str]:
         """Return the visited ids of `kind` (`g`, `d`, `t`), ascending; deleted objects may be among them."""

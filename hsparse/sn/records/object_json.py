@@ -21,6 +21,8 @@ CACHE_BYTES = 32 << 20
 """The most bytes of memory of the cache."""
 RECORD_WEIGHT = 8
 """Estimated bytes of memory of a record, for each byte of its JSON."""
+JsonKey = tuple[str, ...]
+"""An object's id, and what its JSON depends on besides the record."""
 
 
 def object_json(
@@ -101,7 +103,7 @@ def _dataset_properties(record: Record, *, ignore_nan: bool) -> Record:
 
 
 class ObjectJsonCache:
-    """JSON of objects with their links and attributes, evicted least recently used first.
+    """JSON of objects and answers with it, evicted least recently used first.
 
     An entry is valid for one record, compared by identity: records are not modified, a changed object has a new one.
     Records from a remote data node are new each time and are encoded again.
@@ -109,7 +111,7 @@ class ObjectJsonCache:
 
     def __init__(self, budget: int = CACHE_BYTES) -> None:
         self._budget = budget
-        self._made: OrderedDict[tuple[str, bool], tuple[Record, bytes]] = OrderedDict()
+        self._made: OrderedDict[JsonKey, tuple[Record, bytes]] = OrderedDict()
         self._nbytes = 0
 
     @classmethod
@@ -118,27 +120,33 @@ class ObjectJsonCache:
         return cls()
 
     def object_json(self, record: Record, *, ignore_nan: bool = False) -> bytes:
-        """Return an object's JSON."""
-        key = record["id"], ignore_nan
-        cached = self._made.get(key)
-        if cached is not None and cached[0] is record:
-            self._made.move_to_end(key)
-            return cached[1]
-        data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
-        self._keep(key, record, data)
+        """Return an object's JSON with its links and attributes."""
+        key = record["id"], "ignore_nan" if ignore_nan else ""
+        data = self.get(key, record)
+        if data is None:
+            data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
+            self.keep(key, record, data)
         return data
 
-    def _keep(self, key: tuple[str, bool], record: Record, data: bytes) -> None:
-        self._drop(self._made.pop(key, None))
+    def get(self, key: JsonKey, record: Record) -> bytes | None:
+        """Return what was kept by `key` for this very record, else None."""
+        cached = self._made.get(key)
+        if cached is None or cached[0] is not record:
+            return None
+        self._made.move_to_end(key)
+        return cached[1]
+
+    def keep(self, key: JsonKey, record: Record, data: bytes) -> None:
+        """Keep JSON that is made of a record, and else only of `key`: its id, and what was asked."""
+        before = self._made.pop(key, None)
+        if before is not None:
+            self._nbytes -= _weight(key, before[1])
         self._made[key] = record, data
-        self._nbytes += _weight(data)
+        self._nbytes += _weight(key, data)
         while self._nbytes > self._budget:
-            self._drop(self._made.popitem(last=False)[1])
-
-    def _drop(self, cached: tuple[Record, bytes] | None) -> None:
-        if cached is not None:
-            self._nbytes -= _weight(cached[1])
+            oldest, (_, dropped) = self._made.popitem(last=False)
+            self._nbytes -= _weight(oldest, dropped)
 
 
-def _weight(data: bytes) -> int:
-    return (1 + RECORD_WEIGHT) * len(data)
+def _weight(key: JsonKey, data: bytes) -> int:
+    return sum(map(len, key)) + (1 + RECORD_WEIGHT) * len(data)

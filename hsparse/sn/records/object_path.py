@@ -13,7 +13,8 @@ from hsparse.model.ids import check_id, collection_of, domain_hex
 from hsparse.model.link import HARD, SOFT, external_file
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import find_allowed, normal_path
+from hsparse.sn.records.access import find_allowed
+from hsparse.sn.records.domain_path import normal_path
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
@@ -173,9 +174,8 @@ async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, R
     level = [start]
     while level:
         following: list[str] = []
-        for first in range(0, len(level), READS_AT_ONCE):
-            some = level[first : first + READS_AT_ONCE]
-            for id, outcome in zip(some, await owners.read(*some), strict=True):
+        async with aclosing(read_each(owners, level)) as found:
+            async for id, outcome in found:
                 if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                     continue
                 record = outcome.unwrap()
@@ -210,6 +210,16 @@ def hard_links(record: Record) -> list[tuple[str, str]]:
 def join_path(path: str, title: str) -> str:
     """Return the path of a group's member."""
     return path + title if path.endswith("/") else f"{path}/{title}"
+
+
+async def read_each(owners: Owners, ids: Sequence[str]) -> AsyncGenerator[tuple[str, Outcome], None]:
+    """Read any number of records, a bounded number and size at a time; yield the outcome for each id, in order."""
+    for start in range(0, len(ids), READS_AT_ONCE):
+        some = ids[start : start + READS_AT_ONCE]
+        async with aclosing(owners.read_parts(some)) as parts:
+            async for first, outcomes in parts:
+                for id, outcome in zip(some[first:], outcomes, strict=False):
+                    yield id, outcome
 
 
 async def read_records(owners: Owners, ids: Sequence[str]) -> list[Outcome]:

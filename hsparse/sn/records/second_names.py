@@ -45,6 +45,13 @@ def first_name(domain: Domain) -> Domain:
     return domain if domain.first is None or domain.first.root is None else domain.first
 
 
+def other_names(domain: Domain) -> tuple[str, ...]:
+    """Return the paths of the other names that the domain's objects were given; some may have been deleted since."""
+    first = first_name(domain)
+    names = (first.path, *(first.record.get(SECOND_NAMES) or {}))
+    return tuple(path for path in names if path != domain.path)
+
+
 async def add_second_name(owners: Owners, first: Domain, path: str, principal: Principal) -> Record:
     """Note that the principal gives a second name; return what its record has of the first one."""
     await owners.apply(AddSecondName(first.path, path, principal.name))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
@@ -39,8 +39,8 @@ MANY_WHOLE = 64
 """Whole chunks whose elements are counted by their footers: fewer may be in the owners' caches."""
 MAX_WRITE_CHUNKS = 1 << 17
 """The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
-
-
+PLAN_WORK = 32
+"""To plan a chunk takes as long as so many single elements, see `offload`."""
 MAX_COMPUTED = 1 << 15
 """The most chunks of computed values (`arange`) of one page of a read: each takes as long as all of its values."""
 
@@ -69,11 +69,12 @@ class ChunkFanout:
                 f"The selection meets more than {MAX_COMPUTED} computed chunks; read less at a time."
             )
         if count <= MANY_CHUNKS or self._dataset.spec.arange:
-            yield await offload(scattered, plan, selection, grid)
+            yield await offload(scattered + PLAN_WORK * count, plan, selection, grid)
             return
         existing = await self.existing()
         for first in range(0, len(existing), MANY_CHUNKS):
-            yield await offload(scattered, plan, selection, grid, existing[first : first + MANY_CHUNKS])
+            some = existing[first : first + MANY_CHUNKS]
+            yield await offload(scattered + PLAN_WORK * len(some), plan, selection, grid, some)
             await asyncio.sleep(0)  # let other requests run
 
     async def planned(self, selection: Selection) -> list[PlannedChunk]:
@@ -263,14 +264,22 @@ class ChunkFanout:
         """
         self.check_write(selection)
         arrays, spec = self._dataset.arrays, self._dataset.spec
-        planned = await offload(_scattered(selection), plan, selection, self._dataset.grid)
-        parts = await offload(arrays.work(selection.size), arrays.cut, selection, planned, values)
+        work = _scattered(selection) + arrays.work(selection.size)
+        if selection.size > INLINE_ELEMENTS // PLAN_WORK:  # or there are fewer chunks
+            work += PLAN_WORK * await offload(work, count_chunks, selection, self._dataset.grid)
+
+        def cut() -> tuple[Sequence[PlannedChunk], list[ChunkSelection], list[Values]]:
+            planned = plan(selection, self._dataset.grid)
+            written = [self._written_selection(chunk) for chunk in planned]
+            return planned, written, arrays.cut(selection, planned, values)
+
+        planned, written, parts = await offload(work, cut)
         await self._owners.scatter(
             planned,
             self._objects.key,
             lambda some: WriteChunks(
                 spec,
-                tuple(self._written_selection(planned[i]) for i in some),
+                tuple(written[i] for i in some),
                 tuple(parts[i] for i in some),
                 drop_fill,
                 tuple(fields),

@@ -1,6 +1,6 @@
 """Reading the defined elements of a selection, places and values together, piece by piece.
 
-Tests: tests/sn/values/test_sparse.py, tests/sn/values/test_defined_vlen_read.py.
+Tests: tests/sn/values/test_defined_read.py, tests/sn/values/test_sparse.py, tests/sn/values/test_defined_vlen_read.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, run_of
@@ -25,16 +26,17 @@ from hsparse.model.json_values import Values
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.wire.chunk_message import NO_LIMIT
 
 Array = NDArray[Any]
 DefinedPiece: TypeAlias = tuple[list[Array], Values]
 """Coordinates, one (n,) array for each dimension, and values (n,)."""
 CHUNK_OFFSET_BYTES = 4
-MAX_PAGES = 16
-"""The most pages of selected elements in a run of chunks that is read together, however few are defined."""
 MAX_UNDEFINED = 1 << 20
-"""The same if replies are limited in bytes: then no piece is larger than a page."""
+"""The most pages of selected elements in a run of chunks that is read together, however few are defined."""
+MAX_GROWTH = 16
+"""How many times as many elements as the last run the next one selects at most: their density is a guess."""
+REPLY_PAGES = 2
+"""Pages of a reply about elements of a fixed size: a run that was guessed to have one is rarely read again."""
 
 
 class DefinedRead:
@@ -80,10 +82,13 @@ class DefinedRead:
         return min(limit, places + values)
 
     async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[DefinedPiece]:
-        """Read runs of chunks, each of about a page; split a chunk whose reply would be too large."""
+        """Read runs of chunks, each of about a page; split a chunk whose reply would be too large.
+
+        A chunk of elements of a fixed size is read whole, as its owner has it in memory.
+        """
         cut = not self._arrays.is_exact and not self._places_only
         page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
-        limit, most = (self._page_size, MAX_UNDEFINED) if cut else (NO_LIMIT, MAX_PAGES)
+        limit = self._page_size if cut else REPLY_PAGES * self._page_size
         room, first = page, 0
         while first < len(planned):
             until = run_of(planned, first, room)
@@ -98,11 +103,12 @@ class DefinedRead:
                 if isinstance(item, DefinedElements)
             ]
             if there:
-                yield self._piece(there)
+                total = sum(len(item.offsets) for _, item in there)
+                yield await offload(total, self._piece, there)
             if good < len(found):
                 room = page
                 too_much = found[good]
-                if not good and isinstance(too_much, int):
+                if cut and not good and isinstance(too_much, int):
                     async for piece in self._split(planned[first], too_much):
                         yield piece
                     good = 1
@@ -110,7 +116,7 @@ class DefinedRead:
                 # The number of defined elements is not known in advance; the last run is the best guess.
                 selected = sum(chunk.selection.size for chunk in planned[first:until])
                 guess = page * selected // max(1, sum(len(item.offsets) for _, item in there))
-                room = max(page, min(guess, room * 4, page * most))
+                room = max(page, min(guess, room * MAX_GROWTH, page * MAX_UNDEFINED))
             first += good
 
     async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[DefinedPiece]:

@@ -33,12 +33,19 @@ from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import Scaled
-from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, MANY_WHOLE, MAX_WRITE_CHUNKS, ChunkFanout
+from hsparse.sn.values.chunk_fanout import (
+    MANY_CHUNKS,
+    MANY_WHOLE,
+    MAX_WRITE_CHUNKS,
+    PLAN_WORK,
+    ChunkFanout,
+)
 
 Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
 """Row-major offsets in the extent, (n,), and elements, (n,)."""
 
 PLACE_BYTES = 8
+"""Bytes of a coordinate of what is found."""
 BOXES_AT_ONCE = 1 << 18
 """Elements of boxes whose coordinates are made at a time."""
 INLINE_ROWS = 1 << 16
@@ -73,7 +80,12 @@ class FixedQuery:
         # With an initializer, owners generate the values of chunks that do not exist.
         self._fits_fill = bool(dataset.spec.arange) or self._query.takes(dataset.fill)
         self._limit = limit
-        self._room = max(1, page_size // (dataset.dtype.itemsize + PLACE_BYTES))
+        self._room = max(1, page_size // (dataset.dtype.itemsize + PLACE_BYTES * len(dataset.extent)))
+
+    @property
+    def fits_fill(self) -> bool:
+        """Whether the query finds elements that were never written."""
+        return self._fits_fill
 
     async def find(
         self, selection: Selection, fields: Sequence[str] = (), *, places_only: bool = False
@@ -110,7 +122,7 @@ class FixedQuery:
         found: dict[Scaled, FoundElements | None] = dict(
             zip((chunk.scaled for chunk in asked), replies, strict=True)
         )
-        pieces = [self._rows(chunk, found.get(chunk.scaled), limit, fields) for chunk in planned]
+        pieces = await self._located(planned, [found.get(chunk.scaled) for chunk in planned], limit, fields)
         if places_only:
             pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
         return await self._ordered(pieces, packed_type(self._dataset.dtype, fields))
@@ -122,7 +134,7 @@ class FixedQuery:
         changed = []
         async for planned in self._pages(selection):
             found = await self._chunks.update(planned, self._query.text, value, fields)
-            pieces = [self._rows(chunk, item, 0, ()) for chunk, item in zip(planned, found, strict=True)]
+            pieces = await self._located(planned, found, 0, ())
             changed.append(await self._ordered(pieces, self._dataset.dtype))
         return join_rows(changed, self._dataset.dtype)
 
@@ -172,10 +184,31 @@ class FixedQuery:
             return
         existing = await self._chunks.existing() if candidates is None else candidates
         for part, some in row_bands(selection, existing, grid, self._room):
-            planned = plan(part, grid, some)
+            planned = await offload(PLAN_WORK * len(some), plan, part, grid, some)
             if planned:
                 yield planned
             await asyncio.sleep(0)
+
+    async def _located(
+        self,
+        planned: Sequence[PlannedChunk],
+        found: Sequence[FoundElements | None],
+        limit: int,
+        fields: Sequence[str],
+    ) -> list[Rows]:
+        """Return what was found in each planned chunk, with its offsets in the extent; None is for no such chunk."""
+        pairs = list(zip(planned, found, strict=True))
+        count = sum(self._row_count(chunk, item, limit) for chunk, item in pairs)
+        return await offload(
+            count * len(self._dataset.extent),
+            lambda: [self._rows(chunk, item, limit, fields) for chunk, item in pairs],
+        )
+
+    def _row_count(self, chunk: PlannedChunk, found: FoundElements | None, limit: int) -> int:
+        if found is not None:
+            return len(found.positions)
+        size = chunk.selection.size * self._fits_fill
+        return min(size, limit) if limit else size
 
     def _rows(
         self, chunk: PlannedChunk, found: FoundElements | None, limit: int, fields: Sequence[str]
@@ -184,8 +217,7 @@ class FixedQuery:
         if found is not None:
             positions, rows = found.positions, found.values
         else:
-            size = chunk.selection.size * self._fits_fill
-            positions = np.arange(min(size, limit) if limit else size, dtype=np.uint32)
+            positions = np.arange(self._row_count(chunk, found, limit), dtype=np.uint32)
             rows = pick_fields(np.broadcast_to(self._dataset.fill, positions.shape), fields)
         coords = coords_at(chunk.selection, positions)
         coords += np.array(self._dataset.grid.origin(chunk.scaled), np.uint64)

@@ -16,12 +16,14 @@ from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.axis import as_span
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
 from hsparse.sn.context import Context
 from hsparse.sn.http.idempotency_key import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.records.access import require_right
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead, places_too_large
@@ -142,6 +144,8 @@ class ValueWrite:
 
 
 async def _put_by_query(context: Context) -> web.StreamResponse:
+    """Change the elements that match a query; the answer has them, so the right to read is needed, too."""
+    require_right(context.principal, context.domain, Right.READ)
     if body_medium(context.request) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
     if any(

@@ -72,7 +72,7 @@ class OrderedQuery(FixedQuery):
             asked, self._query.text, limit=self._limit, order_by=self._ordering.text
         )
         found = dict(zip((chunk.scaled for chunk in asked), replies, strict=True))
-        return [self._rows(chunk, found.get(chunk.scaled), self._limit, ()) for chunk in planned]
+        return await self._located(planned, [found.get(chunk.scaled) for chunk in planned], self._limit, ())
 
     def _is_settled(self, best: Rows, bound: Any) -> bool:
         """Say whether no element whose key is at best `bound` belongs to the answer."""

@@ -44,8 +44,9 @@ async def answer_query(
     order_by: str = "",
 ) -> web.StreamResponse:
     """Answer with the selected elements that a query finds, in row-major order of the dataset, or ordered by value."""
-    _check_computed(context, dataset, selection)
     query = _query(context, dataset, text, limit, order_by)
+    every = isinstance(query, OrderedQuery) and query.fits_fill
+    _check_computed(context, dataset, selection, every=every)
     page_size = context.service.settings.page_size
     medium = accepted_medium(context.request)
     nbytes = min(dataset.arrays.expected(selection.size), QUERY_PAGES * page_size)
@@ -88,12 +89,18 @@ async def change_by_query(
         return await respond_values(context, {"indices": coords}, indexed, arrays, links)
 
 
-def _check_computed(context: Context, dataset: Dataset, selection: Selection) -> None:
-    """Raise `TooLarge` for a query over too many computed chunks: nothing that is stored bounds their number."""
+def _check_computed(context: Context, dataset: Dataset, selection: Selection, *, every: bool = False) -> None:
+    """Raise `TooLarge` for a query over too many chunks that nothing stored bounds the number of.
+
+    These are computed ones or, if the query looks at `every` element, those of the fill value, too.
+    """
     most = context.service.settings.max_query_chunks
-    if dataset.spec.arange and selection.size > most and count_chunks(selection, dataset.grid) > most:
+    if not (every or dataset.spec.arange) or selection.size <= most:
+        return
+    if count_chunks(selection, dataset.grid) > most:
         raise TooLarge(
-            f"The query looks through more than {most} computed chunks, the limit (max_query_chunks); select less."
+            f"The query looks through more than {most} chunks that are computed or have the fill value, the limit "
+            "(max_query_chunks); select less."
         )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,7 +39,17 @@ from hsparse.storage.filesystem.process_file import open_file_of_dead_process
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import is_key
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
-from hsparse.storage.wal.write_ahead_log import LogRecord, latest_record, log_paths, read_log, started_durably
+from hsparse.storage.wal.write_ahead_log import (
+    LogRecord,
+    is_damaged,
+    latest_record,
+    log_folder,
+    log_paths,
+    read_log,
+    started_durably,
+)
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS = 100
 
@@ -48,6 +59,7 @@ R = TypeVar("R")
 def recover(root: RootDirectory) -> int:
     """Apply the logs of dead processes and remove them; return how many records were applied; blocks.
 
+    A damaged log is applied as far as it can be read, and kept as `.hsparse/damaged/NAME`, with an error in the log.
     Recoveries exclude each other: a process that opens the store meanwhile waits, and serves no unrecovered state.
     """
     with root.exclusive("recovery"), ExitStack() as stack:
@@ -58,6 +70,9 @@ def recover(root: RootDirectory) -> int:
                 dates[record.key] = max(record.date, dates.get(record.key, 0))
         count = sum(_recover_log(root, file, dates) for file in dead.values())
         for path, file in dead.items():
+            if is_damaged(file):
+                _keep_damaged(root, path)
+                continue
             os.ftruncate(file, 0)
             root.sync(file)
             Path(path).unlink(missing_ok=True)
@@ -101,6 +116,22 @@ def _open_dead(path: str, stack: ExitStack) -> int | None:
     if file is not None:
         stack.callback(os.close, file)
     return file
+
+
+def _keep_damaged(root: RootDirectory, path: str) -> None:
+    """Move a log away that was applied without its damaged parts."""
+    folder = Path(root.internal, "damaged")
+    folder.mkdir(DIRECTORY_MODE, exist_ok=True)
+    kept = folder / f"{Path(path).name}.{root.now_ns()}"
+    Path(path).rename(kept)
+    for directory in (str(folder), log_folder(root), root.internal):
+        root.sync_directory(directory)
+    logger.error(
+        "A write-ahead log is damaged, or a power loss has cut its last append: what can be read of it was put into "
+        "place, but objects that were stored shortly before that process ended may have an earlier state, or be "
+        "missing. Check the disk and what was written then; the log is kept as %s, delete it afterwards.",
+        kept,
+    )
 
 
 def _recover_log(root: RootDirectory, file: int, dates: dict[str, int]) -> int:

@@ -3,9 +3,12 @@
 Layout, little-endian. A header of 4096 bytes: magic 8 bytes, generation u64, started u64 (nanoseconds since the
 Unix epoch), CRC-32 u32 of what is before it, zeros. Then records, each at a multiple of 8 bytes: CRC-32 u32 of the
 rest of the record, length of the data u32, generation u64, date u64 (the file's modification time, in
-nanoseconds), length of the key u16, key, data, zeros. The log ends at the first record that is incomplete or of
-another generation, so writing the header with a new generation resets it. Generations are random: the bytes
-left of an earlier generation may be those of an object, and a client could make them look like records.
+nanoseconds), length of the key u16, key, data, zeros. Records of another generation do not count, so writing the
+header with a new generation resets the log. Generations are random: the bytes left of an earlier generation may be
+those of an object, and a client could make them look like records.
+
+What a record's checksum does not fit is passed over: bytes that a disk has changed, or one of the records of the last
+append, of which a power loss may leave any. A header that is damaged in one field is mended by the first record.
 
 Space is preallocated by writing zeros ahead of the records: a write into allocated blocks needs no commit of the
 file system's journal. A log is locked as long as its process lives (`hsparse.storage.filesystem.process_file`).
@@ -32,6 +35,8 @@ HEADER = struct.Struct("<8sQQ")
 CHECKSUM = struct.Struct("<I")
 RECORD = struct.Struct("<IQQH")
 """A record's head after its checksum: length of the data, generation, date, length of the key."""
+MARK = 8
+"""Where a record has its generation."""
 HEADER_SIZE = 4096
 PREALLOCATION = 1024 * 1024
 CAPACITY = 8 * 1024 * 1024
@@ -141,21 +146,22 @@ def started_durably(path: str) -> int | None:
 
 
 def read_log(file: int) -> Iterator[LogRecord]:
-    """Yield the records of a log open for reading, in the order in which they were written."""
-    content = memoryview(read_at(file, 0, os.fstat(file).st_size))
-    header = _header(content[:HEADER_SIZE])
-    at = HEADER_SIZE
-    while header and at + CHECKSUM.size + RECORD.size <= len(content):
-        body = at + CHECKSUM.size
-        size, generation, date, name = RECORD.unpack_from(content, body)
-        data = body + RECORD.size + name
-        (checksum,) = CHECKSUM.unpack_from(content, at)
-        if generation != header[0] or data + size > len(content):
-            return
-        if zlib.crc32(content[body : data + size]) != checksum:
-            return
-        yield LogRecord(str(content[data - name : data], "utf-8"), date, content[data : data + size])
-        at = -(-(data + size) // 8) * 8
+    """Yield the records of a log open for reading, in the order in which they were written, without damaged ones."""
+    for _, _, record in _records(read_at(file, 0, os.fstat(file).st_size)):
+        yield record
+
+
+def is_damaged(file: int) -> bool:
+    """Say whether the header of a log, or a record before a whole one, cannot be read."""
+    content = read_at(file, 0, os.fstat(file).st_size)
+    if _header(content) is None and content[HEADER_SIZE:].strip(b"\0"):
+        return True
+    expected = HEADER_SIZE
+    for at, end, _ in _records(content):
+        if at != expected:
+            return True
+        expected = end
+    return False
 
 
 def latest_record(root: RootDirectory, key: str) -> LogRecord | None:
@@ -180,6 +186,59 @@ def _encode(generation: int, record: LogRecord) -> bytes:
     body = b"".join((RECORD.pack(len(record.data), generation, record.date, len(name)), name, record.data))
     padding = -(CHECKSUM.size + len(body)) % 8
     return b"".join((CHECKSUM.pack(zlib.crc32(body)), body, bytes(padding)))
+
+
+def _records(content: bytes) -> Iterator[tuple[int, int, LogRecord]]:
+    """Yield the places of each record and of what follows it, and the record."""
+    generation, view = _generation(content), memoryview(content)
+    if generation is None:
+        return
+    mark, at = generation.to_bytes(8, "little"), HEADER_SIZE
+    while at >= 0:
+        found = _record(view, at, generation)
+        if found is None:
+            at = _next_mark(content, mark, at + 8)
+            continue
+        size, record = found
+        end = -(-(at + size) // 8) * 8
+        yield at, end, record
+        at = end
+
+
+def _record(content: memoryview, at: int, generation: int) -> tuple[int, LogRecord] | None:
+    """Return the size of the record at this place, and the record; None when there is no whole one."""
+    body = at + CHECKSUM.size
+    if body + RECORD.size > len(content):
+        return None
+    size, of, date, name = RECORD.unpack_from(content, body)
+    (checksum,) = CHECKSUM.unpack_from(content, at)
+    data = body + RECORD.size + name
+    end = data + size
+    if of != generation or end > len(content) or zlib.crc32(content[body:end]) != checksum:
+        return None
+    return end - at, LogRecord(str(content[data - name : data], "utf-8"), date, content[data:end])
+
+
+def _next_mark(content: bytes, mark: bytes, at: int) -> int:
+    """Return the first place from `at` where a record of this generation may begin, -1 for none."""
+    found = content.find(mark, at + MARK)
+    while found >= 0 and found % 8:
+        found = content.find(mark, found + 1)
+    return found - MARK if found >= 0 else -1
+
+
+def _generation(content: bytes) -> int | None:
+    """Return the generation of a log; if its header is damaged, as its first record has it, if that is beyond doubt."""
+    header = _header(content)
+    if header is not None:
+        return header[0]
+    if len(content) < HEADER_SIZE + CHECKSUM.size + RECORD.size:
+        return None
+    _, generation, started = HEADER.unpack_from(content)
+    (checksum,) = CHECKSUM.unpack_from(content, HEADER.size)
+    first = int.from_bytes(content[HEADER_SIZE + MARK : HEADER_SIZE + MARK + 8], "little")
+    mended = zlib.crc32(HEADER.pack(MAGIC, first, started)) == checksum
+    return first if first and (mended or first == generation) else None
 
 
 def _header(content: Buffer) -> tuple[int, int] | None:

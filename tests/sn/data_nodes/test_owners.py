@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
-from hsparse.sn.data_nodes.node_set import Resend
+from hsparse.dn import records
+from hsparse.dn.service import DataService
+from hsparse.sn.data_nodes.node_set import FixedNodes, Resend
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.storage.memory import MemoryStore
 from hsparse.wire.message import InBucket, Message
-from hsparse.wire.record_message import Outcome, ReadObjects
+from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 
 
 class Script:
@@ -63,3 +70,39 @@ async def test_each_item_is_answered_by_its_owner(
     if once:
         owners = [node for _, node, _ in nodes.sent]
         assert len(owners) == len(set(owners)), "one message an owner"
+
+
+def as_root(number: int) -> str:
+    return f"/home/a/{number:04d}.h5"
+
+
+@pytest.mark.parametrize("room", [0, 3000, 20_000, records.REPLY_MEMORY])
+@pytest.mark.parametrize("names", [("dn-001",), ("dn-001", "dn-002")])
+async def test_large_records_come_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, room: int, names: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(records, "REPLY_MEMORY", room)
+    random = Random(room)
+    store, ids = MemoryStore(), [as_root(number) for number in range(60)]
+    texts = {id: "x" * random.choice([1, 100, 1000, 30_000]) for id in ids}
+    asked = [*ids, as_root(9999)]
+    for cold in (False, True):
+        nodes = {name: DataService(store, SystemClock()) for name in names}
+        owners = Owners(FixedNodes(dict(nodes)))
+        if not cold:
+            await owners.change(*(CreateObject(id, {"owner": text}) for id, text in texts.items()))
+        else:
+            assert len(await owners.read(*asked)) == 61
+        found, parts = {}, 0
+        async for first, some in owners.read_parts(asked):
+            assert first == len(found)
+            parts += 1
+            sizes = [len((one.record or {}).get("owner", "")) for one in some]
+            assert sum(sizes) <= len(names) * (room + max(sizes))
+            found |= {asked[first + place]: one for place, one in enumerate(some)}
+        assert (parts > 1) == (room < 1 << 20)
+        assert found.pop(asked[-1]).failure is not None
+        assert {id: one.unwrap()["owner"] for id, one in found.items()} == texts
+        assert [one.record for one in await owners.read(*ids)] == [found[id].record for id in ids]
+        for node in nodes.values():
+            await node.close()

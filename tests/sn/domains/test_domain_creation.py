@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.wire.record_message import DeleteObject
+from hsparse.wire.record_message import CreateObject, DeleteObject
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -48,6 +48,43 @@ async def test_a_folder_can_be_read_by_all(bare: RestClient) -> None:
     got = await bare("GET", "/", domain="/home/test_user1/f", user="test_user2")
     assert (got.status, got["class"]) == (200, "folder")
     assert [one["rel"] for one in got["hrefs"]] == ["self", "domains", "acls", "parent"]
+
+
+async def test_a_folder_lets_nobody_read_who_may_not_read_its_parent(bare: RestClient) -> None:
+    closed, read = dict.fromkeys(OWNER_RIGHTS, False), {key: key == "read" for key in OWNER_RIGHTS}
+    lab = "/home/test_user1/lab"
+    await bare("PUT", "/", {"folder": 1}, domain=lab)
+    await bare("PUT", "/acls/test_user2", closed, domain=lab)
+    made = await bare("PUT", "/", {"folder": 1}, domain=f"{lab}/open")
+    assert made["acls"]["default"] == read
+    assert (await bare("GET", "/domains", domain=f"{lab}/open", user="test_user2")).status == 403
+    for user, rights in (("default", closed), ("test_user2", read | {"create": True}), ("g:staff", read)):
+        await bare("PUT", f"/acls/{user}", rights, domain=lab)
+    theirs = {"domain": f"{lab}/raw", "user": "test_user2"}
+    acls = (await bare("PUT", "/", {"folder": 1}, **theirs))["acls"]
+    assert {user: {key: entry[key] for key in OWNER_RIGHTS} for user, entry in acls.items()} == {
+        "test_user1": read,
+        "test_user2": OWNER_RIGHTS,
+        "g:staff": read,
+        "default": closed,
+    }
+    await bare("PUT", "/", {"folder": 1}, domain=f"{lab}/raw/deep", user="test_user2")
+    for user, status in (("test_user1", 200), ("test_user2", 200), (None, 403)):
+        for path in (f"{lab}/raw", f"{lab}/raw/deep"):
+            assert (await bare("GET", "/domains", domain=path, user=user)).status == status
+
+
+async def test_who_may_create_and_not_read_does_not_get_above_what_is_there(bare: RestClient) -> None:
+    drop, ben = "/home/test_user1/drop", {"user": "test_user2"}
+    await bare("PUT", "/", {"folder": 1}, domain=drop)
+    await bare.service.owners.apply(CreateObject(f"{drop}/raw/run.h5", {"owner": "test_user1"}))
+    for user, rights in (("default", {"read": False}), ("test_user2", {"create": True})):
+        assert (await bare("PUT", f"/acls/{user}", rights, domain=drop)).status == 201
+    for body in ({}, {"folder": 1}):
+        there = await bare("PUT", "/", body, domain=f"{drop}/raw", **ben)
+        assert (there.status, there["error"]["message"]) == (409, f"{drop}/raw exists already.")
+    assert (await bare("PUT", "/", {"folder": 1}, domain=f"{drop}/ra", **ben)).status == 201
+    assert (await bare("PUT", "/", {"folder": 1}, domain=f"{drop}/raw")).status == 201
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ class Server:
         self.gate, self.reached = asyncio.Event(), asyncio.Event()
         self.given_up, self.finished = asyncio.Event(), asyncio.Event()
         self.timers: list[object] = []
+        self.requests: list[web.Request] = []
         routes = (
             Route("GET", "/held", self._hold, None),
             Route("PUT", "/held", self._hold, None),
@@ -52,6 +53,7 @@ class Server:
         self.finished.set()
 
     async def _hold(self, context: Context) -> web.StreamResponse:
+        self.requests.append(context.request)
         await self._wait()
         return web.Response()
 
@@ -108,6 +110,16 @@ async def test_an_answer_must_begin_in_time(server: Server) -> None:
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"max_read_time" in answer
     assert server.given_up.is_set()
+
+
+async def test_a_request_that_is_answered_is_in_no_cycle(server: Server) -> None:
+    reader, writer = await server.connect(b"GET /held")
+    await server.reached.wait()
+    assert READING_KEY in server.requests[0]
+    server.gate.set()
+    await reader.read()
+    writer.close()
+    assert READING_KEY not in server.requests[0]
 
 
 async def test_an_answer_that_has_begun_takes_any_time(server: Server) -> None:

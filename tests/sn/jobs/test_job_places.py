@@ -49,6 +49,29 @@ def test_objects_elsewhere(url: str) -> None:
         places.argument(url, "ada", writes=False)
 
 
+@pytest.mark.parametrize("entry", ["s3://lab", "s3://lab/", "s3://lab/db/", "s3://lab/DB/x"])
+def test_a_place_has_none_of_the_servers_objects(entry: str) -> None:
+    assert JobPlaces((entry,), ("other",)).entries
+    with pytest.raises(Misconfigured, match="another prefix"):
+        JobPlaces((entry,), ("other", "lab"))
+
+
+def test_records_in_a_served_bucket_are_no_files() -> None:
+    places = JobPlaces(("s3://lab/{user}", "s3://lab/home"), ("lab",))
+    for name, url, right in (
+        ("ada", "s3://lab/ada/x.h5", True),
+        ("ada", "s3://lab/home/ben/.domain.json", False),
+        ("db", "s3://lab/db/0-0/d/0-0-0/0", False),
+    ):
+        if right:
+            assert places.argument(url, name, writes=True) == url
+            continue
+        for writes in (False, True):
+            with pytest.raises(Forbidden):
+                places.argument(url, name, writes=writes)
+    assert places.folders("db") == ("s3://lab/home/",)
+
+
 def test_a_name_that_is_no_path_has_no_place_of_its_own() -> None:
     for name in ("a/b", "..", ""):
         with pytest.raises(Forbidden):

@@ -40,6 +40,21 @@ async def test_set_again_and_replaced(rest: RestClient, own: str) -> None:
     assert "value" not in (await rest("GET", f"{own}/a", IncludeData=0)).body
 
 
+async def test_who_may_create_and_not_update_replaces_nothing(rest: RestClient, own: str) -> None:
+    rights = {"create": True, "read": True}
+    assert (await rest("PUT", "/acls/test_user2", rights)).status == 201
+    rest.user = "test_user2"
+    assert (await rest("PUT", f"{own}/a", INTS, replace=1)).status == 201
+    assert (await rest("PUT", f"{own}/a", INTS, replace=1)).status == 200
+    other = INTS | {"value": [4, 5, 6]}
+    for path, body in ((f"{own}/a", other), (own, {"attributes": {"a": other}})):
+        refused = await rest("PUT", path, body, replace=1)
+        assert (refused.status, "right update" in refused["error"]["message"]) == (403, True)
+    assert (await rest("GET", f"{own}/a"))["value"] == INTS["value"]
+    assert (await rest("PUT", "/acls/test_user2", {"update": True}, user="test_user1")).status == 201
+    assert (await rest("PUT", f"{own}/a", other, replace=1)).status == 201
+
+
 @pytest.mark.parametrize("names", [{"members": [{"name": "a", "value": 1}]}, {"mapping": {"a": 1}}])
 async def test_what_was_got_set_again(rest: RestClient, own: str, names: dict[str, Any]) -> None:
     kind = {"class": "H5T_ENUM", "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"}} | names

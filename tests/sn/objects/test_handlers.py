@@ -102,3 +102,35 @@ async def test_bad_types(rest: RestClient) -> None:
 async def test_several(rest: RestClient) -> None:
     made = await rest("POST", "/datatypes", [{"type": "H5T_STD_I8LE"}, {"type": COMPOUND}])
     assert [one["type"]["class"] for one in made["objects"]] == ["H5T_INTEGER", "H5T_COMPOUND"]
+
+
+async def test_an_object_that_changes_is_shown_as_it_is(rest: RestClient, root: str) -> None:
+    path = f"/groups/{root}"
+
+    async def shown() -> tuple[int, int, list[str]]:
+        first, second = [(await rest("GET", path, include_attrs=1)).body for _ in range(2)]
+        assert first == second
+        return first["attributeCount"], first["linkCount"], list(first["attributes"])
+
+    assert await shown() == (0, 0, [])
+    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    await rest("PUT", f"{path}/attributes/b", attribute)
+    assert await shown() == (1, 0, ["b"])
+    await rest("POST", "/groups", {"link": {"id": root, "name": "a"}})
+    await rest("PUT", f"{path}/attributes/a", attribute)
+    assert await shown() == (2, 1, ["b", "a"])
+    await rest("DELETE", f"{path}/attributes/b")
+    assert await shown() == (1, 1, ["a"])
+    assert "attributes" not in (await rest("GET", path)).body
+
+
+async def test_an_answer_is_remembered_for_what_was_asked(rest: RestClient, root: str) -> None:
+    path = f"/groups/{root}"
+    plain = (await rest("GET", path)).body
+    elsewhere = await rest("GET", path, headers={"Host": "127.0.0.2:1234"})
+    assert {one["href"].split("/")[2] for one in elsewhere["hrefs"]} == {"127.0.0.2:1234"}
+    assert "links" in (await rest("GET", path, include_links=1)).body
+    # A query in which "&" is escaped is another one, though it reads the same.
+    assert "links" not in (await rest("GET", f"{path}?x=1%26include_links=1")).body
+    assert (await rest("GET", path, getalias=1))["alias"] == ["/"]
+    assert (await rest("GET", path)).body == plain

@@ -253,6 +253,28 @@ async def test_a_domain_moves_to_where_it_has_room(start: Start) -> None:
     assert used[1] > 64 * KIB
 
 
+async def test_the_quotas_of_all_names_hold_for_what_is_written_by_one(start: Start) -> None:
+    """Else one name would be filled without limit, dropped, and the next one given."""
+    rest = await start(home_quota=LIMIT)
+    path = await filled(rest)
+    assert (await rest("PUT", "/", {"folder": 1}, domain="/lab", user="admin")).status == 201
+    assert (await rest("PUT", "/acls/ann", {"create": True}, domain="/lab", user="admin")).status == 201
+    assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain="/lab/x.h5")).status == 201
+
+    async def write(domain: str) -> Reply:
+        return await rest("PUT", f"{path}/value", b"a", domain=domain, select="[0:1]")
+
+    for full, name in (("/home/ann", "/lab/x.h5"), ("/lab", DOMAIN)):
+        assert (await write(name)).status == 200
+        assert (await rest("PUT", "/quota", {"bytes": 1}, domain=full, user="admin")).status == 200
+        assert is_over(await write(name), full)
+        assert (await rest("PUT", "/quota", {"bytes": None}, domain=full, user="admin")).status == 200
+    assert (await rest("PUT", "/quota", {"bytes": 1}, domain="/lab", user="admin")).status == 200
+    dropped = await rest("DELETE", "/", domain="/lab/x.h5", keep_root=1, linked_domain=DOMAIN)
+    assert dropped.status == 200
+    assert (await write(DOMAIN)).status == 200
+
+
 async def test_a_body_without_a_length_is_noted(start: Start) -> None:
     quotas = (await start(home_quota=LIMIT)).service.component(Quotas)
     with quotas.growth(DOMAIN) as growth:

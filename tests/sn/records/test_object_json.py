@@ -125,7 +125,7 @@ def test_floats_that_are_ignored_are_kept_apart() -> None:
 
 
 def test_the_budget_is_kept() -> None:
-    size = (1 + RECORD_WEIGHT) * len(fresh(group(IDS[0]), False))
+    size = len(IDS[0]) + (1 + RECORD_WEIGHT) * len(fresh(group(IDS[0]), False))
     shown, records = ObjectJsonCache(2 * size), [group(id) for id in IDS[:3]]
     first, second, third = (shown.object_json(record) for record in records)
     assert shown.object_json(records[2]) is third

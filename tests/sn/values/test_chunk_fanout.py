@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
+from hsparse.format.plan.chunk_plan import plan
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values import chunk_fanout
+from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import Forget
 from tests.model.type_strategies import length_prefixed, text
-from tests.sn.value_client import BINARY, create, value_client
+from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
 
 TEXT = text("H5T_VARIABLE")
@@ -95,6 +97,22 @@ async def test_much_work_is_done_aside() -> None:
     here = threading.get_ident()
     assert await offload(INLINE_ELEMENTS, threading.get_ident) == here
     assert await offload(INLINE_ELEMENTS + 1, threading.get_ident) != here
+
+
+async def test_many_chunks_are_planned_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[tuple[int, bool]] = []
+
+    def noted(*args: Any) -> Any:
+        planned = plan(*args)
+        threads.append((len(planned), threading.current_thread() is threading.main_thread()))
+        return planned
+
+    monkeypatch.setattr(chunk_fanout, "plan", noted)
+    async with value_client() as client:
+        path = await create(client, [2000], "H5T_STD_I8LE", layout=sparse(1))
+        assert (await client("PUT", f"{path}/value", {"start": [0], "stop": [900], "value": 1})).status == 200
+        assert (await client("DELETE", f"{path}/value", select="[5:905]")).status == 200
+    assert [here for count, here in threads if count > INLINE_ELEMENTS // PLAN_WORK] == [False] * 2
 
 
 async def test_whole_chunks_are_counted_by_their_footers() -> None:

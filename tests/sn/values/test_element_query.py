@@ -205,6 +205,17 @@ async def test_a_band_of_chunks_larger_than_a_page() -> None:
         np.testing.assert_array_equal(rows, model[model["a"] > 2])
 
 
+@pytest.mark.parametrize("sparse", [True, False])
+async def test_a_page_has_room_for_all_coordinates(sparse: bool) -> None:
+    extent = (1,) * 7 + (4000,)
+    about, size = dataset(extent, (1,) * 7 + (500,), sparse=sparse), 1 << 12
+    async with owners() as nodes:
+        query = FixedQuery(about, ChunkFanout(nodes, about), "a == 0", size)
+        pages = [offsets async for offsets, _ in query.find(Orthogonal.all(extent))]
+    assert sum(map(len, pages)) == 4000
+    assert max(map(len, pages)) * (ROW.itemsize + 8 * len(extent)) <= size
+
+
 async def test_a_limit_stops_early() -> None:
     about = dataset((100_000,), (1000,), sparse=False)
     store = CountingStore(MemoryStore())

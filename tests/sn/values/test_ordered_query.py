@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
-from tests.sn.value_client import BINARY, create, sparse, value_client
+from tests.sn.value_client import BINARY, SETTINGS, create, sparse, value_client
 from tests.sn.values.test_query_values import KIND, ROW
 from tests.sn.values.test_statistics_pruning import chunk_gets, opened
 
@@ -49,6 +51,19 @@ async def test_elements_that_were_never_written_have_the_fill_value() -> None:
         assert (await client("GET", f"{path}/value", **ask))["index"] == [55, 0, 1]
         ask["order_by"] = "_"
         assert (await client("GET", f"{path}/value", **ask))["index"] == [3, 0, 1]
+
+
+async def test_fill_values_are_ordered_in_so_many_chunks() -> None:
+    async with value_client(settings=replace(SETTINGS, max_query_chunks=100)) as client:
+        path = await create(client, [2**40], F8, layout=sparse(10))
+        await client("PUT", f"{path}/value", {"points": [3, 2**39], "value": [2, 1]})
+        refused = await client("GET", f"{path}/value", query="_ < 5", order_by="_", Limit=1)
+        assert refused.status == 413
+        assert "max_query_chunks" in refused["error"]["message"]
+        some = await client("GET", f"{path}/value", query="_ < 5", order_by="_", Limit=1, select="[3:903]")
+        assert some["index"] == [4]
+        stored = await client("GET", f"{path}/value", query="_ > 0", order_by="_", Limit=1)
+        assert stored["index"] == [2**39]
 
 
 async def test_only_promising_chunks_are_read() -> None:

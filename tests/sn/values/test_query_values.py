@@ -48,6 +48,15 @@ async def table(client: RestClient, count: int = 5, layout: str = "chunked") -> 
     return path, values
 
 
+async def test_who_may_update_and_not_read_changes_nothing_by_a_query(client: RestClient) -> None:
+    path, values = await table(client)
+    assert (await client("PUT", "/acls/default", {"update": True})).status == 201
+    refused = await client("PUT", f"{path}/value", {"price": -1}, query="date >= 0", user=None)
+    assert (refused.status, "right read" in refused["error"]["message"]) == (403, True)
+    np.testing.assert_array_equal(await read(client, path, ROW, (5,)), values)
+    assert (await client("PUT", f"{path}/value", values.tobytes(), user=None)).status == 200
+
+
 async def test_a_query_computes_so_many_chunks(client: RestClient) -> None:
     client.service.settings = replace(client.service.settings, max_query_chunks=3)
     path = await create(client, [2**40], "H5T_STD_I64LE", initializer=["arange"])

@@ -214,3 +214,61 @@ def test_a_record_of_no_key_is_left_out(root: RootDirectory, tmp_path: Path) -> 
     assert recover(root) == 1
     assert not (tmp_path.parent / "out").exists()
     assert (tmp_path / "a").read_bytes() == b"x"
+
+
+def spoil(path: str, of: bytes) -> None:
+    """Flip a bit of these bytes in a file."""
+    content = Path(path).read_bytes()
+    at = content.index(of)
+    changed = bytes([content[at] ^ 1])
+    Path(path).write_bytes(content[:at] + changed + content[at + 1 :])
+
+
+def test_a_damaged_record_hides_no_later_one(
+    root: RootDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    puts = WalWriter(root, "store")
+    for key in "abc":
+        put(puts, key, b"of " + key.encode())
+    die(puts)
+    for key in "abc":
+        lose(tmp_path / key)
+    (log,) = log_paths(root)
+    spoil(log, b"of b")
+    assert recover(root) == 2
+    assert [path.read_bytes() for path in (tmp_path / "a", tmp_path / "c")] == [b"of a", b"of c"]
+    assert not (tmp_path / "b").exists()
+    (kept,) = (tmp_path / ".hsparse" / "damaged").iterdir()
+    assert str(kept) in caplog.text
+    assert b"of c" in kept.read_bytes()
+    assert log_paths(root) == []
+    assert recover(root) == 0
+
+
+def test_a_cut_last_record_is_no_damage(
+    root: RootDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    puts = WalWriter(root, "store")
+    put(puts, "a", b"of a")
+    put(puts, "b", b"of b")
+    die(puts)
+    lose(tmp_path / "a")
+    lose(tmp_path / "b")
+    (log,) = log_paths(root)
+    spoil(log, b"of b")
+    assert recover(root) == 1
+    assert log_paths(root) == []
+    assert caplog.text == ""
+    assert not (tmp_path / ".hsparse" / "damaged").exists()
+
+
+def test_a_damaged_header_loses_nothing(root: RootDirectory, tmp_path: Path) -> None:
+    puts = WalWriter(root, "store")
+    put(puts, "a", b"of a")
+    die(puts)
+    lose(tmp_path / "a")
+    (log,) = log_paths(root)
+    spoil(log, b"hsputlog")
+    assert recover(root) == 1
+    assert (tmp_path / "a").read_bytes() == b"of a"
+    assert len(list((tmp_path / ".hsparse" / "damaged").iterdir())) == 1

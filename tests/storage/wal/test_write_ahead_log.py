@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.wal.write_ahead_log import (
     CAPACITY,
+    CHECKSUM,
+    HEADER,
     HEADER_SIZE,
     PREALLOCATION,
     LogRecord,
     WriteAheadLog,
     _encode,
+    is_damaged,
     log_paths,
     read_log,
     started_durably,
@@ -42,6 +45,11 @@ def content(path: str) -> list[LogRecord]:
         return [LogRecord(key, date, bytes(data)) for key, date, data in read_log(file.fileno())]
 
 
+def damaged(path: str) -> bool:
+    with open(path, "rb") as file:  # noqa: PTH123
+        return is_damaged(file.fileno())
+
+
 @given(st.lists(st.lists(records, max_size=5), max_size=5))
 @settings(deadline=None)
 def test_what_is_appended_is_read(batches: list[list[LogRecord]]) -> None:
@@ -60,7 +68,7 @@ def test_what_is_appended_is_read(batches: list[list[LogRecord]]) -> None:
 
 @given(st.lists(records, min_size=1, max_size=6), st.data())
 @settings(deadline=None)
-def test_what_a_crash_cuts_or_spoils_ends_the_log(batch: list[LogRecord], data: st.DataObject) -> None:
+def test_what_a_crash_cuts_or_spoils_is_passed_over(batch: list[LogRecord], data: st.DataObject) -> None:
     with new_root() as root:
         log = WriteAheadLog(root)
         ends = []
@@ -80,7 +88,27 @@ def test_what_a_crash_cuts_or_spoils_ends_the_log(batch: list[LogRecord], data: 
             file.write(bytes([old ^ data.draw(st.integers(1, 255))]))
         left = content(log.path)
         padding = left == batch  # a byte between records says nothing
-        assert padding or left == batch[:whole]
+        assert padding or left == batch[:whole] + batch[whole + 1 :]
+        assert damaged(log.path) == (not padding and whole + 1 < len(batch))
+
+
+@given(st.lists(records, max_size=3), st.integers(0, HEADER_SIZE - 1), st.integers(1, 255))
+@settings(deadline=None)
+def test_a_header_that_is_damaged_in_a_byte_hides_no_record(
+    batch: list[LogRecord], at: int, change: int
+) -> None:
+    with new_root() as root:
+        log = WriteAheadLog(root)
+        log.append([LogRecord("of an earlier generation", 1, b"x")] * 5)
+        log.reset()
+        log.append(batch)
+        with open(log.path, "r+b") as file:  # noqa: PTH123
+            file.seek(at)
+            (old,) = file.read(1)
+            file.seek(at)
+            file.write(bytes([old ^ change]))
+        assert content(log.path) == batch
+        assert damaged(log.path) == (at < HEADER.size + CHECKSUM.size)
 
 
 def test_a_log_without_a_whole_header_is_empty() -> None:
