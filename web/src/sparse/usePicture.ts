@@ -10,7 +10,7 @@ import { type Density, type DensityOptions, type Frame, joined, readDensity, tot
 /** The most elements that are read for one picture; where there are more, the picture is made of chunks. */
 export const MAX_ELEMENTS = 10_000_000;
 /** Chunks that are counted for a first picture; each next request counts twice as many, up to the last number. */
-const CHUNKS = [4_000, 64_000] as const;
+const CHUNKS = [1_000, 64_000] as const;
 /** Bins down and right: about what a window has in pixels, and half a megabyte of counts. */
 const PIXELS: [number, number] = [320, 400];
 
