@@ -40,6 +40,7 @@ from hsparse.wire.record_message import (
     RecordChange,
     SetExtent,
     UpdateJob,
+    is_expected,
 )
 
 Changed = tuple[Record | None, Outcome]
@@ -61,6 +62,8 @@ def change_record(
         return _create(change, record)
     if repeated and isinstance(change, DeleteObject) and record is None:
         return None, Outcome({}, changed=True)
+    if repeated and isinstance(change, PutAcl) and record is not None and _acl_after(change, record)[1]:
+        change = replace(change, expect=None, expect_acls=None)
     if repeated and isinstance(change, DeleteAttributes | DeleteLinks):
         change = replace(change, skip_missing=True)
     if isinstance(change, PutRecord):
@@ -167,11 +170,20 @@ def _(change: DeleteLinks, record: Record, now: float, deleted: DeletedNames) ->
 
 @_apply.register
 def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    acls = dict(record.get("acls") or {})
-    there = acls.get(change.user)
+    acls = record.get("acls") or {}
+    if not is_expected(change.expect, record) or not is_expected(change.expect_acls, acls):
+        raise Conflict(f"{change.id} was changed, or deleted and created again, meanwhile; try again.")
+    entry, _ = _acl_after(change, record)
+    created = change.user not in acls
+    return _renew(record, now, acls={**acls, change.user: entry}, changed=True, created=created)
+
+
+def _acl_after(change: PutAcl, record: Record) -> tuple[Record, bool]:
+    """Return the user's entry after a change, and whether it is there already."""
+    there = (record.get("acls") or {}).get(change.user)
     rights = {right.value: False for right in Right} | (there or {}) | change.rights
-    acls[change.user] = rights | {ORIGIN: change.origin}
-    return _renew(record, now, acls=acls, changed=True, created=there is None)
+    entry = rights | {ORIGIN: change.origin}
+    return entry, entry == there
 
 
 @_apply.register

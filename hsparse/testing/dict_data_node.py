@@ -160,11 +160,8 @@ class DictDataNode:
                 return self._remove(change, record, "attributes", change.names)
             case DeleteLinks():
                 return self._remove(change, record, "links", change.titles)
-            case PutAcl(_, user, rights, origin):
-                new = user not in record["acls"]
-                record["acls"][user] = {right.value: False for right in Right} | record["acls"].get(user, {})
-                record["acls"][user].update(rights | {"domain": origin})
-                return True, new
+            case PutAcl():
+                return True, _put_acl(record, change)
             case UpdateJob(id, fields):
                 if "ended" in record:
                     raise Conflict(f"The job {id} has ended.")
@@ -236,6 +233,17 @@ def _same(new: Record, there: Record | None) -> bool:
         return False
     one, other = ({k: v for k, v in item.items() if k not in TIMES} for item in (new, there))
     return one | {"type": type_json(one.get("type"))} == other | {"type": type_json(other.get("type"))}
+
+
+def _put_acl(record: Record, change: PutAcl) -> bool:
+    acls = record["acls"]
+    for found, expected in ((record, change.expect), (acls, change.expect_acls)):
+        if any(found.get(name) != value for name, value in (expected or {}).items()):
+            raise Conflict(f"{change.id} is another one now.")
+    new = change.user not in acls
+    acls[change.user] = {right.value: False for right in Right} | acls.get(change.user, {})
+    acls[change.user].update(change.rights | {"domain": change.origin})
+    return new
 
 
 def _put_quota(change: PutQuota, record: Record) -> bool:

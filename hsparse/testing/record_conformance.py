@@ -23,7 +23,7 @@ from hsparse.model.ids import (
     summary_id,
     tree_prefix,
 )
-from hsparse.wire.message import DataNode
+from hsparse.wire.message import DataNode, Record
 from hsparse.wire.record_message import (
     AddSecondName,
     ChangedLately,
@@ -228,6 +228,29 @@ async def test_an_acl_is_merged(node: DataNode) -> None:
         "updateACL": False,
         "domain": "b/home/me",
     }
+
+
+async def test_an_acl_is_put_only_where_what_allowed_it_stands(node: DataNode) -> None:
+    mine: Record = {"updateACL": True}
+    id = await created(node, created=1.0, acls={"me": mine})
+    seen: Record = {"created": 1.0, "root": id}
+
+    async def put(user: str, expect: Record, expect_acls: Record) -> str | None:
+        return kind(await change(node, PutAcl(id, user, {"read": True}, "b/x", expect, expect_acls)))
+
+    before = await record_of(node, id)
+    for expect, entries in (
+        (seen | {"created": 2.0}, {"me": mine}),
+        (seen | {"root": None}, {"me": mine}),
+        (seen, {"me": {"updateACL": False}}),
+        (seen, {"me": mine, "you": mine}),
+        (seen, {"me": None}),
+    ):
+        assert await put("you", expect, entries) == ErrorKind.CONFLICT
+    assert await record_of(node, id) == before
+    assert await put("you", seen | {"no": None}, {"me": mine, "g:us": None}) is None
+    assert await put("me", seen, {"me": mine}) is None
+    assert await put("me", seen, {"me": mine}) == ErrorKind.CONFLICT
 
 
 async def test_names_of_a_domain(node: DataNode) -> None:

@@ -124,12 +124,16 @@ class PutAcl:
     """Set rights in a domain's ACL: `rights` is merged over what the user has there.
 
     `origin`, bucket and path of the domain, is kept in the entry as `domain`, also where another domain inherits it.
+    `Conflict` if not all fields of `expect` are in the record, or all entries of `expect_acls` in its ACL, as they are
+    there: what was seen of the record when the change was allowed. None is the value of what is missing.
     """
 
     id: str
     user: str
     rights: dict[str, bool]
     origin: str
+    expect: Record | None = None
+    expect_acls: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,11 @@ class AbandonAppends:
     id: str
     token: str = ""
     expired: bool = False
+
+
+def is_expected(expect: Record | None, record: Record) -> bool:
+    """Say whether a record has all fields of `expect`, None for one that is missing; without `expect` it has."""
+    return expect is None or all(record.get(name) == value for name, value in expect.items())
 
 
 def extents_of_change(record: Record, token: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
