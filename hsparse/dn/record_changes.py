@@ -14,7 +14,7 @@ from typing import Any
 
 from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.dn.fences import DeletedNames
-from hsparse.errors import BadRequest, Conflict, HsparseError
+from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
@@ -60,6 +60,10 @@ def change_record(
         if repeated and record == change.record:
             return record, Outcome(record, changed=True, created=True)
         return _create(change, record)
+    if isinstance(change, DeleteObject) and record is not None and not is_expected(change.expect, record):
+        if repeated:
+            return record, Outcome({})
+        raise NotFound(f"The {change.id} to be deleted is gone; another one was created there meanwhile.")
     if repeated and isinstance(change, DeleteObject) and record is None:
         return None, Outcome({}, changed=True)
     if repeated and isinstance(change, PutAcl) and record is not None and _acl_after(change, record)[1]:

@@ -46,6 +46,7 @@ from hsparse.wire.record_message import (
     SetExtent,
     SettleChanges,
     UpdateJob,
+    WithdrawDeletion,
 )
 
 R = TypeVar("R")
@@ -95,7 +96,7 @@ class DictDataNode:
             case SettleChanges(root):
                 self._changes.pop(domain_hex(root), None)
                 return None
-            case FenceDeleted() | Forget() | TrimChunks():
+            case FenceDeleted() | Forget() | TrimChunks() | WithdrawDeletion():
                 return None
             case GetInfo():
                 return NodeInfo(self._id, "READY", 0.0, "hsparse", {"records": len(self.records)})
@@ -141,6 +142,7 @@ class DictDataNode:
         if change.id not in self.records:
             raise self._missing(change.id)
         if isinstance(change, DeleteObject):
+            _check_expected(change, self.records[change.id])
             del self.records[change.id]
             self._deleted.add((change.id,))
             return True, False
@@ -233,6 +235,11 @@ def _same(new: Record, there: Record | None) -> bool:
         return False
     one, other = ({k: v for k, v in item.items() if k not in TIMES} for item in (new, there))
     return one | {"type": type_json(one.get("type"))} == other | {"type": type_json(other.get("type"))}
+
+
+def _check_expected(change: DeleteObject, record: Record) -> None:
+    if any(record.get(name) != value for name, value in (change.expect or {}).items()):
+        raise NotFound(f"{change.id} is another one now.")
 
 
 def _put_acl(record: Record, change: PutAcl) -> bool:

@@ -112,6 +112,19 @@ async def test_a_path_can_be_created_again(node: DataNode) -> None:
         assert kind(await change(node, DeleteObject(path))) is None
 
 
+async def test_a_path_is_deleted_only_with_the_record_that_was_seen(node: DataNode) -> None:
+    path, root = "/home/user/file.h5", new_root_id(CLOCK)
+    for created, found in ((1.0, {}), (1.0, {"root": root}), (2.0, {"root": root})):
+        seen = {"created": created, "root": found.get("root")}
+        (await change(node, CreateObject(path, {"created": created, **found}))).unwrap()
+        for other in (seen | {"created": 3.0}, seen | {"root": new_root_id(CLOCK)}, seen | {"owner": "me"}):
+            outcome = await change(node, DeleteObject(path, other))
+            assert (kind(outcome), outcome.changed) == (ErrorKind.NOT_FOUND, False)
+        assert (await record_of(node, path))["created"] == created
+        (await change(node, DeleteObject(path, seen))).unwrap()
+        assert kind(await change(node, DeleteObject(path, seen))) == ErrorKind.GONE
+
+
 async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
     id = "s-00000000-00000001"
     outcome = await change(node, PutRecord(id, {"n": 1, "lastModified": 5.0}))

@@ -63,9 +63,13 @@ class PutRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Remove the record; `NotFound` or `Gone` when there is none."""
+    """Remove the record; `NotFound` or `Gone` when there is none.
+
+    With `expect`, fields of a record and their values, None for what is missing, another record counts as none.
+    """
 
     id: str
+    expect: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,11 +333,25 @@ class BeginDeletion(Message[str]):
 
     Sent again with that reply in `decided`, once the domain's record is gone, it notes that nothing takes the deletion
     back: then the objects will be deleted, also if no `DeleteTree` comes.
+
+    `token` is in a note that this message stores, until another deletion of the same objects counts on the note, too.
     """
 
     id: str
     domain: str = ""
     decided: str = ""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawDeletion(Message[None]):
+    """Take back the note that `BeginDeletion` stored with this `token`: the domain's record was not deleted.
+
+    A note that another deletion counts on, and one that is decided, stay. Any data node answers.
+    """
+
+    id: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ async def create_domain(context: Context, body: Record) -> Record:
     try:
         await context.service.owners.apply(CreateObject(requested.path, record))
         if root is not None and (shared_root is not None or requested.root is not None):
-            await check_root_stays(context.service.owners, requested.path, root)
+            await check_root_stays(context.service.owners, Domain(requested.path, record), root)
     except HsparseError:
         if root is not None and shared_root is None:
             await context.service.owners.change(DeleteObject(root))
