@@ -334,7 +334,9 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
             return False
         mine[0]["done"] = True
         _show_done(record, appends, now)
-    elif has_key and any(one["key"] == key for one in remembered):
+    elif (has_key and any(one["key"] == key for one in remembered)) or (
+        mine and mine[0]["token"] != change.token
+    ):
         return False
     elif mine:
         mine[0]["until"] = now + change.lease
