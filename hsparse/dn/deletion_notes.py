@@ -40,6 +40,7 @@ class DeletionState(StrEnum):
 class DeletionNote:
     """A note: `domain` is the path of the domain that is deleted, `born` identifies the root group.
 
+    `token` is that of the one deletion that counts on the note, empty if others may.
     `etag` is that of the stored note, empty for one that is not stored. `modified` is in seconds since the epoch.
     """
 
@@ -47,6 +48,7 @@ class DeletionNote:
     state: DeletionState
     domain: str = ""
     born: str = ""
+    token: str = ""
     etag: str = ""
     modified: float = 0.0
 
@@ -58,18 +60,24 @@ class DeletionNotes:
         self._store = store
         self._clock = clock
 
-    async def begin(self, id: str, domain: str, born: str) -> None:
+    async def begin(self, id: str, domain: str, born: str, token: str = "") -> None:
         """Store an intended note, in place of a claim; a note of another deletion stays, and stands for both."""
-        note = DeletionNote(id, DeletionState.INTENDED, domain, born)
+        note = DeletionNote(id, DeletionState.INTENDED, domain, born, token)
         for _ in range(ATTEMPTS):
             try:
                 await self._store.put_if_absent(deletion_key(id), self._encode(note))
                 return
             except PreconditionFailed:
                 found = await self.read(id)
-            if found is not None and (
-                found.state is not DeletionState.CLAIMED or await self.replace(found, note)
-            ):
+            if found is None:
+                continue
+            if found.state is DeletionState.CLAIMED:
+                new = note
+            elif found.state is DeletionState.INTENDED and found.token not in ("", token):
+                new = replace(found, token="")
+            else:
+                return
+            if await self.replace(found, new):
                 return
         raise Busy(f"The note of the deletion of {id} is changed all the time; try again.")
 
@@ -106,6 +114,12 @@ class DeletionNotes:
             return False
         return True
 
+    async def take_back(self, id: str, token: str) -> None:
+        """Remove the intended note of `token`; any other one stays."""
+        note = await self.read(id)
+        if note is not None and note.state is DeletionState.INTENDED and token and note.token == token:
+            await self.withdraw(note)
+
     async def read(self, id: str) -> DeletionNote | None:
         """Return the note of a root or dataset, None without one."""
         try:
@@ -126,14 +140,14 @@ class DeletionNotes:
                     yield replace(note, modified=entry.modified)
 
     def _encode(self, note: DeletionNote) -> bytes:
-        """Return a note's bytes; a token makes those of each put differ, as S3's etags are made of the bytes."""
-        token = self._clock.token(8).hex()
+        """Return a note's bytes; `put` makes those of each put differ, as S3's etags are made of the bytes."""
         fields = {
             "id": note.id,
             "state": note.state,
             "domain": note.domain,
             "born": note.born,
-            "token": token,
+            "token": note.token,
+            "put": self._clock.token(8).hex(),
         }
         return json.dumps(fields).encode()
 
@@ -143,7 +157,9 @@ def _decode(id: str, data: bytes, etag: str) -> DeletionNote:
     try:
         fields: Any = json.loads(data)
         state, domain, born = (str(fields[name]) for name in ("state", "domain", "born"))
-        return DeletionNote(id, DeletionState(state), domain, born, etag)
+        # Without "put" it is of a former version, whose token named the put alone.
+        token = str(fields["token"]) if "put" in fields else ""
+        return DeletionNote(id, DeletionState(state), domain, born, token, etag)
     except (ValueError, KeyError, TypeError):
         return DeletionNote(id, DeletionState.CLAIMED, etag=etag)
 

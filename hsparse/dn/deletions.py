@@ -21,6 +21,7 @@ from hsparse.dn.record_codec import RecordCodec
 from hsparse.errors import Busy, HsparseError, NotFound
 from hsparse.model.ids import delta_prefix, is_delta_key, is_root, storage_key, tree_prefix
 from hsparse.storage.object_store import Entry, ObjectStore, current_etag
+from hsparse.wire.record_message import BeginDeletion
 
 PASSES = 16
 """How often a tree is listed before a deletion fails as busy; again only if an object was changed meanwhile."""
@@ -50,14 +51,15 @@ class Deletions:
         self._clock = clock
         self.notes = DeletionNotes(store, clock)
 
-    async def begin(self, id: str, domain: str, decided: str = "") -> str:
+    async def begin(self, message: BeginDeletion) -> str:
         """Answer `BeginDeletion`."""
-        if decided:
-            await self.notes.decide(id, decided)
-            return decided
+        id = message.id
+        if message.decided:
+            await self.notes.decide(id, message.decided)
+            return message.decided
         born = await born_of(self._store, id) if is_root(id) else ""
         if born or not is_root(id):
-            await self.notes.begin(id, domain, born)
+            await self.notes.begin(id, message.domain, born, message.token)
         return born
 
     async def delete_tree(self, id: str, born: str) -> int:

@@ -83,13 +83,18 @@ def end_trim(change: EndTrim, record: Record) -> Record | None:
 
 
 def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
-    """Return the record with the part that `change` begins or, if it has begun, with a new time `until`."""
+    """Return the record with the part that `change` begins or, if it has begun, with a new time `until`.
+
+    A part of another token with the same key stays as it is: who only waits for it does not keep it alive.
+    """
     dropped, parts = _dropped(record, now), appended_parts(record)
     if change.token in dropped:
         raise Moved(f"The append to {change.id} took too long and was dropped.")
     if appended_before(record, change.token) is not None:
         return record
     until, begun = now + change.lease, part_of(record, change.token)
+    if begun is not None and begun["token"] != change.token:
+        return record
     if begun is not None:
         parts = [part | {"until": until} if part is begun else part for part in parts]
         return _with_appends(record, change.dim, parts, dropped)

@@ -14,7 +14,7 @@ from typing import Any
 
 from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.dn.fences import DeletedNames
-from hsparse.errors import BadRequest, Conflict, HsparseError
+from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
 from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
@@ -40,6 +40,7 @@ from hsparse.wire.record_message import (
     RecordChange,
     SetExtent,
     UpdateJob,
+    is_expected,
 )
 
 Changed = tuple[Record | None, Outcome]
@@ -59,8 +60,14 @@ def change_record(
         if repeated and record == change.record:
             return record, Outcome(record, changed=True, created=True)
         return _create(change, record)
+    if isinstance(change, DeleteObject) and record is not None and not is_expected(change.expect, record):
+        if repeated:
+            return record, Outcome({})
+        raise NotFound(f"The {change.id} to be deleted is gone; another one was created there meanwhile.")
     if repeated and isinstance(change, DeleteObject) and record is None:
         return None, Outcome({}, changed=True)
+    if repeated and isinstance(change, PutAcl) and record is not None and _acl_after(change, record)[1]:
+        change = replace(change, expect=None, expect_acls=None)
     if repeated and isinstance(change, DeleteAttributes | DeleteLinks):
         change = replace(change, skip_missing=True)
     if isinstance(change, PutRecord):
@@ -167,11 +174,20 @@ def _(change: DeleteLinks, record: Record, now: float, deleted: DeletedNames) ->
 
 @_apply.register
 def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    acls = dict(record.get("acls") or {})
-    there = acls.get(change.user)
+    acls = record.get("acls") or {}
+    if not is_expected(change.expect, record) or not is_expected(change.expect_acls, acls):
+        raise Conflict(f"{change.id} was changed, or deleted and created again, meanwhile; try again.")
+    entry, _ = _acl_after(change, record)
+    created = change.user not in acls
+    return _renew(record, now, acls={**acls, change.user: entry}, changed=True, created=created)
+
+
+def _acl_after(change: PutAcl, record: Record) -> tuple[Record, bool]:
+    """Return the user's entry after a change, and whether it is there already."""
+    there = (record.get("acls") or {}).get(change.user)
     rights = {right.value: False for right in Right} | (there or {}) | change.rights
-    acls[change.user] = rights | {ORIGIN: change.origin}
-    return _renew(record, now, acls=acls, changed=True, created=there is None)
+    entry = rights | {ORIGIN: change.origin}
+    return entry, entry == there
 
 
 @_apply.register

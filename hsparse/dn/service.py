@@ -68,6 +68,7 @@ from hsparse.wire.record_message import (
     ListKeys,
     ReadObjects,
     SettleChanges,
+    WithdrawDeletion,
 )
 
 R = TypeVar("R")
@@ -248,8 +249,10 @@ class DataService:
                 return await self._index.sign(message)
             case ListKeys():
                 return await self._records.list(message)
-            case BeginDeletion(id, domain, decided):
-                return await self.deletions.begin(id, domain, decided)
+            case BeginDeletion():
+                return await self.deletions.begin(message)
+            case WithdrawDeletion(id, token):
+                return await self.deletions.notes.take_back(id, token)
             case DeleteTree(id, born):
                 return await self.deletions.delete_tree(id, born)
             case ChangedLately(root, seconds):

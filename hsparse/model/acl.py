@@ -68,6 +68,17 @@ def is_allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> b
     return _grants(acls.get(DEFAULT), right)
 
 
+def deciding_entries(acls: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
+    """Return the entries by which `is_allowed` decides, None for those that are missing; an admin needs none."""
+    if principal.admin:
+        return {}
+    names = [DEFAULT]
+    if not principal.anonymous:
+        groups = (GROUP_PREFIX + group for group in principal.groups)
+        names = [principal.name] if principal.name in acls else [principal.name, *groups, DEFAULT]
+    return {name: acls.get(name) for name in names}
+
+
 def full_rights() -> dict[str, bool]:
     """Return a new entry that grants every right."""
     return {right.value: True for right in Right}

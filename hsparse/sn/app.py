@@ -5,6 +5,8 @@ Tests: tests/sn/http/test_error_middleware.py, tests/sn/test_routes.py, tests/sn
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
@@ -29,7 +31,7 @@ from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.records.access import find_allowed
+from hsparse.sn.records.access import find_allowed, require_still
 from hsparse.sn.records.domain_path import request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.second_names import other_names
@@ -164,11 +166,12 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         trace = request[TRACE_KEY]
         node, path = request_place(service, request)
         trace.domain = path
-        domain = None
+        domain = still = None
         if route.right is not None:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
             domain = await find_allowed(node, path, principal, route.right)
+            still = partial(require_still, node, domain, principal, route.right)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
         names = () if domain is None or not route.grows else other_names(domain)
@@ -176,7 +179,7 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         with node.component(Quotas).growth(path, names, root) as growth:
             if route.grows:
                 await growth.take(max(min(request.content_length or 0, limit), OBJECT_BYTES))
-            context = Context(request, limit, node, principal, path, domain, growth)
+            context = Context(request, limit, node, principal, path, domain, growth, still)
             if not request.body_exists:
                 return await route.handler(context)
             return await _handle_body(service, route, context)

@@ -5,6 +5,7 @@ Tests: tests/sn/http/test_request.py, tests/sn/records/test_access.py.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,11 @@ class Domain:
         root = self.record.get("root")
         return root if isinstance(root, str) else None
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells this domain from others that were or will be at its path."""
+        return {name: self.record.get(name) for name in ("created", "root")}
+
     def allows(self, principal: Principal, right: Right) -> bool:
         """Say whether `principal` has `right` in this domain, and by the first name of its objects."""
         own = is_allowed(self.record.get("acls") or {}, principal, right)
@@ -51,11 +57,17 @@ class Context(RequestReader):
     found: Domain | None
     growth: Growth | None = None
     """What the request may add to the domain."""
+    require_still: Callable[[], Awaitable[None]] | None = None
+    """Raises if the right that the route needs was taken away since the request came."""
 
     async def make_room(self, nbytes: int) -> None:
         """Let the request add `nbytes` to the domain in all; `OverQuota` or `Busy` if a quota leaves no room."""
         if self.growth is not None:
             await self.growth.take(nbytes)
+
+    async def body_came_late(self) -> None:
+        if self.require_still is not None:
+            await self.require_still()
 
     @property
     def domain(self) -> Domain:

@@ -46,6 +46,7 @@ from hsparse.wire.record_message import (
     SetExtent,
     SettleChanges,
     UpdateJob,
+    WithdrawDeletion,
 )
 
 R = TypeVar("R")
@@ -95,7 +96,7 @@ class DictDataNode:
             case SettleChanges(root):
                 self._changes.pop(domain_hex(root), None)
                 return None
-            case FenceDeleted() | Forget() | TrimChunks():
+            case FenceDeleted() | Forget() | TrimChunks() | WithdrawDeletion():
                 return None
             case GetInfo():
                 return NodeInfo(self._id, "READY", 0.0, "hsparse", {"records": len(self.records)})
@@ -141,6 +142,7 @@ class DictDataNode:
         if change.id not in self.records:
             raise self._missing(change.id)
         if isinstance(change, DeleteObject):
+            _check_expected(change, self.records[change.id])
             del self.records[change.id]
             self._deleted.add((change.id,))
             return True, False
@@ -160,11 +162,8 @@ class DictDataNode:
                 return self._remove(change, record, "attributes", change.names)
             case DeleteLinks():
                 return self._remove(change, record, "links", change.titles)
-            case PutAcl(_, user, rights, origin):
-                new = user not in record["acls"]
-                record["acls"][user] = {right.value: False for right in Right} | record["acls"].get(user, {})
-                record["acls"][user].update(rights | {"domain": origin})
-                return True, new
+            case PutAcl():
+                return True, _put_acl(record, change)
             case UpdateJob(id, fields):
                 if "ended" in record:
                     raise Conflict(f"The job {id} has ended.")
@@ -236,6 +235,22 @@ def _same(new: Record, there: Record | None) -> bool:
         return False
     one, other = ({k: v for k, v in item.items() if k not in TIMES} for item in (new, there))
     return one | {"type": type_json(one.get("type"))} == other | {"type": type_json(other.get("type"))}
+
+
+def _check_expected(change: DeleteObject, record: Record) -> None:
+    if any(record.get(name) != value for name, value in (change.expect or {}).items()):
+        raise NotFound(f"{change.id} is another one now.")
+
+
+def _put_acl(record: Record, change: PutAcl) -> bool:
+    acls = record["acls"]
+    for found, expected in ((record, change.expect), (acls, change.expect_acls)):
+        if any(found.get(name) != value for name, value in (expected or {}).items()):
+            raise Conflict(f"{change.id} is another one now.")
+    new = change.user not in acls
+    acls[change.user] = {right.value: False for right in Right} | acls.get(change.user, {})
+    acls[change.user].update(change.rights | {"domain": change.origin})
+    return new
 
 
 def _put_quota(change: PutQuota, record: Record) -> bool:
@@ -319,7 +334,9 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
             return False
         mine[0]["done"] = True
         _show_done(record, appends, now)
-    elif has_key and any(one["key"] == key for one in remembered):
+    elif (has_key and any(one["key"] == key for one in remembered)) or (
+        mine and mine[0]["token"] != change.token
+    ):
         return False
     elif mine:
         mine[0]["until"] = now + change.lease

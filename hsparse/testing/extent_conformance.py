@@ -90,9 +90,10 @@ async def test_appends_become_visible_in_order(node: DataNode) -> None:
 
 async def test_an_append_with_a_key_is_one_whatever_the_rest_of_its_token(node: DataNode) -> None:
     id = await appendable(node, [4, 5])
-    for rest in "ab":
-        begun = (await change(node, BeginAppend(id, f"k.{rest}", (2, 5), 0, 60.0))).unwrap()
-        assert [part["token"] for part in begun["appends"]["parts"]] == ["k.a"]
+    for rest, lease in (("a", 60.0), ("b", 90.0)):
+        outcome = await change(node, BeginAppend(id, f"k.{rest}", (2, 5), 0, lease))
+        assert outcome.changed is (rest == "a"), "the second one does not keep the first one's part alive"
+        assert [part["token"] for part in outcome.unwrap()["appends"]["parts"]] == ["k.a"]
     (await change(node, EndAppend(id, "k.a"))).unwrap()
     assert await extent_of(node, id) == [6, 5]
     (await change(node, BeginAppend(id, "other", (1, 5), 0, 60.0))).unwrap()

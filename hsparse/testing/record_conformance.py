@@ -23,7 +23,7 @@ from hsparse.model.ids import (
     summary_id,
     tree_prefix,
 )
-from hsparse.wire.message import DataNode
+from hsparse.wire.message import DataNode, Record
 from hsparse.wire.record_message import (
     AddSecondName,
     ChangedLately,
@@ -110,6 +110,19 @@ async def test_a_path_can_be_created_again(node: DataNode) -> None:
         assert (await change(node, CreateObject(path, {"owner": owner}))).created
         assert (await record_of(node, path))["owner"] == owner
         assert kind(await change(node, DeleteObject(path))) is None
+
+
+async def test_a_path_is_deleted_only_with_the_record_that_was_seen(node: DataNode) -> None:
+    path, root = "/home/user/file.h5", new_root_id(CLOCK)
+    for created, found in ((1.0, {}), (1.0, {"root": root}), (2.0, {"root": root})):
+        seen = {"created": created, "root": found.get("root")}
+        (await change(node, CreateObject(path, {"created": created, **found}))).unwrap()
+        for other in (seen | {"created": 3.0}, seen | {"root": new_root_id(CLOCK)}, seen | {"owner": "me"}):
+            outcome = await change(node, DeleteObject(path, other))
+            assert (kind(outcome), outcome.changed) == (ErrorKind.NOT_FOUND, False)
+        assert (await record_of(node, path))["created"] == created
+        (await change(node, DeleteObject(path, seen))).unwrap()
+        assert kind(await change(node, DeleteObject(path, seen))) == ErrorKind.GONE
 
 
 async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
@@ -228,6 +241,29 @@ async def test_an_acl_is_merged(node: DataNode) -> None:
         "updateACL": False,
         "domain": "b/home/me",
     }
+
+
+async def test_an_acl_is_put_only_where_what_allowed_it_stands(node: DataNode) -> None:
+    mine: Record = {"updateACL": True}
+    id = await created(node, created=1.0, acls={"me": mine})
+    seen: Record = {"created": 1.0, "root": id}
+
+    async def put(user: str, expect: Record, expect_acls: Record) -> str | None:
+        return kind(await change(node, PutAcl(id, user, {"read": True}, "b/x", expect, expect_acls)))
+
+    before = await record_of(node, id)
+    for expect, entries in (
+        (seen | {"created": 2.0}, {"me": mine}),
+        (seen | {"root": None}, {"me": mine}),
+        (seen, {"me": {"updateACL": False}}),
+        (seen, {"me": mine, "you": mine}),
+        (seen, {"me": None}),
+    ):
+        assert await put("you", expect, entries) == ErrorKind.CONFLICT
+    assert await record_of(node, id) == before
+    assert await put("you", seen | {"no": None}, {"me": mine, "g:us": None}) is None
+    assert await put("me", seen, {"me": mine}) is None
+    assert await put("me", seen, {"me": mine}) == ErrorKind.CONFLICT
 
 
 async def test_names_of_a_domain(node: DataNode) -> None:

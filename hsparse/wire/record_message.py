@@ -63,9 +63,13 @@ class PutRecord:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Remove the record; `NotFound` or `Gone` when there is none."""
+    """Remove the record; `NotFound` or `Gone` when there is none.
+
+    With `expect`, fields of a record and their values, None for what is missing, another record counts as none.
+    """
 
     id: str
+    expect: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +128,16 @@ class PutAcl:
     """Set rights in a domain's ACL: `rights` is merged over what the user has there.
 
     `origin`, bucket and path of the domain, is kept in the entry as `domain`, also where another domain inherits it.
+    `Conflict` if not all fields of `expect` are in the record, or all entries of `expect_acls` in its ACL, as they are
+    there: what was seen of the record when the change was allowed. None is the value of what is missing.
     """
 
     id: str
     user: str
     rights: dict[str, bool]
     origin: str
+    expect: Record | None = None
+    expect_acls: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +237,11 @@ class AbandonAppends:
     expired: bool = False
 
 
+def is_expected(expect: Record | None, record: Record) -> bool:
+    """Say whether a record has all fields of `expect`, None for one that is missing; without `expect` it has."""
+    return expect is None or all(record.get(name) == value for name, value in expect.items())
+
+
 def extents_of_change(record: Record, token: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the extents before and after a `SetExtent` with this token; None if it is not remembered."""
     for change in record.get("extents", ()):
@@ -320,11 +333,25 @@ class BeginDeletion(Message[str]):
 
     Sent again with that reply in `decided`, once the domain's record is gone, it notes that nothing takes the deletion
     back: then the objects will be deleted, also if no `DeleteTree` comes.
+
+    `token` is in a note that this message stores, until another deletion of the same objects counts on the note, too.
     """
 
     id: str
     domain: str = ""
     decided: str = ""
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawDeletion(Message[None]):
+    """Take back the note that `BeginDeletion` stored with this `token`: the domain's record was not deleted.
+
+    A note that another deletion counts on, and one that is decided, stay. Any data node answers.
+    """
+
+    id: str
+    token: str
 
 
 @dataclass(frozen=True, slots=True)

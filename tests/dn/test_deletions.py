@@ -11,13 +11,13 @@ import pytest
 
 from hsparse.dn.deletion_notes import DeletionState, born_of
 from hsparse.dn.deletions import Deletions, Resumed
-from hsparse.errors import Busy, Conflict, Gone, StoreFailed, Unsupported
+from hsparse.errors import Busy, Conflict, Gone, NotFound, StoreFailed, Unsupported
 from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, delta_key, storage_key, tree_prefix
 from hsparse.model.stripes import Stripes
 from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
-from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree
+from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree, WithdrawDeletion
 from tests.support.deletion_world import CHUNKS, Node, World, crash_everywhere
 
 A, B, M = "/a.h5", "/b.h5", "/m.h5"
@@ -202,6 +202,79 @@ async def test_a_late_deletion_leaves_a_new_domain_with_the_same_root() -> None:
     assert deletion_key(root) not in await world.keys()
     for node in (late, quick):
         await node.close()
+
+
+@pytest.mark.parametrize("keep_root", [False, True])
+@pytest.mark.parametrize("noted", [False, True])
+async def test_a_late_deletion_leaves_a_new_domain_at_the_same_path(keep_root: bool, noted: bool) -> None:
+    """The first node stops before or after its note; the second deletes the domain, and creates another one there."""
+    world = World()
+    root, _ = await world.make(A)
+    store = FaultyStore(world.store)
+    late, quick = world.node(store), world.node()
+    fault = (
+        store.hang("delete_if_match", "a.h5/.domain.json")
+        if noted
+        else store.hang("put_if_absent", deletion_key(root))
+    )
+    deleting = asyncio.create_task(late.delete(A))
+    await fault.entered.wait()
+    await quick.delete(A, keep_root=keep_root)
+    world.clock.time += 1
+    new, _ = await world.make(A)
+    fault.release()
+    with pytest.raises(NotFound, match="another one was created"):
+        await deleting
+    assert await world.domains() == {A: new}
+    assert await world.is_whole(new)
+    assert {key for key in await world.keys() if key.startswith(DELETION_FOLDER)} == set()
+    assert await (world.is_whole if keep_root else world.is_gone)(root)
+    for node in (late, quick):
+        await node.close()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "taken_back"),
+    [
+        (["a"], ["a"]),
+        (["a", "a"], ["a"]),
+        (["a", "b"], []),
+        (["a", "b", "a"], []),
+        ([""], []),
+        (["", "a"], []),
+        (["a", ""], []),
+    ],
+)
+async def test_a_note_is_taken_back_by_who_alone_counts_on_it(
+    tokens: list[str], taken_back: list[str]
+) -> None:
+    world = World()
+    root, _ = await world.make(A)
+    node = world.node()
+    for token in tokens:
+        assert await node.owners.ask_any(BeginDeletion(root, A, token=token))
+    for token in ("", "c", "b", "a"):
+        await node.owners.ask_any(WithdrawDeletion(root, token))
+        gone = await node.data.deletions.notes.read(root) is None
+        assert gone is (token in taken_back)
+    await node.close()
+
+
+async def test_a_decided_note_and_one_of_a_former_version_are_not_taken_back() -> None:
+    world = World()
+    root, _ = await world.make(A)
+    node = world.node()
+    born = await node.owners.ask_any(BeginDeletion(root, A, token="a"))
+    await node.owners.ask_any(BeginDeletion(root, A, decided=born))
+    await node.owners.ask_any(WithdrawDeletion(root, "a"))
+    note = await node.data.deletions.notes.read(root)
+    assert note is not None
+    assert note.state is DeletionState.DECIDED
+    former = {"id": root, "state": "intended", "domain": A, "born": born, "token": "a"}
+    await world.store.put(deletion_key(root), json.dumps(former).encode())
+    await node.owners.ask_any(WithdrawDeletion(root, "a"))
+    assert await node.data.deletions.notes.read(root) is not None
+    await node.close()
 
 
 async def test_a_late_page_of_deletes_leaves_a_new_domain_with_the_same_root() -> None:

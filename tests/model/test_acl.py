@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.model.acl import ANONYMOUS, Principal, Right, check_rights, full_rights, is_allowed
+from hsparse.model.acl import (
+    ANONYMOUS,
+    Principal,
+    Right,
+    check_rights,
+    deciding_entries,
+    full_rights,
+    is_allowed,
+)
 from tests.support.characters import CHARACTERS
 
 RIGHTS = ["create", "read", "update", "delete", "readACL", "updateACL"]
@@ -43,6 +51,18 @@ def test_admin_has_every_right(acls: dict[str, dict[str, bool]], right: Right) -
 @given(acl_maps, rights)
 def test_anonymous_has_only_what_default_grants(acls: dict[str, dict[str, bool]], right: Right) -> None:
     assert is_allowed(acls, ANONYMOUS, right) is acls.get("default", {}).get(right.value, False)
+
+
+@given(acl_maps, acl_maps, st.sampled_from(["ada", "anonymous"]), st.booleans(), rights)
+def test_other_entries_than_the_deciding_ones_decide_nothing(
+    acls: dict[str, dict[str, bool]], others: dict[str, dict[str, bool]], name: str, admin: bool, right: Right
+) -> None:
+    principal = Principal(name, admin, frozenset({"staff", "none"}))
+    deciding = deciding_entries(acls, principal)
+    later = {who: entry for who, entry in others.items() if who not in deciding}
+    later |= {who: entry for who, entry in deciding.items() if entry is not None}
+    assert deciding_entries(later, principal) == deciding
+    assert is_allowed(later, principal, right) is is_allowed(acls, principal, right)
 
 
 def test_own_entry_denies_what_group_and_default_grant() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,7 +102,10 @@ class RestClient:
         await self._client.close()
 
     async def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> Reply:
-        """Send a request; `options` are parameters, but for `user`, `domain`, `accept` and `headers`."""
+        """Send a request; `options` are parameters, but for `user`, `domain`, `accept` and `headers`.
+
+        `body` is a value to be sent as JSON, bytes, or an iterator of bytes that are sent as they come.
+        """
         user = options.pop("user", self.user)
         domain = options.pop("domain", self.domain)
         headers = dict(options.pop("headers", {}))
@@ -110,7 +113,7 @@ class RestClient:
             headers[hdrs.AUTHORIZATION] = user
         if "accept" in options:
             headers[hdrs.ACCEPT] = options.pop("accept")
-        if isinstance(body, bytes):
+        if isinstance(body, bytes | AsyncIterator):
             headers.setdefault(hdrs.CONTENT_TYPE, BINARY)
         elif body is not None:
             body = json.dumps(body).encode()

@@ -22,7 +22,7 @@ from hsparse.sn.records.access import (
     require_right,
 )
 from hsparse.sn.records.domain_path import check_bucket, check_not_reserved, normal_path
-from hsparse.sn.records.second_names import add_second_name, first_name
+from hsparse.sn.records.second_names import first_name, named_after, note_second_name
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 
@@ -65,15 +65,17 @@ async def create_domain(context: Context, body: Record) -> Record:
         "lastModified": now,
     }
     record |= {"root": root} if root is not None else {}
-    if first is not None:
-        record |= await add_second_name(context.service.owners, first, requested.path, context.principal)
+    record |= {} if first is None else named_after(first)
+    owners, domain = context.service.owners, Domain(requested.path, record)
     try:
-        await context.service.owners.apply(CreateObject(requested.path, record))
+        await owners.apply(CreateObject(domain.path, record))
         if root is not None and (shared_root is not None or requested.root is not None):
-            await check_root_stays(context.service.owners, requested.path, root)
+            await check_root_stays(owners, domain, root)
+        if first is not None:
+            await note_second_name(owners, first, domain, context.principal)
     except HsparseError:
         if root is not None and shared_root is None:
-            await context.service.owners.change(DeleteObject(root))
+            await owners.change(DeleteObject(root))
         raise
     return record
 

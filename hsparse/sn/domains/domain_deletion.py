@@ -10,13 +10,21 @@ import logging
 from contextvars import Context as Variables
 from typing import Self
 
-from hsparse.errors import Conflict
+from hsparse.clock import Clock
+from hsparse.errors import MISSING_KINDS, Conflict
 from hsparse.model.ids import deletion_key, storage_key
 from hsparse.model.schema import check_changeable
 from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.service import Service
-from hsparse.wire.record_message import BeginDeletion, DeleteObject, DeleteTree, Forget, ListKeys
+from hsparse.wire.record_message import (
+    BeginDeletion,
+    DeleteObject,
+    DeleteTree,
+    Forget,
+    ListKeys,
+    WithdrawDeletion,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,30 +37,36 @@ LAST_SECONDS = 10.0
 class DomainDeletions:
     """Deletes domains; their objects are deleted behind the answer."""
 
-    def __init__(self, owners: Owners) -> None:
+    def __init__(self, owners: Owners, clock: Clock) -> None:
         self._owners = owners
+        self._clock = clock
         self._running: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(AT_ONCE)
 
     @classmethod
     def of(cls, service: Service) -> Self:
         """Make the deletions of a service node."""
-        return cls(service.owners)
+        return cls(service.owners, service.clock)
 
     async def remove(self, domain: Domain, *, keep_root: bool = False, wait: float = 0.0) -> None:
         """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
 
         When this returns it is decided, durably, that these are deleted; for the end it waits so many seconds.
-        `NotFound` or `Gone` if there is no record any more. The objects of a domain that is marked as deleted are
-        another's.
+        `NotFound` or `Gone` if there is no record any more, or that of another domain: then nothing is deleted. The
+        objects of a domain that is marked as deleted are another's.
         """
         owners, path, root = self._owners, domain.path, domain.root
+        record = DeleteObject(path, domain.identity)
         if root is None or keep_root or "deleted" in domain.record:
-            await owners.apply(DeleteObject(path))
+            await owners.apply(record)
             return
         check_changeable(path, domain.record)  # what is refused must leave no note
-        born = await owners.ask_any(BeginDeletion(root, path))
-        await owners.apply(DeleteObject(path))
+        token = self._clock.token(8).hex()
+        born = await owners.ask_any(BeginDeletion(root, path, token=token))
+        [outcome] = await owners.change(record)
+        if born and outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
+            await owners.ask_any(WithdrawDeletion(root, token))
+        outcome.unwrap()
         if not born:  # without a root group there is nothing, or what a sweep removes
             await owners.ask_all(Forget(root))
             return
@@ -85,8 +99,8 @@ class DomainDeletions:
             log.warning("The deletion of %s stopped and will be resumed: %s", root, task.exception())
 
 
-async def check_root_stays(owners: Owners, path: str, root: str) -> None:
-    """Take the new domain at `path` back if its root group is being deleted, or was; `Conflict` then.
+async def check_root_stays(owners: Owners, domain: Domain, root: str) -> None:
+    """Take a new domain back if its root group is being deleted, or was; `Conflict` then.
 
     To be called once the domain's record is stored: a deletion stores its note first and looks for domains afterwards.
     The note is looked for first: it goes only after the root group.
@@ -94,5 +108,7 @@ async def check_root_stays(owners: Owners, path: str, root: str) -> None:
     is_deleted = (await owners.ask_any(ListKeys(deletion_key(root), limit=1))).keys
     is_there = (await owners.ask_any(ListKeys(storage_key(root), limit=1))).keys
     if is_deleted or not is_there:
-        await owners.apply(DeleteObject(path))
-        raise Conflict(f"The objects of {root} are being deleted, or were: {path} cannot have them.")
+        [outcome] = await owners.change(DeleteObject(domain.path, domain.identity))
+        if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
+            raise outcome.failure.error()
+        raise Conflict(f"The objects of {root} are being deleted, or were: {domain.path} cannot have them.")

@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound
-from hsparse.model.acl import DEFAULT, Right, check_rights
+from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
+from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.sn.about import server_facts
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
@@ -42,6 +42,8 @@ SETTLING = 10.0
 """Seconds after a change for which clients that keep a domain's objects are not given them."""
 MAX_NAME = 256
 """Characters of a user's name in an ACL."""
+ACL_ATTEMPTS = 16
+"""How often a change of an ACL is checked again because what allows it was changed meanwhile."""
 
 
 async def get_domain(context: Context) -> web.StreamResponse:
@@ -229,7 +231,11 @@ async def get_acl(context: Context) -> web.StreamResponse:
 
 
 async def put_acl(context: Context) -> web.StreamResponse:
-    """Set some or all of a user's rights; those left out stay as they are."""
+    """Set some or all of a user's rights; those left out stay as they are.
+
+    The data node applies it only where what allows it still stands: who loses the right meanwhile cannot give it back
+    to themselves.
+    """
     user = context.request.match_info["user"]
     if not 0 < len(user) <= MAX_NAME:
         raise BadRequest(f"A user's name has 1 to {MAX_NAME} characters.")
@@ -238,8 +244,15 @@ async def put_acl(context: Context) -> web.StreamResponse:
     rights = check_rights(body)
     if context.domain.path == "/":
         raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
-    origin = context.service.settings.bucket + context.domain.path
-    await context.service.owners.apply(PutAcl(context.domain.path, user, rights, origin))
+    owners, origin = context.service.owners, context.service.settings.bucket + context.domain.path
+    for _ in range(ACL_ATTEMPTS):
+        domain = await require_domain(context, Right.UPDATE_ACL)
+        allowed_by = deciding_entries(domain.record.get("acls") or {}, context.principal)
+        change = PutAcl(domain.path, user, rights, origin, domain.identity, allowed_by)
+        [outcome] = await owners.change(change)
+        if outcome.failure is None or outcome.failure.kind != ErrorKind.CONFLICT:
+            break
+    outcome.unwrap()
     return respond({}, status=201)
 
 

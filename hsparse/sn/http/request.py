@@ -114,11 +114,15 @@ class RequestReader:
             give_up_place(self.request)
             data = await self._received(memory)
             await return_to_work(self.request)
+            await self.body_came_late()
         if length is not None and len(data) != length:
             raise BadRequest(
                 f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
             )
         return data
+
+    async def body_came_late(self) -> None:
+        """Be told that the body did not come with the headers: what was looked up before may be another now."""
 
     async def _received(self, memory: BodyMemory | None) -> bytearray:
         """Receive the body into `memory`; raise if the client is too slow."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from hsparse.errors import (
     MISSING_KINDS,
     BadRequest,
+    Conflict,
     ErrorKind,
     Forbidden,
     Gone,
@@ -69,6 +70,15 @@ async def find_allowed(
         domain = await find_domain(service, path, principal, dangling=dangling)
     require_right(principal, replace(domain, first=None) if dangling else domain, right)
     return domain
+
+
+async def require_still(service: Service, domain: Domain, principal: Principal, right: Right) -> None:
+    """Raise as `find_allowed` if the principal has `right` no more, `Conflict` if another domain is at the path now."""
+    found = await find_allowed(service, domain.path, principal, right)
+    if found.identity != domain.identity:
+        raise Conflict(
+            f"{domain.path} was deleted and created again before the body had come; nothing was applied."
+        )
 
 
 @asynccontextmanager

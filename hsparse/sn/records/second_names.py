@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from hsparse.errors import MISSING_KINDS
+from hsparse.errors import MISSING_KINDS, HsparseError
 from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AddSecondName, ForgetFirstName
+from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirstName
 
 FIRST_NAME, SECOND_NAMES = "firstName", "secondNames"
 
@@ -52,10 +52,21 @@ def other_names(domain: Domain) -> tuple[str, ...]:
     return tuple(path for path in names if path != domain.path)
 
 
-async def add_second_name(owners: Owners, first: Domain, path: str, principal: Principal) -> Record:
-    """Note that the principal gives a second name; return what its record has of the first one."""
-    await owners.apply(AddSecondName(first.path, path, principal.name))
+def named_after(first: Domain) -> Record:
+    """Return what the record of a second name has of the first one."""
     return {FIRST_NAME: {"path": first.path, "created": first.record.get("created")}}
+
+
+async def note_second_name(owners: Owners, first: Domain, second: Domain, principal: Principal) -> None:
+    """Note that the principal has given a second name; take that back if it cannot be noted.
+
+    The name is there already: the note of who has given it is not replaced by that of who tried to.
+    """
+    try:
+        await owners.apply(AddSecondName(first.path, second.path, principal.name))
+    except HsparseError:
+        await owners.change(DeleteObject(second.path, second.identity))
+        raise
 
 
 async def release_second_names(owners: Owners, first: Domain, principal: Principal) -> None:

@@ -90,11 +90,12 @@ class Append:
         if (before := appended_before(record, token)) is not None:
             self._require_same(slab, before["dim"], before["count"])
             return self._select(slab, before["start"])
-        if (part := part_of(record, token)) is not None:
-            # Perhaps begun by another service node, which the client did not get an answer from: both write the same.
+        part = part_of(record, token)
+        if part is not None and part["token"] != token:
+            # Another request has begun it. To write the same would undo what is written there once that one has ended.
             self._require_same(slab, record["appends"]["dim"], part["count"])
-            token = part["token"]
-            begin = replace(begin, token=token)
+            await self._while_begun(owners, slab.id, part["token"])
+            raise Moved("What was appended with this key is visible now, or was dropped.")
         try:
             start = _start(record, token)
             target = _with_length(Dataset.of(record), self.dim, start + self.count)
@@ -122,6 +123,15 @@ class Append:
             return all(part["token"] != token for part in appended_parts(record))
 
         await _until(owners, id, end)
+
+    async def _while_begun(self, owners: Owners, id: str, token: str) -> None:
+        """Return when a part of another request is visible or dropped."""
+
+        async def done() -> bool:
+            record = await owners.record(id)
+            return all(part["token"] != token for part in appended_parts(record))
+
+        await _until(owners, id, done)
 
     async def _others(self, owners: Owners, id: str) -> None:
         """Return when nothing is appended along another dimension."""

@@ -16,7 +16,14 @@ from hsparse.sn.data_nodes.patience import Patience
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import CrashPoint, FaultyStore
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
-from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, PutAttributes, ReadObjects
+from hsparse.wire.record_message import (
+    ChangeObjects,
+    CreateObject,
+    DeleteObject,
+    PutAcl,
+    PutAttributes,
+    ReadObjects,
+)
 from tests.support.cluster import LEASE, TOKEN, Cluster, cluster
 
 IDS = [f"g-{number:08x}-00000000-0000-0000-0000-000000000000" for number in range(24)]
@@ -234,6 +241,10 @@ async def test_what_was_carried_out_before_its_reply_was_lost_is_a_success_again
         assert await send(first) is ErrorKind.CONFLICT
         assert await send(first.again()) is None
         assert await send(ChangeObjects((CreateObject(IDS[0], {"id": "x"}),)).again()) is ErrorKind.CONFLICT
+        acl = ChangeObjects((PutAcl(IDS[0], "me", {"read": True}, "b/x", {"root": None}, {"me": None}),))
+        assert await send(acl) is None
+        assert await send(acl) is ErrorKind.CONFLICT
+        assert await send(acl.again()) is None
         assert await send(ChangeObjects((delete,))) is None
         assert await send(ChangeObjects((delete,)).again()) is None
         assert await send(ChangeObjects((delete,))) is ErrorKind.GONE

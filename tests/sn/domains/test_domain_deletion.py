@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,7 +15,14 @@ from hsparse.model.ids import deletion_key, tree_prefix
 from hsparse.sn.domains import domain_deletion
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.message import DataNode, Message
-from hsparse.wire.record_message import ChangeObjects, DeleteObject, DeleteTree, PutRecord, ReadObjects
+from hsparse.wire.record_message import (
+    BeginDeletion,
+    ChangeObjects,
+    DeleteObject,
+    DeleteTree,
+    PutRecord,
+    ReadObjects,
+)
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -63,14 +70,16 @@ async def test_a_domain_without_its_root_group_can_be_deleted(
 
 
 class Gated:
-    """A data node that does not begin to delete trees while the gate is closed."""
+    """A data node that does not answer messages of a kind, the deletions of trees, while the gate is closed."""
+
+    kind: type[Message[Any]] = DeleteTree
 
     def __init__(self, store: MemoryStore, clock: ManualClock) -> None:
         self.service = DataService(store, clock)
         self.reached, self.gate = asyncio.Event(), asyncio.Event()
 
     async def send(self, message: Message[R]) -> R:
-        if isinstance(message, DeleteTree):
+        if isinstance(message, self.kind):
             self.reached.set()
             await self.gate.wait()
         return await self.service.send(message)
@@ -109,6 +118,26 @@ async def test_the_answer_does_not_wait_for_the_objects(gated: tuple[RestClient,
     assert (await client("DELETE", "/", wait=60)).status == 200
     await client.service.component(domain_deletion.DomainDeletions).close()
     assert await keys(store, tree_prefix(root)) == await keys(store, tree_prefix(again)) == []
+
+
+async def test_a_deletion_leaves_a_domain_that_was_created_meanwhile(
+    gated: tuple[RestClient, Gated, MemoryStore],
+) -> None:
+    """It was begun when another one was at the path, whose record it has read."""
+    client, node, store = gated
+    root = (await client("GET", "/"))["root"]
+    node.kind = BeginDeletion
+    late = asyncio.ensure_future(client("DELETE", "/"))
+    await node.reached.wait()
+    node.kind = DeleteTree
+    assert (await client("DELETE", "/", keep_root=1)).status == 200
+    client.service.clock.time += 1.0  # type: ignore[attr-defined]
+    new = (await client("PUT", "/", {}))["root"]
+    node.gate.set()
+    assert (await late).status == 404
+    assert (await client("GET", "/"))["root"] == new
+    assert await keys(store, deletion_key(root)) == []
+    assert await keys(store, tree_prefix(root)) != []
 
 
 async def test_a_node_that_stops_leaves_the_objects_to_a_data_node(

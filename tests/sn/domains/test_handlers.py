@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.wire.message import DataNode
-from hsparse.wire.record_message import ChangedLately
+from hsparse.errors import Conflict
+from hsparse.model.acl import full_rights
+from hsparse.wire.message import DataNode, Failure
+from hsparse.wire.record_message import ChangedLately, Outcome, PutAcl, RecordChange
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -167,3 +169,41 @@ async def test_acls_are_inherited_from_the_folder(bare: RestClient) -> None:
     await bare("PUT", "/acls/test_user2", {"update": True}, domain=f"{folder}/x.h5")
     acls = (await bare("GET", "/acls", domain=f"{folder}/x.h5"))["acls"]
     assert [acl.get("domain") for acl in acls] == [None, f"hsparse{folder}/x.h5"]
+
+
+async def test_a_right_that_is_taken_away_meanwhile_cannot_be_given_back(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner takes it away when the change of the other one has been allowed, and not been applied."""
+    await rest("PUT", "/acls/test_user2", full_rights())
+    none = dict.fromkeys(full_rights(), False)
+    change = rest.service.owners.change
+    turns: list[tuple[RecordChange, ...]] = []
+
+    async def changed_later(*changes: RecordChange) -> list[Outcome]:
+        turns.append(changes)
+        if len(turns) == 1:
+            assert (await rest("PUT", "/acls/test_user2", none)).status == 201
+        return await change(*changes)
+
+    monkeypatch.setattr(rest.service.owners, "change", changed_later)
+    assert (await rest("PUT", "/acls/test_user2", full_rights(), user="test_user2")).status == 403
+    assert (await rest("GET", "/acls/test_user2"))["acl"].items() >= none.items()
+
+
+async def test_changes_of_what_allows_a_change_of_an_acl_are_seen_and_it_is_made(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = rest.service.owners.change
+    turns: list[tuple[RecordChange, ...]] = []
+
+    async def changed_later(*changes: RecordChange) -> list[Outcome]:
+        turns.append(changes)
+        if len(turns) < 4:
+            assert isinstance(changes[0], PutAcl)
+            return [Outcome(failure=Failure.of(Conflict("It is another one now.")))]
+        return await change(*changes)
+
+    monkeypatch.setattr(rest.service.owners, "change", changed_later)
+    assert (await rest("PUT", "/acls/test_user2", {"read": True})).status == 201
+    assert len(turns) == 4

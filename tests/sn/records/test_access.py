@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
-from hsparse.model.acl import ANONYMOUS, Principal, Right
+from hsparse.model.acl import ANONYMOUS, Principal, Right, full_rights
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.http import request as request_module
 from hsparse.sn.records.access import MAX_FOLDERS, FileRights
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
+from tests.sn.conftest import DOMAIN
 from tests.sn.domains.test_domain_deletion import mark
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import Reply, RestClient
+
+NONE = dict.fromkeys(full_rights(), False)
 
 
 async def test_a_folder_has_no_objects(rest: RestClient, root: str) -> None:
@@ -184,3 +190,103 @@ async def test_who_may_read_a_folder_learns_what_is_missing(private: RestClient)
     assert (await private("PUT", "/acls/default", public, domain=f"{PRIVATE}/a.h5")).status == 201
     assert (await private("GET", "/", domain=f"{PRIVATE}/a.h5", user="test_user2")).status == 200
     assert (await private("GET", f"/files{PRIVATE}/a.h5.h5", domain=None, user="test_user2")).status == 200
+
+
+class SlowRequest:
+    """A request whose body comes in two pieces; in between, once its right was checked, something else may happen."""
+
+    def __init__(self, rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._rest = rest
+        self._waits, self._goes_on = asyncio.Event(), asyncio.Event()
+        give_up_place = request_module.give_up_place
+
+        def wait(request: Any) -> None:
+            give_up_place(request)
+            self._waits.set()
+
+        monkeypatch.setattr(request_module, "give_up_place", wait)
+
+    async def begin(self, method: str, path: str, body: bytes, **options: Any) -> None:
+        """Send all but the last byte, and wait until the server waits for it."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield body[:-1]
+            await self._goes_on.wait()
+            yield body[-1:]
+
+        self._reply = asyncio.ensure_future(self._rest(method, path, pieces(), **options))
+        await self._waits.wait()
+
+    async def end(self) -> Reply:
+        self._goes_on.set()
+        return await self._reply
+
+
+@pytest.fixture
+def slow(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> SlowRequest:
+    return SlowRequest(rest, monkeypatch)
+
+
+async def test_a_body_that_comes_late_is_written_if_the_right_is_still_there(
+    rest: RestClient, root: str, slow: SlowRequest
+) -> None:
+    attribute = json.dumps({"type": "H5T_STD_I8LE", "value": 1}).encode()
+    await slow.begin("PUT", f"/groups/{root}/attributes/a", attribute)
+    assert (await slow.end()).status == 201
+
+
+@pytest.mark.parametrize("kind", ["acl", "values", "attribute", "group"])
+async def test_a_right_that_is_taken_away_before_the_body_has_come(
+    rest: RestClient, root: str, slow: SlowRequest, kind: str
+) -> None:
+    link = {"id": root, "name": "d"}
+    body = {"type": "H5T_STD_U8LE", "shape": [4], "link": link}
+    dataset = (await rest("POST", "/datasets", body))["id"]
+    attribute = json.dumps({"type": "H5T_STD_I8LE", "value": 1}).encode()
+    method, path, sent = {
+        "acl": ("PUT", "/acls/test_user2", json.dumps(full_rights()).encode()),
+        "values": ("PUT", f"/datasets/{dataset}/value", b"evil"),
+        "attribute": ("PUT", f"/groups/{root}/attributes/a", attribute),
+        "group": ("POST", "/groups", b"{}"),
+    }[kind]
+    assert (await rest("PUT", "/acls/test_user2", full_rights())).status == 201
+    await slow.begin(method, path, sent, user="test_user2")
+    assert (await rest("PUT", "/acls/test_user2", NONE)).status == 201
+    assert (await slow.end()).status == 403
+    assert (await rest("GET", "/acls/test_user2"))["acl"].items() >= NONE.items()
+    assert (await rest("GET", f"/groups/{root}/attributes"))["attributes"] == []
+    assert (await rest("GET", "/groups"))["groups"] == []
+
+
+@pytest.mark.parametrize("mine", [False, True])
+async def test_a_domain_that_another_one_created_before_the_body_has_come(
+    rest: RestClient, slow: SlowRequest, mine: bool
+) -> None:
+    folder, path = "/home/test_user1/common", "/home/test_user1/common/x.h5"
+    assert (await rest("PUT", "/", {"folder": 1}, domain=folder)).status == 201
+    assert (
+        await rest("PUT", "/acls/test_user2", {"create": True, "read": True}, domain=folder)
+    ).status == 201
+    first = {"domain": path, "user": "test_user2"}
+    assert (await rest("PUT", "/", {}, **first)).status == 201
+    await slow.begin("PUT", "/acls/test_user2", json.dumps(full_rights()).encode(), **first)
+    assert (await rest("DELETE", "/", **first)).status == 200
+    then = first if mine else {"domain": path}
+    assert (await rest("PUT", "/", {}, **then)).status == 201
+    before = (await rest("GET", "/acls", **then))["acls"]
+    assert (await slow.end()).status == (409 if mine else 403)
+    assert (await rest("GET", "/acls", **then))["acls"] == before
+
+
+async def test_a_body_that_came_at_once_costs_no_second_look(rest: RestClient, root: str) -> None:
+    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    reads: list[tuple[str, ...]] = []
+    read = rest.service.owners.read
+
+    async def counted(*ids: str) -> list[Outcome]:
+        reads.append(ids)
+        return await read(*ids)
+
+    rest.service.owners.read = counted  # type: ignore[method-assign]
+    assert (await rest("PUT", f"/groups/{root}/attributes/a", attribute)).status == 201
+    assert reads.count((DOMAIN,)) == 1

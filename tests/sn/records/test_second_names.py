@@ -8,9 +8,11 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
+from hsparse.errors import Busy
 from hsparse.model.acl import Principal, Right
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.record_message import ForgetFirstName
+from hsparse.wire.message import Failure
+from hsparse.wire.record_message import AddSecondName, CreateObject, ForgetFirstName, Outcome, RecordChange
 from tests.support.rest_client import RestClient
 
 FIRST, SECOND, THIRD = "/home/ann/a.h5", "/home/bob/b.h5", "/home/ann/c.h5"
@@ -138,3 +140,38 @@ async def test_a_second_name_of_a_second_name_is_one_of_the_first(rest: RestClie
     assert await status(rest, path, "bob") == 403
     reply = await rest("PUT", "/", {"linked_domain": path}, domain=SECOND, user="bob")
     assert reply.status == 403
+
+
+async def test_who_gives_a_name_first_is_noted(rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bob's request comes too late for a name that Ann gives after it has begun."""
+    folder, path = "/home/ann/common", "/home/ann/common/x.h5"
+    assert (await rest("PUT", "/", {"folder": 1}, domain=folder)).status == 201
+    assert (await rest("PUT", "/acls/bob", {"create": True, "read": True}, domain=folder)).status == 201
+    change = rest.service.owners.change
+    begun: list[str] = []
+
+    async def changed_later(*changes: RecordChange) -> list[Outcome]:
+        if isinstance(changes[0], CreateObject) and changes[0].id == path and not begun:
+            begun.append(path)
+            await name(rest, path, FIRST, "ann")
+        return await change(*changes)
+
+    monkeypatch.setattr(rest.service.owners, "change", changed_later)
+    assert (await rest("PUT", "/", {"linked_domain": FIRST}, domain=path, user="bob")).status == 409
+    assert (await rest.service.owners.record(FIRST))["secondNames"] == {SECOND: "bob", path: "ann"}
+
+
+async def test_a_name_that_cannot_be_noted_is_taken_back(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = rest.service.owners.change
+
+    async def busy(*changes: RecordChange) -> list[Outcome]:
+        if isinstance(changes[0], AddSecondName):
+            return [Outcome(failure=Failure.of(Busy("It is changed all the time.")))]
+        return await change(*changes)
+
+    monkeypatch.setattr(rest.service.owners, "change", busy)
+    assert (await rest("PUT", "/", {"linked_domain": FIRST}, domain=THIRD)).status == 503
+    assert await status(rest, THIRD, "ann") == 410
+    assert await status(rest, FIRST, "ann") == 200

@@ -10,8 +10,10 @@ import pytest
 
 from hsparse.dn.extent_changes import MOST_REMEMBERED
 from hsparse.sn.http.idempotency_key import MAX_KEY
+from hsparse.sn.values import append
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.record_message import AbandonAppends, BeginAppend
+from hsparse.wire.change_token import key_of
+from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 from tests.sn.value_client import create, read, value_client
 from tests.support.rest_client import Reply, RestClient
 
@@ -118,32 +120,62 @@ async def test_any_string_is_a_key(client: RestClient, key: str) -> None:
         assert (await grow(client, path, "append", key)).body["selection"] == "[3:5]"
 
 
+class Begun:
+    """The appends that a client's service node begins, in order."""
+
+    def __init__(self, client: RestClient) -> None:
+        self.changes: list[BeginAppend] = []
+        self.one_more = asyncio.Event()
+        self._client, self._apply = client, client.service.owners.apply
+        client.service.owners.apply = self._watched  # type: ignore[method-assign]
+
+    async def _watched(self, change: Any) -> Any:
+        outcome = await self._apply(change)
+        if isinstance(change, BeginAppend):
+            self.changes.append(change)
+            self.one_more.set()
+        return outcome
+
+    async def elsewhere(self, path: str, key: str, lease: float) -> EndAppend:
+        """Begin the append of a request with `key` as another service node; return the change by which that ends it."""
+        await grow(self._client, await dataset(self._client), "append", key)  # to learn what it is in tokens
+        token = self.changes[-1].token.rpartition(".")[0] + ".elsewhere"
+        id = path.rpartition("/")[2]
+        await self._apply(BeginAppend(id, token, (2,), 0, lease))
+        self.one_more.clear()
+        return EndAppend(id, token)
+
+
 @pytest.mark.parametrize("is_dropped", [False, True])
-async def test_what_another_service_node_has_begun_is_ended_by_the_next_one(
-    client: RestClient, is_dropped: bool
+async def test_what_a_service_node_that_is_gone_has_begun_is_begun_again(
+    client: RestClient, is_dropped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has reserved its place, and its client did not get an answer; its place may have been given up, too."""
-    path = await dataset(client)
-    id, owners, begun = path.rpartition("/")[2], client.service.owners, []
-    apply = owners.apply
-
-    async def watched(change: Any) -> Any:
-        if isinstance(change, BeginAppend):
-            begun.append(change)
-        return await apply(change)
-
-    owners.apply = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(append, "PATIENCE", 0.0)
+    path, begun = await dataset(client), Begun(client)
     await grow(client, path, "append", '"other"')
-    await grow(client, await dataset(client), "append", '"one"')  # to learn what the key is in tokens
-    digest = begun[-1].token.rpartition(".")[0]
-    assert digest != begun[0].token.rpartition(".")[0]
-    await apply(BeginAppend(id, f"{digest}.elsewhere", (2,), 0, 60.0))
+    change = await begun.elsewhere(path, '"one"', -1.0)
+    assert key_of(begun.changes[0].token) != key_of(change.token)
     if is_dropped:
-        await apply(AbandonAppends(id))
+        await client.service.owners.apply(AbandonAppends(change.id))
     for _ in range(2):
         assert (await grow(client, path, "append", '"one"')).body["selection"] == "[5:7]"
     assert await extent(client, path) == 7
     assert (await read(client, path, "<i8", (-1,))).tolist() == [0, 0, 0, 7, 8, 7, 8]
+
+
+async def test_a_request_that_is_sent_again_writes_nothing_while_the_first_one_is_carried_out(
+    client: RestClient,
+) -> None:
+    """Else it would undo what others write there once the first one has ended."""
+    path, begun = await dataset(client), Begun(client)
+    end = await begun.elsewhere(path, '"one"', 60.0)
+    again = asyncio.create_task(grow(client, path, "append", '"one"'))
+    await begun.one_more.wait()
+    await client.service.owners.apply(end)
+    assert (await client("PUT", f"{path}/value", {"value": [99]}, select="[3:4]")).status == 200
+    assert (await again).body["selection"] == "[3:5]"
+    assert (await read(client, path, "<i8", (-1,))).tolist() == [0, 0, 0, 99, 0]
 
 
 async def test_keys_of_two_users_have_nothing_to_do_with_each_other() -> None:
