@@ -22,7 +22,7 @@ from hsparse.sn.records.access import (
     require_right,
 )
 from hsparse.sn.records.domain_path import check_bucket, check_not_reserved, normal_path
-from hsparse.sn.records.second_names import add_second_name, first_name
+from hsparse.sn.records.second_names import add_second_name, check_second_name, first_name
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 
@@ -71,6 +71,8 @@ async def create_domain(context: Context, body: Record) -> Record:
         await context.service.owners.apply(CreateObject(requested.path, record))
         if root is not None and (shared_root is not None or requested.root is not None):
             await check_root_stays(context.service.owners, requested.path, root)
+        if first is not None:
+            await _check_noted(context, first, requested.path)
     except HsparseError:
         if root is not None and shared_root is None:
             await context.service.owners.change(DeleteObject(root))
@@ -197,6 +199,16 @@ async def _create_root(context: Context, requested: _DomainRequest) -> str:
         record["creationProperties"] = requested.properties
     await context.service.owners.apply(CreateObject(root, record))
     return root
+
+
+async def _check_noted(context: Context, first: Domain, path: str) -> None:
+    """Take the new second name at `path` back if the first one cannot note it any more."""
+    owners = context.service.owners
+    try:
+        await check_second_name(owners, first, path, context.principal)
+    except HsparseError:
+        await owners.change(DeleteObject(path))
+        raise
 
 
 async def _require_unused(context: Context, root: str) -> None:

@@ -24,7 +24,11 @@ from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
-from hsparse.sn.records.second_names import may_delete_objects, release_second_names
+from hsparse.sn.records.second_names import (
+    forget_second_name,
+    may_delete_objects,
+    release_second_names,
+)
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
@@ -151,6 +155,8 @@ async def delete_domain(context: Context) -> web.StreamResponse:
         await release_second_names(owners, domain, context.principal)
     wait = context.wait_seconds()
     await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
+    if keep_root:
+        await forget_second_name(owners, domain)
     return respond(None)
 
 

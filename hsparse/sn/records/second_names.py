@@ -1,9 +1,9 @@
 """Second names: domains with the objects of another domain (`linked_domain`), whose rights count too.
 
 The record of a second name has `firstName`: the `path` of the domain that had the objects first, and when that was
-`created`. The first name's record has `secondNames`: who gave each of them, by path. A second name opens nothing that
-the first does not. When the first name goes and the objects stay, as at the end of a move, the second names that the
-same user gave are names of their own, and the others open nothing any more.
+`created`. The first name's record has `secondNames`: who gave each of them, by path, until it is deleted. A second name
+opens nothing that the first does not. When the first name goes and the objects stay, as at the end of a move, the
+second names that the same user gave are names of their own, and the others open nothing any more.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from hsparse.errors import MISSING_KINDS
+from hsparse.errors import MISSING_KINDS, ErrorKind
 from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AddSecondName, ForgetFirstName
+from hsparse.wire.record_message import AddSecondName, ForgetFirstName, ForgetSecondName
 
 FIRST_NAME, SECOND_NAMES = "firstName", "secondNames"
 
@@ -53,9 +53,46 @@ def other_names(domain: Domain) -> tuple[str, ...]:
 
 
 async def add_second_name(owners: Owners, first: Domain, path: str, principal: Principal) -> Record:
-    """Note that the principal gives a second name; return what its record has of the first one."""
-    await owners.apply(AddSecondName(first.path, path, principal.name))
+    """Note that the principal gives a second name; return what its record has of the first one.
+
+    `TooLarge` if the first one has `MAX_SECOND_NAMES`.
+    """
+    note = AddSecondName(first.path, path, principal.name)
+    outcome = (await owners.change(note))[0]
+    if outcome.failure is not None and outcome.failure.kind == ErrorKind.TOO_LARGE:
+        await _forget_deleted(owners, first.path)
+        outcome = (await owners.change(note))[0]
+    outcome.unwrap()
     return {FIRST_NAME: {"path": first.path, "created": first.record.get("created")}}
+
+
+async def check_second_name(owners: Owners, first: Domain, path: str, principal: Principal) -> None:
+    """Note a second name again, now that its record is there, if the deletion of one before took the note away."""
+    names = (await owners.record(first.path)).get(SECOND_NAMES) or {}
+    if names.get(path) != principal.name:
+        await add_second_name(owners, first, path, principal)
+
+
+async def forget_second_name(owners: Owners, domain: Domain) -> None:
+    """Remove the note of a second name that is deleted, but not of one that was given at its path since."""
+    if domain.first is None or domain.first.root is None:
+        return
+    outcome = (await owners.change(ForgetSecondName(domain.first.path, domain.path)))[0]
+    if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
+        raise outcome.failure.error()
+    [given] = await owners.read(domain.path)
+    record = {} if given.failure is not None else given.unwrap()
+    if (record.get(FIRST_NAME) or {}).get("path") == domain.first.path:
+        await owners.change(AddSecondName(domain.first.path, domain.path, str(record.get("owner"))))
+
+
+async def _forget_deleted(owners: Owners, first: str) -> None:
+    """Remove the notes of second names that are not there any more, as a deletion that was cut short leaves them."""
+    names = (await owners.record(first)).get(SECOND_NAMES) or {}
+    outcomes = zip(names, await owners.read(*names), strict=True)
+    gone = [path for path, one in outcomes if one.failure is not None and one.failure.kind in MISSING_KINDS]
+    if gone:
+        await owners.change(*(ForgetSecondName(first, path) for path in gone))
 
 
 async def release_second_names(owners: Owners, first: Domain, principal: Principal) -> None:
