@@ -95,7 +95,7 @@ class Quotas:
                 return
         for usage, _ in limited:
             async for page in names_below(self._owners, usage.folder):
-                if any(one == root and name != path for _, name, one in page):
+                if any(name.root == root and name.path != path for name in page):
                     break
             else:
                 raise Forbidden(

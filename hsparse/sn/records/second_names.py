@@ -21,10 +21,13 @@ from hsparse.wire.record_message import AddSecondName, ForgetFirstName, ForgetSe
 FIRST_NAME, SECOND_NAMES = "firstName", "secondNames"
 
 
-async def with_first_names(owners: Owners, domains: Sequence[Domain]) -> list[Domain]:
+async def with_first_names(
+    owners: Owners, domains: Sequence[Domain], passed: Sequence[ErrorKind] = MISSING_KINDS
+) -> list[Domain]:
     """Return domains with the first names of those that are second names.
 
-    A first name that is not there any more is a domain without a record: nobody but an admin has a right there.
+    A first name that is not there any more, or fails in a way that is `passed`, is a domain without a record: nobody
+    but an admin has a right there.
     """
     found = list(domains)
     names = {at: domain.record[FIRST_NAME] for at, domain in enumerate(found) if FIRST_NAME in domain.record}
@@ -32,7 +35,7 @@ async def with_first_names(owners: Owners, domains: Sequence[Domain]) -> list[Do
         return found
     outcomes = await owners.read(*(name["path"] for name in names.values()))
     for (at, name), outcome in zip(names.items(), outcomes, strict=True):
-        if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
+        if outcome.failure is not None and outcome.failure.kind not in passed:
             raise outcome.failure.error()
         record = {} if outcome.failure is not None else outcome.unwrap()
         same = record.get("root") == found[at].root and record.get("created") == name["created"]

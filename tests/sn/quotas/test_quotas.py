@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota
-from hsparse.sn.quotas.folder_usage import FolderUsage
+from hsparse.sn.quotas.folder_usage import FRESH, FolderUsage
 from hsparse.sn.quotas.quotas import KNOWN_SECONDS, Quotas, folders_above
 from hsparse.storage.memory import MemoryStore
 from tests.sn.quotas.conftest import Start
@@ -316,6 +316,25 @@ async def test_a_damaged_folder_stops_no_write_below_it(start: Start, store: Mem
     await store.put("home/.domain.json", b"{")
     again = await start(home_quota=LIMIT)
     assert (await again("PUT", f"{path}/value", bytes(4 * KIB), domain=DOMAIN)).status == 200
+
+
+async def test_a_damaged_domain_stops_no_count_and_no_move(
+    start: Start, store: MemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    rest = await start(home_quota=LIMIT)
+    await filled(rest)
+    newer = b'{"owner": "ann", "schema": {"version": 1, "readFeatures": ["sorcery"]}}'
+    for name, record in (("a", b"{"), ("b", newer), ("z", b"[]")):
+        await store.put(f"home/ann/{name}.h5/.domain.json", record)
+    for _ in range(2):
+        used = (await rest("GET", "/quota", domain="/home/ann"))["used"]
+        assert 76 * KIB < used < 100 * KIB
+        clock.time += FRESH
+    lines = [one for one in caplog.messages if "do not count for /home/ann" in one]
+    assert len(lines) == 3, lines
+    assert (await rest("DELETE", "/", domain=DOMAIN, keep_root=1)).status == 403
+    assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain="/home/ann/m.h5")).status == 201
+    assert (await rest("DELETE", "/", domain=DOMAIN, keep_root=1)).status == 200
 
 
 async def test_who_is_refused_by_one_folder_takes_nothing_of_another(start: Start) -> None:
