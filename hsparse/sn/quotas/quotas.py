@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from hsparse.clock import Clock
-from hsparse.errors import MISSING_KINDS, ErrorKind, Forbidden
+from hsparse.errors import MISSING_KINDS, ErrorKind
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas.folder_count import names_below, tree_bytes
+from hsparse.sn.quotas.folder_count import tree_bytes
 from hsparse.sn.quotas.folder_usage import FolderUsage
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
@@ -82,26 +82,6 @@ class Quotas:
         outcomes = await self._owners.read(*names)
         found = [{} if one.failure is not None else one.unwrap() for one in outcomes]
         return [name for name, record in zip(names, found, strict=True) if record.get("root") == root]
-
-    async def check_kept(self, path: str, root: str, other: str | None) -> None:
-        """Raise `Forbidden` if a quota would count the objects of `root` no more without the name `path`.
-
-        They may have another name: `other` or, if it is not said, one below the same folder.
-        """
-        limited = await self.limited(path)
-        if limited and other not in (None, path):
-            named = (await self._owners.read(str(other)))[0]
-            if named.failure is None and named.unwrap().get("root") == root:
-                return
-        for usage, _ in limited:
-            async for page in names_below(self._owners, usage.folder):
-                if any(name.root == root and name.path != path for name in page):
-                    break
-            else:
-                raise Forbidden(
-                    f"{path} is the only name of its objects below {usage.folder}, which has a quota: only an admin "
-                    "can keep them without it. Name another domain that has them by linked_domain."
-                )
 
     def forget(self, folder: str) -> None:
         """Read a folder's quota again when it is needed."""
