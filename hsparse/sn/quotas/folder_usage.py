@@ -59,7 +59,12 @@ class FolderUsage:
             self.used, self.counted = used, float(counted)
 
     async def admit(self, nbytes: int, limit: int) -> None:
-        """Let through what may add so many bytes.
+        """Let through what may add so many bytes; raises as `check`."""
+        await self.check(nbytes, limit)
+        self.add(nbytes)
+
+    async def check(self, nbytes: int, limit: int) -> None:
+        """Look whether there is room for so many bytes, and keep none of it.
 
         `OverQuota` if they do not fit into `limit` by a count, `Busy` if they may, and there is no new count in time.
         """
@@ -69,7 +74,6 @@ class FolderUsage:
                 raise self._error(nbytes, limit)
         elif self._clock.monotonic() >= self._fresh_until:
             self._begin_count()
-        self.add(nbytes)
 
     def add(self, nbytes: int) -> None:
         """Note bytes that are let through."""
