@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [WORKLOAD ...]`, or `python -m benchmarks scaling`."""
+"""The command: `python -m benchmarks [WORKLOAD ...]`, and with `scaling` or `profile` in place of workloads."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from benchmarks.failure import Failed
 from benchmarks.peers import cell_libraries, hsds, hsparse, tiledb
 from benchmarks.report import OLDER, Report
 from benchmarks.scaling import command as scaling
+from benchmarks.scaling import profile
 from benchmarks.table import NOTES, markdown
 from benchmarks.trials.append import AppendTrial
 from benchmarks.trials.cells import CellsTrial
@@ -218,6 +219,9 @@ def main() -> None:
     """Run what the command line asks for; what was measured before a failure is written all the same."""
     if sys.argv[1:] == ["scaling"]:
         scaling.main()
+        return
+    if sys.argv[1:2] == ["profile"]:
+        profile.main(sys.argv[2:])
         return
     options = arguments()
     FOLDER.mkdir(exist_ok=True)

@@ -111,7 +111,7 @@ def _sparse(metric: MeasuredMetric) -> tuple[Aim, ...]:
         ahead = tuple(Aim(peer, 50) for peer in HSDS) if metric.workload == "lcls-points" else ()
         return (Aim("TileDB", 1), *ahead)
     if metric.name == "read all":
-        return (Aim("TileDB", 0.5), Aim("HSDS", 20))
+        return (Aim("TileDB", 0.9), Aim("HSDS", 20))
     if metric.name == "box, p50":
         return (Aim("TileDB", 1), Aim("HSDS", 20))
     if metric.name == "stored":

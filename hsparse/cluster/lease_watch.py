@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from hsparse.clock import Clock
 from hsparse.cluster.clock_reading import ClockReading
@@ -18,6 +19,10 @@ LOOKS = 8
 """How often a lease is looked at while it is watched."""
 
 
+async def _always() -> bool:
+    return True
+
+
 class LeaseWatch:
     """Watches leases on this node's clocks: for as long as both say that it took."""
 
@@ -25,10 +30,17 @@ class LeaseWatch:
         self._leases = leases
         self._clock = clock
 
-    async def run_out(self, node: str, lease: Lease, *, may_revoke: bool) -> bool:
+    async def run_out(
+        self,
+        node: str,
+        lease: Lease,
+        *,
+        may_revoke: bool,
+        may_still: Callable[[], Awaitable[bool]] = _always,
+    ) -> bool:
         """Wait until a lease has run out, and note the eviction; False if it is renewed and may not be revoked.
 
-        It takes up to the lease's grace.
+        It takes up to the lease's grace. `may_still` is asked before the eviction of one that may be revoked.
         """
         current: Lease | None = lease
         while current is not None and current.state != EVICTED:
@@ -36,6 +48,8 @@ class LeaseWatch:
                 current = await self._leases.revoke(node, current)
                 continue
             if await self._stands(node, current):
+                if may_revoke and not await may_still():
+                    return False
                 return await self._leases.evict(node, current)
             if not may_revoke:
                 return False

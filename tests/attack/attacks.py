@@ -9,13 +9,15 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import count
+from itertools import count, cycle
 
 from tests.attack.target import BINARY, USER, Target
 from tests.campaign.load import LOST, http_request
 
 Attack = Callable[[Target, float, Counter[int]], Awaitable[None]]
 MIB = 1 << 20
+WHOLE = 1.0
+"""Seconds of an attack from which on what is sent is as large as it may be; shorter ones only try it."""
 
 
 async def silent_connections(target: Target, seconds: float, tally: Counter[int]) -> None:
@@ -53,6 +55,47 @@ async def long_json(target: Target, seconds: float, tally: Counter[int]) -> None
     body = b'{"value": [' + b"1.25," * (8 * MIB // 5) + b"1]}"
     request = target.request("PUT", "/datasets/{sparse}/value", body)
     await target.repeat(lambda: request, 4, seconds, tally)
+
+
+async def many_names(target: Target, seconds: float, tally: Counter[int]) -> None:
+    """16 MiB of names in lists and objects; of ids, and of empty titles."""
+    size = 16 * MIB if seconds >= WHOLE else MIB
+    names = [f"{number:x}" for number in range(size // 9)]
+    members = json.dumps(dict.fromkeys(names, 1)).encode()
+    bodies = (
+        ("POST", "/groups/{root}/attributes", json.dumps({"attr_names": names}).encode()),
+        ("POST", "/groups/{root}/links", json.dumps({"titles": [""] * (size // 4)}).encode()),
+        ("PUT", "/groups/{root}/links", b'{"links": %b}' % members),
+        ("PUT", "/groups/{root}/attributes", b'{"attributes": %b}' % members),
+        ("POST", "/groups/{root}/attributes", json.dumps({"obj_ids": [target.root] * (size // 42)}).encode()),
+        ("PUT", "/acls/ann", members),
+        ("PUT", "/quota", members),
+        ("POST", "/datasets", members),
+    )
+    requests = cycle([target.request(*one) for one in bodies])
+    await target.repeat(lambda: next(requests), 4, seconds, tally)
+
+
+async def named_null(target: Target, seconds: float, tally: Counter[int]) -> None:
+    """Reads of an attribute named null, of 4 million numbers, by every way."""
+    own = "/groups/{root}/attributes/null"
+    count = 4_000_000 if seconds >= WHOLE else 100_000
+    body = json.dumps({"type": "H5T_STD_I64LE", "shape": [count]}).encode()
+    tally[await target.exchange(target.request("PUT", own, body), 60)] += 1
+    tally[
+        await target.exchange(
+            target.request("PUT", f"{own}/value", b"\x7f" + bytes(8 * count - 1), BINARY), 60
+        )
+    ] += 1
+    requests = cycle(
+        [
+            target.request("GET", own),
+            target.request("GET", "/groups/{root}", include_attrs="1"),
+            target.request("GET", "/", getobjs="1", include_attrs="1"),
+        ]
+    )
+    await target.repeat(lambda: next(requests), 4, seconds, tally)
+    tally[await target.exchange(target.request("DELETE", own), 60)] += 1
 
 
 async def large_bodies(target: Target, seconds: float, tally: Counter[int]) -> None:
@@ -198,6 +241,8 @@ ATTACKS: tuple[Attack, ...] = (
     slow_readers,
     nested_json,
     long_json,
+    many_names,
+    named_null,
     large_bodies,
     compressed_bodies,
     stored_bombs,

@@ -55,7 +55,7 @@ def test_every_published_aim_is_held_to() -> None:
     assert aims(metadata) == (Aim("HSDS", 3), Aim("bare", 0.5))
     assert aims(dense) == (Aim("HSDS", 2), Aim("HSDS flushed", 2), Aim("bare", 0.5))
     assert aims(points) == (Aim(None, 1000),)
-    assert aims(read) == (Aim("TileDB", 0.5), Aim("HSDS", 20))
+    assert aims(read) == (Aim("TileDB", 0.9), Aim("HSDS", 20))
     assert aims(table) == (Aim(None, 111_000),)
     assert aims(memory) == (Aim(None, 512),)
 

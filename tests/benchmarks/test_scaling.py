@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.scaling import cluster, cpu
+import pytest
+
+from benchmarks.scaling import cluster, cpu, profile
 from benchmarks.scaling.command import TITLES_OF_REQUESTS, table
 from benchmarks.scaling.counts import growth, request_rows
 from benchmarks.scaling.installation import Installation
@@ -32,6 +34,27 @@ async def test_cpu_is_measured_for_every_operation_and_request() -> None:
             assert await cpu.operation_seconds(installation, operation, 2, 1) > 0
     found = await cpu.many_chunks_rows((120,), 1)
     assert [row[0] for row in found] == list(cpu.FEW)
+
+
+@pytest.mark.parametrize("name", profile.HOT_PATHS)
+async def test_each_hot_path_is_profiled(name: str) -> None:
+    milliseconds, parts = await profile.measured(profile.HOT_PATHS[name], 2)
+    assert milliseconds > 0
+    assert sum(parts[part] for part in profile.TITLES[2:]) == pytest.approx(100)
+    assert parts["HTTP"] > 0
+
+
+async def test_the_page_has_every_hot_path() -> None:
+    found = [row for row in rows("docs/performance.md", profile.TITLES[0]) if len(row) == len(profile.TITLES)]
+    assert [row[0] for row in found] == list(profile.HOT_PATHS)
+    for _, _, *percents in found:
+        assert sum(map(int, percents)) == pytest.approx(100, abs=5)
+
+
+def test_parts_are_named_by_files() -> None:
+    assert profile.part_of("/x/hsparse/sn/http/stream.py") == "HTTP"
+    assert profile.part_of("/x/hsparse/sn/routes.py") == "service node"
+    assert profile.part_of("/x/json/decoder.py") == profile.OTHER
 
 
 def test_clusters_are_simulated() -> None:

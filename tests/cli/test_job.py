@@ -21,9 +21,10 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with h5py.File(tmp_path / "run.h5", "w") as file:
+    (tmp_path / "files").mkdir()
+    with h5py.File(tmp_path / "files/run.h5", "w") as file:
         file["x"] = [1, 2, 3]
-    flags = ("--root", str(tmp_path / "root"), "--no-fsync", "--job-places", f"file://{tmp_path}")
+    flags = ("--root", str(tmp_path / "root"), "--no-fsync", "--job-places", f"file://{tmp_path}/files")
     with server_process(*flags) as server:
         yield server.url
         assert server.stop() == 0
@@ -34,13 +35,13 @@ def test_there_and_back(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         assert main(["job", *words, "--endpoint", url]) == status
         return capsys.readouterr().out
 
-    source, target = f"file://{tmp_path}/run.h5", f"file://{tmp_path}/out.h5"
+    source, target = f"file://{tmp_path}/files/run.h5", f"file://{tmp_path}/files/out.h5"
     domain = "/home/admin/run.h5"
     first = run("import", source, domain, "--option", "path=2024", "--option", "requests=2", "--wait").strip()
     assert json.loads(run("show", first))["options"] == {"path": "2024", "requests": 2}
     second = run("export", domain, target, "--option", "layout=structured").strip()
     run("wait", second)
-    assert (tmp_path / "out.h5").exists()
+    assert (tmp_path / "files/out.h5").exists()
     third = run("export", domain, target, "--wait", status=2).strip()
     assert run("list").splitlines() == [
         f"{first} done      import {domain}",
@@ -57,14 +58,14 @@ def test_what_a_job_failed_by(url: str, tmp_path: Path, capsys: pytest.CaptureFi
     words = [
         "job",
         "import",
-        f"file://{tmp_path}/none.h5",
+        f"file://{tmp_path}/files/none.h5",
         "/home/admin/none.h5",
         "--wait",
         "--endpoint",
         url,
     ]
     assert main(words) == 2
-    assert f"hsparse: There is no file {tmp_path}/none.h5." in capsys.readouterr().err
+    assert f"hsparse: There is no file {tmp_path}/files/none.h5." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,8 @@ from tests.simulation.simulated_store import STORE
 from tests.support.newer_contract import NEXT_CONTRACT
 
 Fault = Callable[["Nemesis"], Coroutine[Any, Any, None]]
+TAKES_OVER, JOINS = 10.0, 3.0
+"""Seconds in which others have taken over from a node that is cut off, and in which it is a member again after that."""
 
 
 @dataclass(slots=True)
@@ -155,6 +157,20 @@ def _split(nemesis: Nemesis, group: list[str], others: list[str]) -> None:
         for other in others:
             nemesis.cluster.network.cut(one, other)
     nemesis.after(seconds, nemesis.cluster.network.heal)
+
+
+async def cut_off(nemesis: Nemesis) -> None:
+    """Cut a data node off from all other nodes, but not from the store, until the others must have taken over."""
+    cluster, generator = nemesis.cluster, nemesis.generator
+    data_nodes = [one.process.name for one in cluster.living(cluster.data_nodes)]
+    others = [one.process.name for one in cluster.living(cluster.service_nodes)]
+    chosen, seconds = generator.choice(data_nodes), generator.uniform(1, 15)
+    nemesis.tell(f"cut {chosen} off for {seconds:.3f} s")
+    for other in (*data_nodes, *others):
+        cluster.network.cut(chosen, other)
+    await asyncio.sleep(seconds)
+    cluster.network.heal()
+    await asyncio.sleep(max(JOINS, TAKES_OVER - seconds))
 
 
 async def cut(nemesis: Nemesis) -> None:

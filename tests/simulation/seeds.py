@@ -91,7 +91,7 @@ class ShownSeed(KeptSeed):
 WRITES: dict[str, Any] = {"operations": 40, "most": 6, "mix": MOST_WRITES}
 SHOWN = (
     ShownSeed(
-        2,
+        5,
         (bad_network,),
         "a message that arrived after it was sent again undid what came after it",
         owner=ReplacedMessages,
@@ -99,7 +99,7 @@ SHOWN = (
         options=WRITES,
     ),
     ShownSeed(
-        0,
+        7,
         ALL,
         "a message of an epoch before was carried out beside those of the next owner",
         owner=AdoptedMembership,
@@ -107,7 +107,7 @@ SHOWN = (
         defective=lambda adopted, epoch: None,
     ),
     ShownSeed(
-        4,
+        12,
         (kill, pause, join, leave),
         "a write of a node that was killed undid what the next owner had acknowledged",
         owner=LaterChanges,

@@ -84,6 +84,8 @@ class SimulatedCluster:
         self.service_nodes: dict[str, Machine] = {}
         self.contract = CONTRACT
         """That of the nodes that are started."""
+        self.longest = 0.0
+        """The most seconds that a client has waited for an answer."""
         self.rebuilding = 0
         """How many operators are rebuilding the membership."""
         self._wrap = wrap
@@ -244,6 +246,7 @@ class SimulatedCluster:
         ready = [one for one in self.living(self.service_nodes) if one.node and not one.unready]
         chosen = self._generator.choice(ready)
         chosen.requests += 1
+        began = self.loop.time()
 
         async def answer() -> T:
             return await work(chosen.node)
@@ -252,6 +255,7 @@ class SimulatedCluster:
             return await self.network.call(None, chosen.process, answer, CLIENT)
         finally:
             chosen.requests -= 1
+            self.longest = max(self.longest, self.loop.time() - began)
 
     # --- the end of faults ------------------------------------------------------------------------------
 

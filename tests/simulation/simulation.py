@@ -40,6 +40,8 @@ class Run:
     history: History = field(default_factory=History)
     seconds: float = 0.0
     steps: int = 0
+    longest: float = 0.0
+    """The most seconds that a client has waited for an answer."""
 
     def report(self) -> str:
         """Return what to print of a run that failed."""
@@ -68,8 +70,9 @@ def run_seed(
     mix: Mix = MIXED,
     settings: DataSettings = SETTINGS,
     repeats: Collection[Action] = ANY_CHANGE,
+    data_nodes: Sequence[int] = (1, 2, 2, 3, 3),
 ) -> Run:
-    """Run a cluster of 1 to 3 data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
+    """Run a cluster of some data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
 
     With another `mix` there are twice as many clients, which pause less. Changes of the kinds in `repeats` may take
     effect more than once.
@@ -84,7 +87,7 @@ def run_seed(
         for _ in range(servers):
             cluster.start_server()
         if not servers:
-            for _ in range(chosen.choice((1, 2, 2, 3, 3))):
+            for _ in range(chosen.choice(data_nodes)):
                 cluster.start_data_node()
             for _ in range(2):
                 cluster.start_service_node()
@@ -106,7 +109,7 @@ def run_seed(
         loop.run(main(), seconds=600)
     except Stuck as stuck:
         run.wrong += [str(stuck), cluster.describe()]
-    run.seconds, run.steps = loop.time() - started, loop.steps
+    run.seconds, run.steps, run.longest = loop.time() - started, loop.steps, cluster.longest
     return run
 
 

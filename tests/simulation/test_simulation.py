@@ -19,6 +19,7 @@ from tests.simulation.nemesis import (
     PROCESSES,
     SERVERS,
     UPGRADES,
+    cut_off,
     join,
     kill,
     leave,
@@ -30,6 +31,8 @@ from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
 
 ROOT = Path(__file__).parents[2]
+TAKEN_OVER = 7.0
+"""Seconds in which a change is answered whose owner is cut off: a lost message is given up after five."""
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +84,24 @@ def test_no_write_is_repeated_over_another_one(pytestconfig: pytest.Config) -> N
     seeds = range(pytestconfig.getoption("seeds") // 50)
     faults = (kill, pause, join, leave)
     assert failed(lambda seed: run_seed(seed, faults, **WRITES, repeats=DELETIONS), seeds) == []
+
+
+@pytest.mark.parametrize("data_nodes", [2, 3])
+def test_a_data_node_that_is_cut_off_stops_changes_for_seconds(
+    pytestconfig: pytest.Config, data_nodes: int
+) -> None:
+    """One after the other is cut off while all renew their leases; others take over, and it comes back in time."""
+    seeds = range(pytestconfig.getoption("seeds") // 40)
+
+    def run(seed: int) -> Run:
+        run = run_seed(
+            seed, (cut_off,), most=8, operations=60, data_nodes=(data_nodes,), errors_allowed=False
+        )
+        if run.longest > TAKEN_OVER:
+            run.wrong.append(f"a client waited for {run.longest:.1f} s")
+        return run
+
+    assert failed(run, seeds) == []
 
 
 def test_clocks_that_drift_jump_and_stand(pytestconfig: pytest.Config) -> None:

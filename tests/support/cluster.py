@@ -40,6 +40,8 @@ class Link:
     version: int = CONTRACT.version
 
     async def send(self, message: Message[R], /) -> R:
+        if (self.sender, self.url) in self.cluster.hung:
+            await asyncio.Event().wait()
         member = self.cluster.members.get(self.url)
         if member is None or (self.sender, self.url) in self.cluster.cut:
             raise Unanswered(f"{self.url} does not answer.")
@@ -60,12 +62,16 @@ class Link:
 
 @dataclass(slots=True)
 class Cluster:
-    """Members by their URLs; `cut` has pairs of a sender and the URL that it does not reach."""
+    """Members by their URLs; `cut` has pairs of a sender and the URL that it does not reach.
+
+    Of those in `hung` it is not told that: nothing answers.
+    """
 
     store: ObjectStore = field(default_factory=MemoryStore)
     members: dict[str, MemberNode] = field(default_factory=dict)
     stores: dict[str, CrashingStore] = field(default_factory=dict)
     cut: set[tuple[str, str]] = field(default_factory=set)
+    hung: set[tuple[str, str]] = field(default_factory=set)
     started: int = 0
     dead: list[MemberNode] = field(default_factory=list)
     contracts: dict[str, Contract] = field(default_factory=dict)

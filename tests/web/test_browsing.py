@@ -6,11 +6,13 @@ import re
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import numpy as np
 import pytest
-from playwright.sync_api import Page, Request, Route, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from hsparse.client.connection import Connection
-from tests.web.conftest import CELLS, go, settled
+from hsparse.client.sparse_dataset import SparseDataset
+from tests.web.conftest import CELLS, go, open_page, settled
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -136,21 +138,69 @@ def test_dense_data_is_drawn_by_h5web(page: Page) -> None:
     expect(display.get_by_text("AAAGCCTGGCTAAC-1")).to_be_visible()
 
 
-def test_a_group_of_nexus_is_plotted(page: Page, site: str) -> None:
+def nexus_file(site: str, domain: str, **named: str) -> None:
+    """Make a file of NeXus; `named` are the attributes of its groups root, entry and data that say what is plotted."""
     text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
-    with Connection(site, "/home/admin/web-nexus.h5") as connection:
-        root = connection.json("PUT", "/", {})["root"]
+    with Connection(site, domain) as connection:
+        groups = {"root": connection.json("PUT", "/", {})["root"]}
+        for name, above in (("entry", "root"), ("data", "entry")):
+            body = {"link": {"id": groups[above], "name": name}}
+            groups[name] = connection.json("POST", "/groups", body)["id"]
         for name, values in {"counts": [1.0, 4.0, 9.0], "x": [0.5, 1.0, 1.5]}.items():
             body = {"type": "H5T_IEEE_F64LE", "shape": [3], "value": values}
-            connection.json("POST", "/datasets", body | {"link": {"id": root, "name": name}})
+            connection.json("POST", "/datasets", body | {"link": {"id": groups["data"], "name": name}})
+        found = SparseDataset.create(connection, "/entry/data/found", (3,), np.float64, (3,))
+        found.write(np.array([[1]]), np.array([0.0]))
         attributes = {
-            "NX_class": {"type": text, "value": "NXdata"},
-            "signal": {"type": text, "value": "counts"},
-            "axes": {"type": text, "shape": [1], "value": ["x"]},
+            "root": {"NX_class": "NXroot", "default": named.get("root", "entry")},
+            "entry": {"NX_class": "NXentry"},
+            "data": {"NX_class": "NXdata", "signal": named.get("signal", "counts"), "axes": "x"},
         }
-        connection.json("PUT", f"/groups/{root}/attributes", {"attributes": attributes})
-    go(page, domain="/home/admin/web-nexus.h5", view="plot")
-    expect(page.locator(".h5web").get_by_role("tab", name="NX Line")).to_be_visible()
+        if "auxiliary" in named:
+            attributes["data"]["auxiliary_signals"] = named["auxiliary"]
+        for group, values in attributes.items():
+            body = {name: {"type": text, "value": value} for name, value in values.items()}
+            connection.json("PUT", f"/groups/{groups[group]}/attributes", {"attributes": body})
+
+
+def test_the_default_plot_of_nexus_is_shown_first(page: Page, site: str) -> None:
+    domain = "/home/admin/web-nexus.h5"
+    nexus_file(site, domain)
+    go(page, domain=domain)
+    expect(page.locator(".h5web").get_by_role("tab", name="NX Line", selected=True)).to_be_visible()
+    page.get_by_role("link", name="Members", exact=True).click()
+    page.get_by_role("cell", name="entry").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="entry", exact=True)).to_be_visible()
+    expect(page.locator(".h5web").get_by_role("tab", name="NX Line", selected=True)).to_be_visible()
+
+
+def test_a_sparse_signal_has_the_picture_of_sparse_data(page: Page, site: str) -> None:
+    domain = "/home/admin/web-nexus-sparse.h5"
+    nexus_file(site, domain, signal="found")
+    go(page, domain=domain)
+    settled(page, "1 defined elements")
+    expect(page.get_by_text("The signal /entry/data/found is sparse")).to_be_visible()
+    expect(page.locator(".h5web")).to_have_count(0)
+    page.get_by_role("link", name="/entry/data/found").click()
+    expect(page.get_by_role("heading", name="found", exact=True)).to_be_visible()
+
+
+def test_h5web_does_not_show_undefined_as_zero(browser: Browser, site: str) -> None:
+    domain = "/home/admin/web-nexus-auxiliary.h5"
+    nexus_file(site, domain, auxiliary="found")
+    sentence = "/entry/data/found is sparse"
+    with open_page(browser, site, expected=sentence) as page:
+        go(page, domain=domain)
+        expect(page.locator(".h5web")).to_contain_text(sentence)
+
+
+def test_a_default_that_leads_nowhere_is_told_in_words(page: Page, site: str) -> None:
+    domain = "/home/admin/web-nexus-broken.h5"
+    nexus_file(site, domain, root="gone")
+    go(page, domain=domain)
+    expect(page.get_by_role("cell", name="entry")).to_be_visible()
+    page.get_by_role("link", name="NeXus plot").click()
+    expect(page.get_by_role("alert")).to_contain_text("/gone")
 
 
 def test_a_large_dense_dataset_is_not_read_whole(page: Page, site: str) -> None:

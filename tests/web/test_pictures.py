@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import cache
 from urllib.parse import unquote
@@ -11,7 +12,7 @@ import matplotlib
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from scipy.sparse import csr_array
 
 from demo.cells import FILE, read_csr
@@ -303,8 +304,16 @@ def test_a_dataset_of_very_many_places_opens(page: Page, site: str) -> None:
         side = 1_000_000
         dataset = SparseDataset.create(connection, "/wide", (side, side), np.float32, (1000, 1000))
         dataset.write(np.array([[0, 0], [side - 1, side - 1]]), np.array([1, 2], np.float32))
+    asked: list[str] = []
+
+    def one_by_one(route: Route) -> None:
+        asked.append(unquote(route.request.url))
+        route.continue_(url=re.sub(r"Limit=\d+", "Limit=1", route.request.url))
+
+    page.route("**/density?*approximate=1*", one_by_one)
     go(page, domain=domain, path="/wide")
     settled(page, "2 defined elements")
+    assert ["Marker=0_0" in url for url in asked] == [False, True], "chunks are counted page by page"
     shown = (pixels(page, CANVAS) != UNDEFINED).any(axis=2)
     assert shown.sum() == 2
     assert shown[0, 0]

@@ -22,6 +22,7 @@ from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, Kept, MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
+from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class AdoptedMembership:
         stored: MembershipObject,
         peers: Peers,
         eviction: Eviction,
+        witnesses: Witnesses,
         tasks: NodeTasks,
         doubt: Callable[[Kept], None],
         forget: Callable[[], None],
@@ -56,6 +58,7 @@ class AdoptedMembership:
         self._stored = stored
         self._peers = peers
         self._eviction = eviction
+        self._witnesses = witnesses
         self._doubt = doubt
         self._forget = forget
         self._refuse = refuse
@@ -256,17 +259,23 @@ class AdoptedMembership:
             else:
                 return
 
-    async def answers(self, other: str) -> bool:
-        """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted."""
+    async def answers(self, other: str, *, witnessed: bool = False) -> bool:
+        """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted.
+
+        `witnessed` on behalf of a node that is no member, and does not reach the other one either.
+        """
         if other not in self.view.members:
             raise Misdirected(f"{other} is no member any more.")
-        return await self._tasks.once("answers", other, lambda: self._answers(other))
+        if witnessed:
+            await self._witnesses.note(other)
+        what = "answers a witness" if witnessed else "answers"
+        return await self._tasks.once(what, other, lambda: self._answers(other, witnessed))
 
-    async def _answers(self, other: str) -> bool:
+    async def _answers(self, other: str, witnessed: bool) -> bool:
         try:
             await self._peers.adopted(other, self.view.epoch)
         except Unanswered:
-            if not await self.evict(other):
+            if not await self.evict(other, witnessed=witnessed):
                 raise
             return False
         except Misdirected:
@@ -275,14 +284,21 @@ class AdoptedMembership:
             log.warning("%s answers %s: %s", other, self._ownership.node, error.message)
         return True
 
-    async def evict(self, other: str) -> bool:
+    async def evict(self, other: str, *, witnessed: bool = False) -> bool:
         """Evict a member that does not answer; False if it is alive and may not be evicted."""
         return await self._adopt_after(
-            other, lambda: self._eviction.evict(other, self._ownership.node, self.view)
+            other,
+            lambda: self._eviction.evict(other, self._ownership.node, self.view, witnessed=witnessed),
+            "evict for a witness"
+            if witnessed
+            else "evict",  # what may do more does not wait for what may do less
         )
 
     async def _adopt_after(
-        self, other: str, evicting: Callable[[], Coroutine[Any, Any, Membership | None]]
+        self,
+        other: str,
+        evicting: Callable[[], Coroutine[Any, Any, Membership | None]],
+        what: str = "evict",
     ) -> bool:
         """Adopt the membership in which the eviction of a member results; False if there is none."""
 
@@ -296,4 +312,4 @@ class AdoptedMembership:
                 await self.adopt(after)
             return after is not None
 
-        return await self._tasks.once("evict", other, evict)
+        return await self._tasks.once(what, other, evict)

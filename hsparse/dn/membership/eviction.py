@@ -1,9 +1,10 @@
 """Evicting a member that does not answer: its lease must have run out before others take over what it owns.
 
-A node that is cut off from all others, but not from the store, goes on renewing its lease. Those that reach most of the
-members may revoke it; a node that reaches few may not, since it may be the one that is cut off.
+A node that is cut off from all others, but not from the store, goes on renewing its lease. A member that reaches most
+of the members may revoke it; one that reaches few may not, since it may be the one that is cut off. Of two halves the
+one may that somebody outside asks for it, a *witness*: a service node, or a node that joins.
 
-Tests: tests/dn/membership/test_member_node.py.
+Tests: tests/dn/membership/test_eviction.py, tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import logging
 
 from hsparse.clock import Clock
-from hsparse.cluster.lease_object import EVICTED, LeaseObjects
+from hsparse.cluster.lease_object import EVICTED, HELD, RECALLED, LeaseObjects
 from hsparse.cluster.lease_watch import LeaseWatch
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.peers import Peers
+from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import Unanswered
 
 log = logging.getLogger(__name__)
@@ -25,22 +27,37 @@ class Eviction:
     """Evicts members of a cluster on behalf of the node `own`."""
 
     def __init__(
-        self, membership: MembershipObject, leases: LeaseObjects, peers: Peers, clock: Clock
+        self,
+        membership: MembershipObject,
+        leases: LeaseObjects,
+        peers: Peers,
+        witnesses: Witnesses,
+        clock: Clock,
     ) -> None:
         self._membership = membership
         self._leases = leases
         self._peers = peers
+        self._witnesses = witnesses
         self._watch = LeaseWatch(leases, clock)
 
-    async def evict(self, other: str, own: str, view: Membership) -> Membership | None:
+    async def evict(
+        self, other: str, own: str, view: Membership, *, witnessed: bool = False
+    ) -> Membership | None:
         """Return the membership without `other`, None if that is alive and may not be evicted.
 
-        It takes up to the grace of the other's lease.
+        It takes up to the grace of the other's lease. Two members that revoke each other's leases do not both go: the
+        one with the greater id gives up.
         """
+
+        async def may_still() -> bool:
+            return own < other or await self._holds(own, view)
+
         lease = await self._leases.read(other)
         if lease is not None and lease.state != EVICTED:
-            may_revoke = await self._reaches_most(other, own, view)
-            if not await self._watch.run_out(other, lease, may_revoke=may_revoke):
+            may_revoke = await self._reaches_most(other, own, view, witnessed) and await self._holds(
+                own, view
+            )
+            if not await self._watch.run_out(other, lease, may_revoke=may_revoke, may_still=may_still):
                 return None
         return await self._removed(other, own)
 
@@ -74,8 +91,15 @@ class Eviction:
         log.warning("%s evicted %s, which did not answer; epoch %d", own, other, after.epoch)
         return after
 
-    async def _reaches_most(self, other: str, own: str, view: Membership) -> bool:
-        """Say whether this node reaches more than half of the members, or half of them with the first by id.
+    async def _holds(self, own: str, view: Membership) -> bool:
+        """Say whether nobody has revoked this node's lease; it has none before it joins."""
+        if own not in view.members:
+            return True
+        lease = await self._leases.read(own)
+        return lease is not None and lease.state in (HELD, RECALLED)
+
+    async def _reaches_most(self, other: str, own: str, view: Membership, witnessed: bool) -> bool:
+        """Say whether this node reaches more than half of the members, or half of them with a witness.
 
         True where all members are leaving: nobody owns anything.
         """
@@ -84,5 +108,5 @@ class Eviction:
         asked = [id for id in view.nodes if id not in (other, own)]
         reached = await self._peers.answering(asked, view.epoch) | ({own} & set(view.nodes))
         if 2 * len(reached) == len(view.nodes):
-            return min(view.nodes) in reached
+            return witnessed and await self._witnesses.ask_about(other)
         return 2 * len(reached) > len(view.nodes)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from hsparse.clock import Clock
 from hsparse.cluster.clock_reading import ClockReading
-from hsparse.cluster.lease_object import HELD, MARGIN, RECALLED, REVOKED, LeaseObjects
+from hsparse.cluster.lease_object import EVICTED, HELD, MARGIN, RECALLED, REVOKED, LeaseObjects
 from hsparse.errors import HsparseError, Misconfigured, PreconditionFailed
 
 log = logging.getLogger(__name__)
@@ -87,6 +87,11 @@ class LeaseKeeper:
             return False
         self._sent = sent
         return True
+
+    async def is_evicted(self) -> bool:
+        """Say whether another node has taken over, after the lease was lost."""
+        lease = await self._leases.read(self._node)
+        return lease is None or lease.state == EVICTED
 
     async def keep(self, holder: LeaseHolder, *, at_once: bool = False) -> None:
         """Renew the lease, the first time `at_once` or in time, until it has been taken away; then return.

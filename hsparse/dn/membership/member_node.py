@@ -17,7 +17,7 @@ from hsparse.clock import Clock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.concurrency.gather import gather_all
+from hsparse.dn.membership.absent_members import AbsentMembers
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
@@ -25,6 +25,7 @@ from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership, OwningService
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
+from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore
@@ -40,6 +41,8 @@ R = TypeVar("R")
 
 RECOVERY = 2
 """After so many times the seconds of a lease a node takes it back that was revoked, if it was not evicted by then."""
+LOOKS = 8
+"""How often in the seconds of a lease a node that has lost it looks whether it may be a member again."""
 SAME_RATE = 0.99
 """Seconds of this node's clock at least that go by in a second of another one's."""
 
@@ -77,13 +80,16 @@ class MemberNode:
         self._ownership = MemberOwnership(self._lease.holds, server=server)
         self._service = make(self._ownership)
         self._peers = Peers(connect)
-        self._eviction = Eviction(self._stored, self._leases, self._peers, clock)
+        witnesses = Witnesses()
+        self._eviction = Eviction(self._stored, self._leases, self._peers, witnesses, clock)
         self._tasks = NodeTasks(lambda: self._ownership.node)
+        self._absent = AbsentMembers(self._stored, self._peers, self._eviction, self._tasks)
         self._adopted = AdoptedMembership(
             self._ownership,
             self._stored,
             self._peers,
             self._eviction,
+            witnesses,
             self._tasks,
             self._service.doubt,
             self._service.forget_news,
@@ -179,7 +185,7 @@ class MemberNode:
         if not view.epoch:
             await self._eviction.expire_unlisted()
         if not self._server:
-            await self._evict_dead(id, view)
+            view = await self._absent.evicted(id, view)
         self._ownership.node = id
         await self._lease.take(id, view.epoch)
         contract = self._contract
@@ -194,19 +200,6 @@ class MemberNode:
             raise
         await self._adopted.adopt(view)
 
-    async def _evict_dead(self, id: str, view: Membership) -> None:
-        """Evict the reachable members that do not answer, before this node joins as `id`."""
-        await self._peers.follow(view.urls, view.versions)
-        refused = self._stored.other_token(view)
-        answering = set() if refused else await self._peers.answering(view.reachable, view.epoch)
-        dead = [other for other in view.reachable if other not in answering]
-        evicted = await gather_all([self._eviction.evict(other, id, view) for other in dead])
-        for other, after in zip(dead, evicted, strict=True):
-            if after is None:
-                raise refused or Unanswered(
-                    f"The data node {other} at {view.urls[other]} is alive, but does not answer this one."
-                )
-
     async def _stay(self) -> None:
         """Keep the lease; take it back, or join again, when another node has overwritten it."""
         try:
@@ -214,27 +207,39 @@ class MemberNode:
                 await self._lease.keep(self._adopted, at_once=self.membership.shared)
                 log.warning("%s has lost its lease", self.id)
                 self._adopted.renounce()
-                recovered = False
-                while not recovered:
-                    await asyncio.sleep(RECOVERY * self._lease.seconds)
-                    recovered = await self._recovered()
+                await self._recover()
         except Misconfigured as error:
             self._refuse(error)
 
-    async def _recovered(self) -> bool:
-        """Be a member again, and say whether that worked; `Misconfigured` if it never will."""
-        try:
-            if await self._lease.take_back(self.membership.epoch):
-                await self._adopted.adopt(await self._stored.read(), renewed=True)
-            else:
+    async def _recover(self) -> None:
+        """Be a member again, as soon as another node has taken over; `Misconfigured` if that never will be.
+
+        Else this node takes its lease back, once an eviction that has begun must have ended.
+        """
+        since, pause, told = self._clock.monotonic(), self._lease.seconds / LOOKS, ""
+        while True:
+            await asyncio.sleep(pause)
+            pause = self._lease.seconds / LOOKS
+            try:
+                if await self._lease.is_evicted():
+                    await asyncio.sleep(pause)  # a membership that is being rebuilt is put now
+                elif self._clock.monotonic() - since < RECOVERY * self._lease.seconds:
+                    continue
+                elif await self._lease.take_back(self.membership.epoch):
+                    await self._adopted.adopt(await self._stored.read(), renewed=True)
+                    return
                 self._service.forget_news()
                 await self._join()
-        except (Misconfigured, Outdated):
-            raise
-        except HsparseError as error:
-            log.warning("%s cannot join again yet: %s", self.id, error.message)
-            return False
-        return True
+            except (Misconfigured, Outdated):
+                raise
+            except HsparseError as error:
+                if error.message != told:
+                    log.warning("%s cannot join again yet: %s", self.id, error.message)
+                told = error.message
+                if not isinstance(error, Unanswered):
+                    pause = RECOVERY * self._lease.seconds
+            else:
+                return
 
     async def _leave(self, staying: asyncio.Task[None]) -> None:
         if self._server:
@@ -265,7 +270,7 @@ class MemberNode:
                 return await self._adopt(message)
             case CheckMember(epoch, node):
                 self._adopted.require(epoch)
-                return await self._adopted.answers(node)
+                return await self._adopted.answers(node, witnessed=True)
             case GetInfo():
                 return replace(cast(NodeInfo, await self._service.send(message)), id=self.id)
         if not self._server:
@@ -308,9 +313,9 @@ class MemberNode:
         """Answer instead of a member that did not answer the sender."""
         other = routed.instead_of
         if routed.message.only_reads:
-            self._tasks.start(self._adopted.answers(other))
+            self._tasks.start(self._adopted.answers(other, witnessed=True))
             return await self._service.send(routed.message)
-        if await self._adopted.answers(other):
+        if await self._adopted.answers(other, witnessed=True):
             return await self._peers.send(other, replace(routed, to=other, instead_of=""))
         raise Misdirected(f"{other} is no member any more.")
 

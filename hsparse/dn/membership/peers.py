@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
+from hsparse.concurrency.staggered import staggered
 from hsparse.errors import HsparseError, Misdirected, Unanswered
 from hsparse.wire.member_connections import MemberConnections
 from hsparse.wire.membership_message import AdoptMembership
@@ -22,11 +24,13 @@ class Peers(MemberConnections):
     async def adopted(self, id: str, epoch: int) -> bool:
         """Have a member adopt an epoch; say whether it has, and has finished what it accepted before.
 
-        `Unanswered` when it gives no reply in time.
+        `Unanswered` when it gives no reply in time. It is sent twice if need be: the first packet of a connection may
+        be lost, and is repeated only after a second.
         """
+        asking = partial(self.send, id, AdoptMembership(id, epoch))
         try:
             async with asyncio.timeout(PATIENCE):
-                return await self.send(id, AdoptMembership(id, epoch)) >= epoch
+                return await staggered((asking, asking), PATIENCE / 2, (Unanswered,)) >= epoch
         except TimeoutError as error:
             raise Unanswered(f"The data node {id} did not answer within {PATIENCE:g} s.") from error
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hsparse.clock import Clock
 from hsparse.cluster.membership import NO_MEMBERS, Membership
@@ -52,6 +52,8 @@ AVOIDED = 5.0
 """Seconds for which a node that did not answer is asked after others."""
 RECALL = 0.5
 """Seconds in which a node that did not answer may say that it has carried a change out, before another one does."""
+ASKS = 4
+"""How often others are asked whether a node is gone, while they find out."""
 UNREAD = (Unanswered, StoreFailed, Outdated)
 """The failures of a read that another node may not have."""
 
@@ -193,7 +195,14 @@ class ClusterNodes:
         """Return what the owner reads or, when that takes long or fails, another node."""
         started = self._clock.monotonic()
         attempts = self._readings(membership, node, message)
-        reply = await staggered(attempts, self._patience.with_reads, UNREAD, self._patience.may_hedge)
+        reading = staggered(attempts, self._patience.with_reads, UNREAD, self._patience.may_hedge)
+        try:
+            alone = len(membership.nodes) == 1
+            reply = await (self._unless_gone(membership, node, reading) if alone else reading)
+        except Unanswered as error:
+            if self.membership.epoch > membership.epoch:
+                raise Misdirected("There is a newer membership.") from error
+            raise
         self._patience.note(self._clock.monotonic() - started)
         return reply
 
@@ -216,38 +225,65 @@ class ClusterNodes:
         """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
         if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
-        routed = self._change(membership, node, message, attempts)
-        task = asyncio.create_task(self._connections.send(node, routed))
+        change = self._change(membership, node, message, attempts)
+        return await self._unless_gone(membership, node, self._connections.send(node, change))
+
+    async def _unless_gone(
+        self, membership: Membership, node: str, reply: Coroutine[Any, Any, T], *owners: str
+    ) -> T:
+        """Return a node's reply; `Unanswered` when it gives none, and it or an owner is found to be gone meanwhile."""
+        sending = asyncio.create_task(reply)
+        waiting: set[asyncio.Task[T] | asyncio.Task[None]] = {sending}
         try:
-            while not (await asyncio.wait({task}, timeout=self._patience.WITH_CHANGES))[0]:
-                if await self._is_gone(membership, node):
-                    raise Unanswered(f"The data node {node} is gone.")
-            return task.result()
+            if not (await asyncio.wait(waiting, timeout=self._patience.WITH_CHANGES))[0]:
+                for one in (node, *owners):
+                    waiting.add(asyncio.create_task(self._wait_until_gone(membership, one)))
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                return sending.result()
+            for other in waiting - {sending}:
+                if other.done():
+                    other.result()
+            raise Unanswered(f"The data node {node} is gone.")
         except Unanswered:
             self._avoided[node] = self._clock.monotonic() + AVOIDED
             raise
         finally:
-            task.cancel()
+            for task in waiting:
+                task.cancel()
+
+    async def _wait_until_gone(self, membership: Membership, node: str) -> None:
+        """Find out again and again whether a node is a member and answers, until it does not."""
+        while True:
+            if await self._is_gone(membership, node):
+                return
+            await asyncio.sleep(self._patience.WITH_CHANGES)
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
-        """Have another node find out whether a node is a member and answers; False if no other node can tell."""
+        """Have another node find out whether a node is a member and answers; where none can, the store may tell."""
+        others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
+        asking = ASKS * [partial(self._connections.send, other, check) for other in others]
         try:
-            return not await self._ask_instead(membership, node, CheckMember(membership.epoch, node))
+            if (
+                asking
+            ):  # one that does not answer may be gone, too; one of two has to know that it is reached still
+                return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered, Outdated))
         except Misdirected:
             return True
-        except Unanswered:
-            return False
+        except (Unanswered, Outdated):
+            pass
+        await self._look()
+        return self.membership.epoch > membership.epoch
 
     async def _ask_instead(
-        self, membership: Membership, node: str, message: Message[T], attempts: Attempts | None = None
+        self, membership: Membership, node: str, message: Message[T], attempts: Attempts
     ) -> T:
-        """Ask the others in rendezvous order about what `node` does not answer: a change, with `attempts`, or more."""
+        """Have the others, in rendezvous order, carry out a change, or pass it on, that `node` does not answer."""
         for other in membership.stand_ins(node):
-            envelope = message
-            if attempts is not None:
-                envelope = self._change(membership, other, message, attempts, instead_of=node)
+            change = self._change(membership, other, message, attempts, instead_of=node)
             try:
-                return await self._connections.send(other, envelope)
+                sending = self._connections.send(other, change)
+                return await self._unless_gone(membership, other, sending, node)
             except (Unanswered, Outdated):  # what is too new for another one, `node` may have carried out
                 continue
         raise Unanswered(f"No other data node answers for {node}.")

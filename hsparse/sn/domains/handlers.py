@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -82,7 +83,7 @@ async def _is_changing(context: Context, root: str) -> bool:
 async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
     ignore_nan = context.flag("ignore_nan")
 
-    def whole(id: str, record: Record) -> bytes:
+    def whole(id: str, record: Record) -> bytes | Callable[[], bytes]:
         return context.service.component(ObjectJsonCache).object_json(record, ignore_nan=ignore_nan)
 
     crawl = Crawl(context.service.owners, root, leaves=True)
@@ -237,7 +238,8 @@ async def put_acl(context: Context) -> web.StreamResponse:
     if not 0 < len(user) <= MAX_NAME:
         raise BadRequest(f"A user's name has 1 to {MAX_NAME} characters.")
     body = await read_json_object(context)
-    rights = check_rights({key: value for key, value in body.items() if key != "userName"})
+    body.pop("userName", None)
+    rights = check_rights(body)
     if context.domain.path == "/":
         raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
     origin = context.service.settings.bucket + context.domain.path

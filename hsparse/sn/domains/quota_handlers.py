@@ -29,9 +29,10 @@ async def get_quota(context: Context) -> web.StreamResponse:
 
 async def put_quota(context: Context) -> web.StreamResponse:
     """Set the folder's quota or, with null, remove it; only admins may."""
-    folder, body = _folder(context), await read_json_object(context)
+    folder = _folder(context)
     if not context.principal.admin:
         raise Forbidden("Only an admin can set a quota.")
+    body = await read_json_object(context)
     if set(body) != {"bytes"}:
         raise BadRequest("The body must have bytes, and nothing else: a number, or null for no quota.")
     nbytes = body["bytes"]

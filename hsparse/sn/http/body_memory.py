@@ -2,6 +2,8 @@
 
 Bodies that grow side by side could fill the memory so that none of them can be finished. So half of it is for growing,
 and a body that finds no room there takes what it lacks of the other half at once, in its turn, and then needs no more.
+
+What JSON becomes has memory of its own, half as much again, which is taken at once when the body is there.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ FIRST = 16 * 1024
 
 
 class BodyBudget:
-    """The memory for all bodies, `limit` bytes."""
+    """The memory for all bodies, `limit` bytes, and half as much for the values of those that are JSON."""
 
     def __init__(self, limit: int) -> None:
         self.growing = MemoryBudget(limit // 2)
         self.rest = MemoryBudget(limit - limit // 2)
+        self.values = MemoryBudget(limit // 2)
 
     @property
     def used(self) -> int:
@@ -38,6 +41,7 @@ class BodyMemory:
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
         self._held = AsyncExitStack()
+        self._value = AsyncExitStack()
         self._nbytes = 0
 
     async def __aenter__(self) -> Self:
@@ -46,6 +50,7 @@ class BodyMemory:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.drop_value()
         await self._held.aclose()
 
     @property
@@ -66,6 +71,18 @@ class BodyMemory:
             step, budget = most - self._nbytes, self._budget.rest
         await self._held.enter_async_context(budget.hold(step))
         self._nbytes += step
+
+    def has_room_for_value(self, nbytes: int) -> bool:
+        """Return whether `hold_value` would not wait."""
+        return self._budget.values.has_room(nbytes)
+
+    async def hold_value(self, nbytes: int) -> None:
+        """Have memory for what the body becomes, all of it for more than there is; `Busy` if there is none in time."""
+        await self._value.enter_async_context(self._budget.values.hold(nbytes))
+
+    async def drop_value(self) -> None:
+        """Give back what `hold_value` took."""
+        await self._value.aclose()
 
     def frozen_objects(self) -> FrozenObjects:
         """Return a context, which ends with this memory, for what is made of the body."""

@@ -16,7 +16,7 @@ HEADERS = (
 )
 EXPOSED = (
     "Retry-After, WWW-Authenticate, ETag, Accept-Ranges, Content-Range, X-Hdf-filter-mask, X-Hdf-section-size, "
-    "X-Hdf-section-unfiltered-size, X-Request-ID"
+    "X-Hdf-section-unfiltered-size, X-Hdf-marker, X-Request-ID"
 )
 MAX_AGE = "86400"
 FOR_ANY: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: EXPOSED}

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
 
 WINDOW = 256 * 1024
 MAX_DEPTH = 240
 """The most levels of nesting in a body: orjson writes 254, and a record adds a few."""
+MAX_MEMBERS = 100_000
+"""The most members of one object: who goes through their names keeps others waiting, and a short body has no more."""
 LONGEST_NAME = 64 * 1024
 """The most bytes of a name whose value is longer than a piece; that of a link or an attribute has 1,024 characters."""
 SPACE = b" \t\r\n"
@@ -35,7 +37,8 @@ Parse = Callable[[bytes | bytearray], Any]
 def parse_long_json(data: bytearray, parse: Parse, window: int = WINDOW) -> Any:
     """Return the value of JSON, made by `parse` from pieces of about `window` bytes.
 
-    `BadRequest` for what is not valid; `parse` raises `ValueError` for such a piece.
+    `BadRequest` for what is not valid; `parse` raises `ValueError` for such a piece. `TooLarge` for an object of more
+    than `MAX_MEMBERS`.
     """
     return _Pieces(data, parse, window).value(0, len(data), 0)
 
@@ -73,6 +76,8 @@ class _Pieces:
     def _object(self, start: int, stop: int, level: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for first, last, long in self._members(start, stop, level):
+            if len(found) > MAX_MEMBERS:
+                raise _too_many()
             if not long:
                 found |= self._run(first, last, b"{%b}")
                 continue
@@ -80,6 +85,8 @@ class _Pieces:
             if name is None:
                 raise _invalid("no name of a member", first)
             found[self._piece(name[1], first)] = self.value(name.end(), last, level)
+        if len(found) > MAX_MEMBERS:
+            raise _too_many()
         return found
 
     def _members(self, start: int, stop: int, level: int) -> Iterator[tuple[int, int, bool]]:
@@ -113,6 +120,10 @@ class _Pieces:
         while start < stop and not (part := self._data[max(stop - 4096, start) : stop].rstrip(SPACE)):
             stop = max(stop - 4096, start)
         return start, max(stop - 4096, start) + len(part) if start < stop else stop
+
+
+def _too_many() -> TooLarge:
+    return TooLarge(f"An object in JSON can have {MAX_MEMBERS} members, not more: send several requests.")
 
 
 def _invalid(why: str, place: int) -> BadRequest:

@@ -15,8 +15,10 @@ from aiohttp import web
 from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.model.json_size import item_count
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
 from hsparse.sn.http.connection import wait_for_client, work_on
+from hsparse.sn.http.json_memory import LEAST, value_memory
 from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
 from hsparse.sn.http.request_admission import give_up_place, return_to_work
 
@@ -36,10 +38,16 @@ MAX_JSON = 32 * 1024 * 1024
 """The most bytes of JSON in a body or an answer: to parse them takes 1 to 3 s."""
 MAX_LISTS = 1 << 22
 """The most lists and objects in JSON: each takes as long as 20 bytes of numbers."""
+MAX_NAMES = 100_000
+"""The most names in one list: those of links, attributes or chunks."""
 REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)")
 """The weight of a media type that is not to be sent (RFC 9110, section 12.4.2)."""
 JSON_BYTES = 16
 """Bytes of JSON that take as long to parse as one element takes otherwise, see `offload`."""
+SCANNED_BYTES = 64
+"""Bytes of JSON that take as long to be counted."""
+FEW = 1 << 14
+"""Items of a value whose memory is not held: it is little beside that of the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +163,27 @@ async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda
     if not data.strip():
         return None
     memory = request.request.get(MEMORY_KEY)
+    if memory is not None and len(data) >= LEAST:
+        await _make_room(
+            request.request, memory, await offload(len(data) // SCANNED_BYTES, value_memory, data)
+        )
     frozen = memory.frozen_objects() if memory is not None and len(data) >= 2 * MANY else None
-    return await offload(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
+    value = await offload(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
+    if memory is not None and item_count(value, FEW) <= FEW:
+        await (
+            memory.drop_value()
+        )  # arrays took the place of lists: a client that reads its answer slowly holds no more
+    return value
+
+
+async def _make_room(request: web.Request, memory: BodyMemory, nbytes: int) -> None:
+    """Have memory for a body's value; others have the place of a request that waits for it."""
+    if memory.has_room_for_value(nbytes):
+        await memory.hold_value(nbytes)
+    else:
+        give_up_place(request)
+        await memory.hold_value(nbytes)
+        await return_to_work(request)
 
 
 def _parse_packed(data: bytearray, pack: Callable[[Any], None], frozen: FrozenObjects | None) -> Any:
@@ -227,10 +254,12 @@ async def read_json_object(
 
 
 def text_list(body: dict[str, Any], key: str) -> list[str] | None:
-    """Return a list of strings in a body, None without one."""
+    """Return a list of strings in a body, None without one; `TooLarge` for more than `MAX_NAMES`."""
     value = body.get(key)
     if value is None:
         return None
+    if isinstance(value, list) and len(value) > MAX_NAMES:
+        raise TooLarge(f"{key} has {len(value)} names; the limit is {MAX_NAMES}: send several requests.")
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BadRequest(f"{key} must be a list of strings.")
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,14 @@ SERVER_NAME = f"hsparse/{__version__}"
 JSON_HEADER = "application/json; charset=utf-8"
 MAX_MESSAGE = 4096
 """The most characters of an error's sentence, which names what a client has sent."""
+PIECE_BYTES = 1 << 18
+"""Bytes of JSON that `json` encodes at a time: it is slow, and keeps other threads from running meanwhile."""
+PIECE_ITEMS = 1 << 12
+"""Items of a list that are encoded at a time, where floats that are not finite are looked for."""
+TRIED_LEVELS = 2
+"""Levels of short lists, one in the other, that are tried with the fast encoder before their items are."""
+LONG = 1 << 16
+"""Items of a value that is encoded in pieces from the beginning."""
 UNPRINTABLE = re.compile("[^ -~]")
 """What may not stand in the reason of a status line."""
 Href = dict[str, str]
@@ -34,9 +43,9 @@ def respond(value: Any, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, headers={"Content-Type": JSON_HEADER})
 
 
-def respond_floats(value: Any, status: int = 200) -> web.Response:
-    """Answer with JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them."""
-    return respond_encoded(encode_json(value), status)
+def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Response:
+    """Answer with JSON as `encode_json` makes it of a value that has about so many items."""
+    return respond_encoded(encode_json(value, items), status)
 
 
 def respond_encoded(body: bytes, status: int = 200) -> web.Response:
@@ -64,18 +73,48 @@ def respond_error(error: HsparseError, status: int | None = None) -> web.Respons
     )
 
 
-def encode_json(value: Any) -> bytes:
+def encode_json(value: Any, items: int = 0) -> bytes:
     """Return JSON in which floats that are not finite are `NaN` and `Infinity`, as Python reads them.
 
-    Arrays of numbers are allowed in `value`.
+    Arrays of numbers are allowed in `value`. With more than `LONG` items, as far as these are known before, it is
+    encoded in pieces from the beginning.
     """
-    body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    if (
-        b"null" in body
-    ):  # orjson writes NaN as null; it is nine times as fast, so its result is used if it has none
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
-        body = text.encode()
-    return body
+    if items <= LONG:
+        # orjson writes NaN as null. It is nine times as fast as `json`, so what it writes is taken if that has none.
+        body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        if b"null" not in body:
+            return body
+        if len(body) <= PIECE_BYTES:
+            return _encode_floats(value)
+    return _encode_parts(value, TRIED_LEVELS)
+
+
+def _encode_floats(value: Any) -> bytes:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=np.ndarray.tolist)
+    return text.encode()
+
+
+def _encode_parts(value: Any, tried: int) -> bytes:
+    """Return the JSON of a long value, its parts by themselves; so many levels of short lists are tried as a whole."""
+    if isinstance(value, dict):
+        members = (orjson.dumps(name) + b":" + _encode_parts(item, tried) for name, item in value.items())
+        return b"{%b}" % b",".join(members)
+    items = value if isinstance(value, list | tuple) else ()
+    if len(items) > PIECE_ITEMS:
+        slices = (items[first : first + PIECE_ITEMS] for first in range(0, len(items), PIECE_ITEMS))
+        return b"[%b]" % b",".join(_encode_parts(some, tried)[1:-1] for some in slices)
+    if not items or tried or _is_flat(items):
+        body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        if b"null" not in body:
+            return body
+        if not items or len(body) <= PIECE_BYTES:
+            return _encode_floats(value)
+    return b"[%b]" % b",".join(_encode_parts(item, max(tried - 1, 0)) for item in items)
+
+
+def _is_flat(items: Sequence[Any]) -> bool:
+    """Say whether items, one or more, have no lists, objects or arrays among them."""
+    return bool(items) and {type(item) for item in items}.isdisjoint({dict, list, tuple, np.ndarray})
 
 
 def encode_json_members(members: dict[str, Any]) -> bytes:

@@ -22,11 +22,12 @@ LONGEST = 2048
 class JobPlaces:
     """The places, as `s3://bucket/prefix/` and `file:///directory/`; without any, all jobs are refused.
 
-    In the `served` buckets of S3 the server's own objects are in no place.
+    The server's own objects are in no place: those of the `served` buckets of S3, and the `root` directory.
     """
 
     entries: tuple[str, ...]
     served: tuple[str, ...] = ()
+    root: str = ""
 
     def __post_init__(self) -> None:
         """Normalize the entries; `Misconfigured` for an entry that is no place, or has the server's objects."""
@@ -34,7 +35,7 @@ class JobPlaces:
         for entry in self.entries:
             if self._has_objects(entry):
                 raise Misconfigured(
-                    f"job_places: {entry} has the objects that the server keeps in this bucket; name another prefix."
+                    f"job_places: {entry} has objects that the server keeps there itself; name another place."
                 )
 
     def argument(self, url: str, user: str, *, writes: bool) -> str:
@@ -67,10 +68,13 @@ class JobPlaces:
                 yield place
 
     def _has_objects(self, place: str) -> bool:
-        """Say whether a place has all of a served bucket, or something of its objects."""
+        """Say whether a place has all of a served bucket, or something of its objects, or of the root directory."""
+        if place.startswith(FILE):
+            both = Path(os.path.realpath(place.removeprefix(FILE))), Path(os.path.realpath(self.root))
+            return bool(self.root) and (both[0].is_relative_to(both[1]) or both[1].is_relative_to(both[0]))
         bucket, _, prefix = place.removeprefix(S3).partition("/")
         first = prefix.partition("/")[0]
-        return place.startswith(S3) and bucket in self.served and first.casefold() in ("", OBJECTS_FOLDER)
+        return bucket in self.served and first.casefold() in ("", OBJECTS_FOLDER)
 
     def _check_own(self, url: str) -> None:
         """Raise `Forbidden` for the key of a record of a served bucket."""

@@ -36,7 +36,7 @@ class JobQueue:
 
     def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, metrics: Metrics) -> None:
         served = () if settings.directory else (settings.bucket, *settings.other_buckets)
-        self.places = JobPlaces(settings.job_places, served)
+        self.places = JobPlaces(settings.job_places, served, settings.directory)
         self._owners = owners
         self._clock = clock
         self._at_once = settings.jobs_at_once

@@ -83,7 +83,7 @@ async def post_attributes(context: Context) -> web.StreamResponse:
     With `follow_links`, also all attributes of all objects below. A name that is given for one object must exist.
     """
     body = await read_json_object(context)
-    wanted = KEYS.wanted(context, body)
+    wanted = await KEYS.wanted(context, body)
     ids = list(wanted)
     owners = context.service.owners
     if context.flag("follow_links"):
@@ -258,7 +258,8 @@ def _attribute_answer(context: Context, name: str, stored: Record, *, data: bool
 
 async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> web.Response:
     """Answer with what `answer` returns, made and encoded in a thread if the attributes have many elements."""
-    return await offload(answer_work(attributes), lambda: respond_floats(answer()))
+    work = answer_work(attributes)
+    return await offload(work, lambda: respond_floats(answer(), items=work))
 
 
 def _base64(context: Context) -> bool:

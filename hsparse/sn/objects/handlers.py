@@ -114,7 +114,9 @@ async def _make_answer(context: Context, domain: Domain, record: Record, extra: 
         answer["bucket"] = context.service.settings.bucket
     if context.flag("getalias"):
         answer["alias"] = await paths_to(context.service.owners, root_of(domain), record["id"])
-    return await offload(work, respond_floats, answer | extra | {"hrefs": object_hrefs(context, record)})
+    return await offload(
+        work, respond_floats, answer | extra | {"hrefs": object_hrefs(context, record)}, items=work
+    )
 
 
 def object_json_with_class(record: Record, domain: Domain, context: Context) -> Record:

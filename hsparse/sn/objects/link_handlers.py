@@ -60,7 +60,7 @@ async def post_links(context: Context) -> web.StreamResponse:
     With `follow_links`, all links of the groups and of all groups below.
     """
     body = await read_json_object(context)
-    wanted = KEYS.wanted(context, body)
+    wanted = await KEYS.wanted(context, body)
     groups = list(wanted)
     owners = context.service.owners
     if context.flag("follow_links"):
@@ -146,7 +146,7 @@ async def _parsed(context: Context, bodies: Any) -> Record:
         check_title(title): parse_link(body) | given_creation_time(body, now)
         async for title, body in with_pauses(in_creation_order(bodies), ITEMS_AT_ONCE)
     }
-    for link in links.values():
+    async for link in with_pauses(links.values(), ITEMS_AT_ONCE):
         if link["class"] == HARD:
             check_member(link["id"], context.domain)
     return links

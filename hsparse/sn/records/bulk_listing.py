@@ -5,6 +5,7 @@ Small answers are sent whole, larger ones are streamed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -76,7 +77,10 @@ async def wrap_items(
 async def respond_records(
     context: Context, name: str, records: RecordSource, to_json: Callable[[str, Record], Any], around: Record
 ) -> web.StreamResponse:
-    """Answer with the keys of `around` and, under `name`, `to_json` of each record by its name."""
+    """Answer with the keys of `around` and, under `name`, `to_json` of each record by its name.
+
+    `to_json` may return encoded JSON, or a function that encodes it, which is called in a thread.
+    """
     return await respond_parts(context, wrap_items(name, _encoded_records(records, to_json), around))
 
 
@@ -89,7 +93,10 @@ async def _encoded_records(
             size = 0
             for first in range(0, len(batch), ENCODED_AT_ONCE):
                 some = batch[first : first + ENCODED_AT_ONCE]
-                members = encode_json_members({name: to_json(name, record) for name, record in some})
+                found = {name: to_json(name, record) for name, record in some}
+                for name in [name for name, item in found.items() if callable(item)]:
+                    found[name] = await asyncio.to_thread(found[name])
+                members = encode_json_members(found)
                 size += len(members)
                 yield members
             records.pace.weigh(size)

@@ -15,7 +15,7 @@ from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.request import text_list
+from hsparse.sn.http.request import MAX_NAMES, text_list
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.object_path import check_member, requested_id
 from hsparse.wire.message import Record
@@ -23,7 +23,7 @@ from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
 
 MAX_PATTERN = 256
 MAX_SET = 100_000
-"""The most links or attributes that one request sets, for all the objects in a list of ids together."""
+"""The most links or attributes that one request sets, for all its objects together."""
 ITEMS_AT_ONCE = 256
 """Links or attributes of a request after which other requests run."""
 NamePlaces: TypeAlias = dict[str, int]
@@ -126,7 +126,7 @@ class MultiObjectRequest:
         if ids is None:
             return {requested_id(context, self.collection): await parse(items)}
         if isinstance(ids, list) and ids:
-            checked = {self._check(context, id): None for id in ids}
+            checked = await self._checked(context, ids)
             self._check_number(len(checked), len(items) if isinstance(items, dict) else 0)
             common = await parse(items)
             if len(checked) > 1:
@@ -136,23 +136,39 @@ class MultiObjectRequest:
             raise BadRequest(
                 f"{self.ids} must be a list of ids, with {self.items} beside it, or give them for each id."
             )
-        return {
-            self._check(context, id): await parse(one.get(self.items) if isinstance(one, dict) else None)
-            async for id, one in with_pauses(ids.items(), 1)
-        }
+        given = {id: one.get(self.items) if isinstance(one, dict) else None for id, one in ids.items()}
+        self._check_total(
+            self.items, sum(len(one) for one in given.values() if isinstance(one, dict)), MAX_SET
+        )
+        return {self._check(context, id): await parse(one) async for id, one in with_pauses(given.items(), 1)}
 
-    def wanted(self, context: Context, body: Record) -> dict[str, NamePlaces | None]:
-        """Return the names to return, by id; None for all."""
+    async def wanted(self, context: Context, body: Record) -> dict[str, NamePlaces | None]:
+        """Return the names to return, by id; None for all. `TooLarge` for more than `MAX_NAMES` in all."""
         ids, names = body.get(self.ids), _places(text_list(body, self.names))
         if ids is None:
             if names is None:
                 raise BadRequest(f"The body must have {self.names} or {self.ids}.")
             return {requested_id(context, self.collection): names}
         if isinstance(ids, list) and ids:
-            return {self._check(context, id): names for id in ids}
+            return dict.fromkeys(await self._checked(context, ids), names)
         if not isinstance(ids, dict) or not ids or names is not None or None in ids.values():
             raise BadRequest(f"{self.ids} must be a list of ids, or have a list of {self.names} for each id.")
-        return {self._check(context, id): _places(text_list(ids, id)) for id in ids}
+        self._check_total(
+            self.names, sum(len(some) for some in ids.values() if isinstance(some, list)), MAX_NAMES
+        )
+        return {
+            self._check(context, id): _places(text_list(ids, id))
+            async for id in with_pauses(ids, ITEMS_AT_ONCE)
+        }
+
+    async def _checked(self, context: Context, ids: list[Any]) -> dict[str, None]:
+        """Return the ids in a list, each once."""
+        self._check_total(self.ids, len(ids), MAX_NAMES)
+        return {self._check(context, id): None async for id in with_pauses(ids, ITEMS_AT_ONCE)}
+
+    def _check_total(self, what: str, count: int, most: int) -> None:
+        if count > most:
+            raise TooLarge(f"The body has {count} {what}; the limit is {most}: send several requests.")
 
     def _check_number(self, objects: int, items: int) -> None:
         if objects * items > MAX_SET:

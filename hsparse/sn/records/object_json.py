@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from math import prod
 
-from hsparse.model.attribute import attribute_size, attribute_value_json
+from hsparse.model.attribute import answer_work, attribute_size, attribute_value_json
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.ids import collection_of
 from hsparse.model.initial_values import fill_value_json
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json, stored_layout
 from hsparse.model.link import group_link_json
-from hsparse.sn.http.response import encode_json
+from hsparse.sn.http.response import LONG, encode_json
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
@@ -119,12 +120,23 @@ class ObjectJsonCache:
         """Make the cache of a service node."""
         return cls()
 
-    def object_json(self, record: Record, *, ignore_nan: bool = False) -> bytes:
-        """Return an object's JSON with its links and attributes."""
+    def object_json(self, record: Record, *, ignore_nan: bool = False) -> bytes | Callable[[], bytes]:
+        """Return an object's JSON with its links and attributes.
+
+        For one of many elements a function is returned, which makes it, in any thread; it is not kept.
+        """
         key = record["id"], "ignore_nan" if ignore_nan else ""
         data = self.get(key, record)
         if data is None:
-            data = encode_json(object_json(record, links=True, attributes=True, ignore_nan=ignore_nan))
+            work = answer_work((record.get("attributes") or {}).values())
+
+            def encoded() -> bytes:
+                found = object_json(record, links=True, attributes=True, ignore_nan=ignore_nan)
+                return encode_json(found, work)
+
+            if work > LONG:
+                return encoded
+            data = encoded()
             self.keep(key, record, data)
         return data
 

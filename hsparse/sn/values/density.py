@@ -127,25 +127,37 @@ class Density:
         return np.where(self.counts > 0, self._values / divisor, np.nan)
 
 
-def chunk_density(
-    bins: Bins, chunk: Sequence[int], extent: Sequence[int], scaled: NDArray[np.uint64], defined: NDArray[Any]
-) -> Floats:
-    """Return about how many elements are in each bin, (bins,): those of a chunk are taken as spread evenly.
+class ChunkCounts:
+    """About how many elements are in each bin: those of a chunk are taken as spread evenly.
 
-    `scaled: (n, rank)` are the scaled coordinates of chunks of dimensions `chunk`, `defined: (n,)` their elements.
+    Chunks of dimensions `chunk` in an `extent` are added in any number of pages; what is in memory does not grow.
     """
-    dims = range(len(chunk))
-    first, counts = _chunk_grid(bins, chunk)
-    places = scaled.astype(np.int64) - np.array(first, np.int64)
-    if not spread_size(bins, chunk):
-        middles = scaled.astype(np.int64) * np.array(chunk) + np.array(chunk) // 2
-        inside = np.clip(middles, bins.start, np.array(bins.stop) - 1)
-        return np.bincount(bins.numbers(list(inside.T)), defined, bins.size).astype(np.float64)
-    grid = np.zeros(counts)
-    grid[tuple(places.T)] = defined
-    for dim in dims:
-        grid = _spread(grid, dim, bins.edges(dim), chunk[dim], extent[dim], first[dim])
-    return grid.ravel()
+
+    def __init__(self, bins: Bins, chunk: Sequence[int], extent: Sequence[int]) -> None:
+        self._bins = bins
+        self._chunk = chunk
+        self._extent = extent
+        self._first, counts = _chunk_grid(bins, chunk)
+        self._is_spread = spread_size(bins, chunk) > 0
+        self._grid = np.zeros(counts if self._is_spread else bins.size)
+
+    def add(self, scaled: NDArray[np.uint64], defined: NDArray[Any]) -> None:
+        """Count chunks by their scaled coordinates, (n, rank), and their numbers of elements, (n,); each chunk once."""
+        places = scaled.astype(np.int64)
+        if self._is_spread:
+            self._grid[tuple((places - np.array(self._first, np.int64)).T)] = defined
+            return
+        middles = places * np.array(self._chunk) + np.array(self._chunk) // 2
+        inside = np.clip(middles, self._bins.start, np.array(self._bins.stop) - 1)
+        self._grid += np.bincount(self._bins.numbers(list(inside.T)), defined, self._bins.size)
+
+    def counts(self) -> Floats:
+        """Return the elements of the bins, (bins,)."""
+        grid = self._grid
+        if self._is_spread:
+            for dim, length in enumerate(self._chunk):
+                grid = _spread(grid, dim, self._bins.edges(dim), length, self._extent[dim], self._first[dim])
+        return grid.ravel()
 
 
 def spread_size(bins: Bins, chunk: Sequence[int]) -> int:

@@ -5,13 +5,14 @@ Tests: tests/sn/values/test_density.py.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from aiohttp import hdrs, web
 from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
-from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_rows import ChunkRows
+from hsparse.errors import BadRequest
 from hsparse.model.ids import map_key
 from hsparse.sn.context import Context
 from hsparse.sn.http.json_pieces import encode_nulls, items_of, respond_pieces
@@ -22,16 +23,17 @@ from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.density import (
     SPREAD_BYTES,
     Bins,
+    ChunkCounts,
     Density,
-    chunk_density,
     parse_reduction,
     spread_size,
 )
 from hsparse.wire.chunk_info_message import ListChunks
 
 CHUNKS_AT_ONCE = 10_000
-MAX_CHUNKS = 1 << 18
-"""The most chunks whose numbers of elements are read for an approximate density."""
+"""The most chunks that a data node is asked about at a time."""
+MARKER = "X-Hdf-marker"
+"""The header of a binary answer that says after which chunk the next page begins."""
 BIN_BYTES = 32
 """Bytes of memory of a bin while its elements are counted."""
 
@@ -43,12 +45,15 @@ async def get_density(context: Context) -> web.StreamResponse:
         dataset.require_sparse()
         bins = Bins.parse(context.arg("select"), context.arg("bin"), dataset.extent)
         reduction = parse_reduction(context.arg("reduce"), dataset)
+        if not context.flag("approximate") and (context.arg("Limit") or context.arg("Marker")):
+            raise BadRequest("Limit and Marker are for an approximate density, of chunks: leave them out.")
         if context.flag("approximate") and reduction:
             raise BadRequest("An approximate density has no values: leave out reduce or approximate.")
         spread = spread_size(bins, dataset.grid.chunk) if context.flag("approximate") and bins.size else 0
         async with context.service.answers.hold(BIN_BYTES * bins.size + SPREAD_BYTES * spread):
             if context.flag("approximate"):
-                return await _answer(context, bins, await _approximate(context, dataset, bins), None)
+                counts, marker = await _approximate(context, dataset, bins)
+                return await _answer(context, bins, counts, None, marker)
             density = await _exact(context, dataset, bins, reduction)
             return await _answer(context, bins, density.counts, density.values() if reduction else None)
 
@@ -68,36 +73,55 @@ async def _exact(context: Context, dataset: Dataset, bins: Bins, reduction: str 
     return density
 
 
-async def _approximate(context: Context, dataset: Dataset, bins: Bins) -> NDArray[np.float64]:
+async def _approximate(context: Context, dataset: Dataset, bins: Bins) -> tuple[NDArray[np.float64], str]:
+    """Return the counts of a page of chunks, all without `Limit`, and the name of its last chunk if there are more."""
+    limit, marker = context.number("Limit") or None, _marker(context.arg("Marker"), len(dataset.extent))
     if not bins.size:
-        return np.zeros(0)
-    pages: list[ChunkRows] = []
-    marker: tuple[int, ...] = ()
-    while not pages or marker:
-        message = ListChunks(
-            dataset.spec, dataset.extent, bins.selection(dataset.extent), False, marker, 0, CHUNKS_AT_ONCE
-        )
+        return np.zeros(0), ""
+    counts = ChunkCounts(bins, dataset.grid.chunk, dataset.extent)
+    box, asked = bins.selection(dataset.extent), 0
+    while limit is None or asked < limit:
+        most = CHUNKS_AT_ONCE if limit is None else min(CHUNKS_AT_ONCE, limit - asked)
+        message = ListChunks(dataset.spec, dataset.extent, box, False, marker, 0, most)
         page = await context.service.owners.ask_owner(map_key(dataset.id), message)
-        pages.append(page.rows)
-        marker = page.marker
-        if len(pages) * CHUNKS_AT_ONCE > MAX_CHUNKS:
-            raise TooLarge(f"The box has more than {MAX_CHUNKS} stored chunks: select less.")
-    rows = ChunkRows.joined(pages, len(dataset.extent))
-    grid = dataset.grid
-    count = 8 * (len(rows) + bins.size) + spread_size(bins, grid.chunk)
-    return await offload(count, chunk_density, bins, grid.chunk, grid.extent, rows.scaled, rows.defined)
+        await offload(8 * (len(page.rows) + bins.size), counts.add, page.rows.scaled, page.rows.defined)
+        asked, marker = asked + most, page.marker
+        if not marker:
+            break
+    size = 8 * bins.size + spread_size(bins, dataset.grid.chunk)
+    return await offload(size, counts.counts), "_".join(map(str, marker))
+
+
+def _marker(text: str | None, rank: int) -> tuple[int, ...]:
+    """Return the scaled coordinates of the chunk in `Marker`, none without it; `BadRequest` for what names no chunk."""
+    if not text:
+        return ()
+    parts = text.split("_")
+    if len(parts) != rank or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
+        raise BadRequest(f"Marker must be a name that an answer had as marker, not {text[:80]!r}.")
+    return tuple(map(int, parts))
 
 
 async def _answer(
-    context: Context, bins: Bins, counts: NDArray[np.float64], values: NDArray[np.float64] | None
+    context: Context,
+    bins: Bins,
+    counts: NDArray[np.float64],
+    values: NDArray[np.float64] | None,
+    marker: str = "",
 ) -> web.StreamResponse:
     """Answer in binary, 32-bit floats, the counts and then the values; or in JSON."""
     if BINARY_TYPE in named_types(context.request, hdrs.ACCEPT):
         parts = [counts] if values is None else [counts, values]
         with np.errstate(over="ignore"):
             body = np.concatenate(parts).astype("<f4").tobytes()
-        return web.Response(body=body, content_type=BINARY_TYPE)
-    answer = {"shape": list(bins.shape), "bin": list(bins.width), "count": counts.reshape(bins.shape)}
+        return web.Response(body=body, content_type=BINARY_TYPE, headers={MARKER: marker} if marker else None)
+    answer: dict[str, Any] = {
+        "shape": list(bins.shape),
+        "bin": list(bins.width),
+        "count": counts.reshape(bins.shape),
+    }
     if values is not None:
         answer["value"] = values.reshape(bins.shape)
+    if marker:
+        answer["marker"] = marker
     return await respond_pieces(2 * items_of(bins.shape), answer, encode_nulls)

@@ -12,6 +12,7 @@ from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, Unanswered
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.patience import Patience
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import CrashPoint, FaultyStore
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
@@ -298,6 +299,22 @@ async def test_the_only_member_is_asked_again_after_it_did_not_answer() -> None:
         made.cut.clear()
         await writing
         assert await read(owners) == {3}
+
+
+async def test_a_service_node_finds_who_joined_when_the_only_member_that_it_knows_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Patience, "WITH_CHANGES", 0.4)
+    async with cluster(1) as (made, urls):
+        owners = made.owners()
+        await create(owners)
+        await write(owners, 1)
+        second = await made.start()
+        made.hung = {(sender, urls[0]) for sender in ("sn", second)} | {(urls[0], second)}
+        assert await read(owners) == {1}
+        await write(owners, 2)
+        assert await read(owners) == {2}
+        made.hung = set()
 
 
 async def test_a_member_that_died_while_it_left_alone_is_evicted() -> None:

@@ -17,9 +17,11 @@ from hsparse.setting import MIB
 from hsparse.sn.app import create_app
 from hsparse.sn.context import Context
 from hsparse.sn.http.body_memory import FIRST, BodyBudget, BodyMemory
+from hsparse.sn.http.request import read_json
 from hsparse.sn.routes import Route
 from hsparse.sn.server import ServerRunner
 from hsparse.sn.service_settings import ServiceSettings
+from hsparse.sn.values.request_selection import pack_points
 from hsparse.testing.dict_data_node import DictDataNode
 from tests.support.rest_client import RemoteRest, named_service
 
@@ -36,7 +38,8 @@ class Server:
         self.service = named_service(DictDataNode(clock), clock, Principal("ann"), settings=settings)
         self.begun = asyncio.Semaphore(0)
         self.ended = asyncio.Semaphore(0)
-        self.runner = ServerRunner(create_app(self.service, (Route("PUT", "/body", self._receive, None),)))
+        routes = (Route("PUT", "/body", self._receive, None), Route("PUT", "/value", self._parse, None))
+        self.runner = ServerRunner(create_app(self.service, routes))
 
     @property
     def address(self) -> tuple[str, int]:
@@ -48,6 +51,10 @@ class Server:
             return web.json_response({"length": len(await context.body())})
         finally:
             self.ended.release()
+
+    async def _parse(self, context: Context) -> web.StreamResponse:
+        await read_json(context, pack_points)
+        return web.json_response({"held": self.service.bodies.values.used > 0})
 
 
 @pytest.fixture
@@ -101,6 +108,31 @@ async def test_bodies_that_grow_side_by_side_are_all_finished(sizes: list[int], 
 
     await asyncio.gather(*(receive(size) for size in sizes))
     assert budget.used == 0
+
+
+async def test_values_of_json_wait_for_room() -> None:
+    budget = BodyBudget(4 * MIB)
+    async with BodyMemory(budget) as first, BodyMemory(budget) as second:
+        await first.grow(MIB, MIB)
+        await first.hold_value(100 * MIB)
+        assert budget.values.used == 2 * MIB
+        assert not second.has_room_for_value(1)
+        waiting = asyncio.ensure_future(second.hold_value(MIB))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await first.drop_value()
+        await waiting
+        assert budget.values.used == MIB
+        assert budget.used == MIB
+    assert budget.values.used == budget.used == 0
+
+
+async def test_only_values_of_many_items_hold_memory(server: Server) -> None:
+    rest = RemoteRest("http://{}:{}".format(*server.address))
+    for value, held in (([1] * 100_000, True), ({"points": [1] * 100_000}, False), (["x" * 100_000], False)):
+        assert (await rest("PUT", "/value", value))["held"] is held
+        assert server.service.bodies.values.used == 0
+    await rest.close()
 
 
 async def test_a_body_takes_no_more_than_twice_what_has_arrived() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.sn.http import long_json
 from hsparse.sn.http.long_json import MAX_DEPTH, parse_long_json
 
 TEXTS = st.text('ab,:\\"[]{}é\U0001f600 \n', max_size=30)
@@ -75,6 +76,16 @@ def test_deep_nesting_is_refused_before_it_is_parsed() -> None:
     deepest = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
     assert in_pieces(deepest, 16) == in_one_piece(deepest)
     assert in_pieces(b"[" + deepest + b"]", 16) is BadRequest
+
+
+@pytest.mark.parametrize("value", [b"1", b'"' + b"x" * 100 + b'"'])
+def test_the_members_of_an_object_are_limited(value: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_json, "MAX_MEMBERS", 50)
+    members = [b'"%d":%b' % (number, value) for number in range(51)]
+    most = b'[{"a": {%b}}, %b]' % (b",".join(members[:50]), b",".join([b"{}"] * 99))
+    assert in_pieces(most, 16) == in_one_piece(most)
+    with pytest.raises(TooLarge, match="can have 50 members"):
+        in_pieces(b'{"a": {%b}}' % b",".join(members), 16)
 
 
 def test_pieces_are_short() -> None:

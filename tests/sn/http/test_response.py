@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.sn.http.response import encode_json, encode_json_members, respond_error
+from hsparse.sn.http import response
+from hsparse.sn.http.response import PIECE_ITEMS, encode_json, encode_json_members, respond_error
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -20,6 +23,54 @@ def test_floats_that_are_not_finite() -> None:
     assert found[:2] == [math.inf, -math.inf]
     assert math.isnan(found[2])
     assert found[3:] == [None, DOMAIN]
+
+
+LEAVES = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.just("null")
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=20)
+        | st.dictionaries(st.text() | st.just("null"), inner, max_size=8)
+        | st.tuples(inner, inner)
+    ),
+    max_leaves=100,
+)
+
+
+@given(VALUES, st.integers(1, 8), st.integers(1, 100), st.integers(0, 3), st.integers(0, 1))
+@example({"null": list(range(50))}, 4, 10, 1, 0)
+@example([[math.nan] * 9, ("null", [None, {}, []]), np.array([math.nan, 1.0])], 2, 1, 1, 1)
+def test_pieces_are_the_same_as_the_whole(value: Any, items: int, size: int, levels: int, long: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, limit in (
+            ("PIECE_ITEMS", items),
+            ("PIECE_BYTES", size),
+            ("TRIED_LEVELS", levels),
+            ("LONG", 0),
+        ):
+            patch.setattr(response, name, limit)
+        text = encode_json(value, long)
+    expected = json.dumps(value, default=np.ndarray.tolist)
+    assert repr(json.loads(text)) == repr(json.loads(expected))
+
+
+def test_only_what_may_be_a_float_is_encoded_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow: list[Any] = []
+    dumps = json.dumps
+
+    def note(value: Any, **options: Any) -> str:
+        slow.append(value)
+        return dumps(value, **options)
+
+    monkeypatch.setattr(json, "dumps", note)
+    row = list(range(2 * PIECE_ITEMS))
+    value: dict[str, Any] = {"null": {"value": [*[row] * 40, [math.nan, 1.5]]}}
+    text = encode_json(value)
+    assert slow == [value["null"]["value"][-1]]
+    monkeypatch.undo()
+    assert repr(json.loads(text)) == repr(value)
 
 
 @pytest.mark.parametrize("odd", [1.5, math.nan, None, "null", np.array([1.0, math.inf])])

@@ -52,8 +52,18 @@ def test_objects_elsewhere(url: str) -> None:
 @pytest.mark.parametrize("entry", ["s3://lab", "s3://lab/", "s3://lab/db/", "s3://lab/DB/x"])
 def test_a_place_has_none_of_the_servers_objects(entry: str) -> None:
     assert JobPlaces((entry,), ("other",)).entries
-    with pytest.raises(Misconfigured, match="another prefix"):
+    with pytest.raises(Misconfigured, match="another place"):
         JobPlaces((entry,), ("other", "lab"))
+
+
+def test_a_place_has_nothing_of_the_root_directory(tmp_path: Path) -> None:
+    (tmp_path / "to-root").symlink_to(tmp_path / "root")
+    for entry in ("", "/root", "/root/home", "/to-root/x"):
+        with pytest.raises(Misconfigured, match="another place"):
+            JobPlaces((f"file://{tmp_path}{entry}",), (), f"{tmp_path}/root")
+    places = JobPlaces((f"file://{tmp_path}/{{user}}",), (), f"{tmp_path}/root")
+    assert places.folders("ada") == (f"{tmp_path}/ada/",)
+    assert places.folders("root") == ()
 
 
 def test_records_in_a_served_bucket_are_no_files() -> None:

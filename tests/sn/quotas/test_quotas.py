@@ -186,6 +186,7 @@ async def test_only_admins_set_a_quota_and_readers_see_it(start: Start, clock: M
     await filled(rest)
     folder = {"domain": "/home/ann"}
     assert (await rest("PUT", "/quota", {"bytes": 1}, **folder)).status == 403
+    assert (await rest("PUT", "/quota", b"{", **folder)).status == 403, "the body is read for admins alone"
     assert (await rest("GET", "/quota", **folder)).facts == {"bytes": None, "used": None, "counted": None}
     assert (await rest("PUT", "/quota", {"bytes": LIMIT}, user="admin", **folder)).facts == {"bytes": LIMIT}
     shown = (await rest("GET", "/quota", user="ben", **folder)).facts

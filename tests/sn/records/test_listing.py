@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.http import request
+from hsparse.sn.records import listing
 from hsparse.sn.records.listing import (
     in_creation_order,
     missing_attribute,
@@ -128,6 +130,32 @@ async def test_what_is_no_form(rest: RestClient, root: str) -> None:
     )
     for question in questions:
         assert (await rest("POST", f"/groups/{root}/attributes", question)).status == 400
+
+
+async def test_names_of_a_request_are_limited(
+    rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]
+    two = {"attributes": {"a": ATTRIBUTE, "b": ATTRIBUTE}}
+    own = f"/groups/{root}/attributes"
+    assert (await rest("PUT", own, {"obj_ids": {root: two, group: two}})).status == 201
+    for module, name in ((request, "MAX_NAMES"), (listing, "MAX_NAMES"), (listing, "MAX_SET")):
+        monkeypatch.setattr(module, name, 3)
+    assert (await rest("POST", own, {"attr_names": ["a", "b", "a"]})).status == 200
+    assert (await rest("POST", own, {"obj_ids": {root: ["a", "b"], group: ["a"]}})).status == 200
+    assert (await rest("PUT", own, {"obj_ids": {root: two}})).status == 200
+    questions: tuple[dict[str, object], ...] = (
+        {"attr_names": ["a"] * 4},
+        {"obj_ids": {root: ["a", "b"], group: ["a", "b"]}},
+        {"obj_ids": [root] * 4},
+    )
+    replies = [await rest("POST", own, question) for question in questions]
+    replies.append(await rest("POST", f"/groups/{root}/links", {"titles": [""] * 4}))
+    replies.append(await rest("PUT", own, {"obj_ids": {root: two, group: two}}))
+    replies.append(await rest("PUT", own, {"obj_ids": [root] * 4} | two))
+    for reply in replies:
+        assert reply.status == 413
+        assert "limit is 3" in reply["error"]["message"]
 
 
 async def test_asking_never_deletes(rest: RestClient, root: str, node: DataNode) -> None:

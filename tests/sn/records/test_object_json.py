@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
 from hsparse.model.ids import new_id, new_root_id
-from hsparse.sn.http.response import encode_json
+from hsparse.sn.http.response import LONG, encode_json
+from hsparse.sn.records import object_json as object_json_module
 from hsparse.sn.records.object_json import (
     RECORD_WEIGHT,
     ObjectJsonCache,
@@ -19,6 +20,7 @@ from hsparse.sn.records.object_json import (
     attribute_value_json,
     object_json,
 )
+from tests.support.rest_client import RestClient
 
 TIMES = {"created": 1.0, "lastModified": 2.0}
 DATASET: dict[str, Any] = {
@@ -65,6 +67,28 @@ def test_a_group_of_hsds_1_0() -> None:
 def test_values_up_to_a_size(size: int, has: bool) -> None:
     stored = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SIMPLE", "dims": [2]}, "value": [1, 2]}
     assert ("value" in attribute_json("a", stored, max_size=size)) == has
+
+
+def test_an_object_of_many_elements_is_encoded_by_who_asks() -> None:
+    many = {"type": "H5T_STD_I32LE", "shape": {"class": "H5S_SIMPLE", "dims": [LONG + 1]}, "value": None}
+    record = DATASET | {"layout": {"class": "H5D_CHUNKED", "dims": [4]}, "attributes": {"null": many}}
+    cache = ObjectJsonCache()
+    encoded = cache.object_json(record)
+    assert callable(encoded)
+    assert orjson.loads(encoded()) == object_json(record, links=True, attributes=True)
+    assert cache.get((record["id"], ""), record) is None
+
+
+async def test_objects_of_many_elements_beside_others(
+    rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_json_module, "LONG", 3)
+    body = {"type": "H5T_STD_I32LE", "shape": [4], "value": [1, 2, 3, 4]}
+    assert (await rest("PUT", f"/groups/{root}/attributes/null", body)).status == 201
+    group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]
+    found = (await rest("GET", "/", getobjs=1, include_attrs=1))["domain_objs"]
+    assert found[root]["attributes"]["null"]["value"] == [1, 2, 3, 4]
+    assert found[group]["attributes"] == {}
 
 
 def test_text_that_looks_like_no_number() -> None:

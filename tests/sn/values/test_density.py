@@ -12,13 +12,23 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.sn.values import density as module
-from hsparse.sn.values.density import SPREAD_BYTES, Bins, Density, chunk_density, spread_size
+from hsparse.sn.values import density_handlers
+from hsparse.sn.values.density import SPREAD_BYTES, Bins, ChunkCounts, Density, spread_size
 from hsparse.sn.values.density_handlers import BIN_BYTES
 from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
 from tests.sn.values.test_sparse import arrow
 from tests.support.rest_client import RestClient
 
 SHAPE = (40, 50)
+
+
+def chunk_density(bins: Bins, chunk: Any, extent: Any, scaled: np.ndarray, defined: np.ndarray) -> np.ndarray:
+    """Count chunks in two pages."""
+    found = ChunkCounts(bins, chunk, extent)
+    half = len(scaled) // 2
+    for part in (slice(half), slice(half, None)):
+        found.add(scaled[part], defined[part])
+    return found.counts()
 
 
 @st.composite
@@ -161,6 +171,38 @@ async def test_over_http(client: RestClient) -> None:
     assert np.isclose(np.sum(about["count"]), len(coords))
     nothing = await client("GET", f"{path}/density", select="[4:4,:]", approximate=1)
     assert nothing.body == {"shape": [0, 50], "bin": [1, 1], "count": []}
+
+
+@pytest.mark.parametrize("accept", ["application/json", BINARY])
+async def test_chunks_come_page_by_page(
+    client: RestClient, accept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(density_handlers, "CHUNKS_AT_ONCE", 2)
+    path = await create(client, list(SHAPE), "H5T_IEEE_F64LE", layout=sparse(8, 8))
+    coords = np.argwhere(np.random.default_rng(7).random(SHAPE) < 0.3)
+    body = arrow(coords, np.ones(len(coords)))
+    assert (await client("PUT", f"{path}/value", body, headers=ARROW)).status == 200
+
+    async def ask(**query: Any) -> tuple[np.ndarray, str | None]:
+        reply = await client("GET", f"{path}/density", bin="[5,5]", approximate=1, accept=accept, **query)
+        if accept == BINARY:
+            return np.frombuffer(reply.body, "<f4").reshape(8, 10), reply.headers.get("X-Hdf-marker")
+        return np.array(reply["count"]), reply.body.get("marker")
+
+    whole, end = await ask()
+    assert (end, round(whole.sum())) == (None, len(coords))
+    total, marker, pages = np.zeros((8, 10)), "", 0
+    while marker is not None:
+        part, marker = await ask(Limit=5, **({"Marker": marker} if marker else {}))
+        total, pages = total + part, pages + 1
+    assert pages == 7
+    np.testing.assert_allclose(total, whole, rtol=1e-5)
+
+
+@pytest.mark.parametrize("query", [{"Limit": 3}, {"Marker": "1_1"}, {"Marker": "1", "approximate": 1}])
+async def test_a_page_of_nothing(client: RestClient, query: dict[str, Any]) -> None:
+    path = await create(client, [4, 4], "H5T_STD_I32LE", layout=sparse(2, 2))
+    assert (await client("GET", f"{path}/density", **query)).status == 400
 
 
 async def test_what_has_no_density(client: RestClient) -> None:

@@ -1,10 +1,10 @@
 /** One object of a domain: what it is, its attributes, and its displays as tabs. */
 
-import { lazy, Suspense, useState } from 'react';
+import { useState } from 'react';
 import { type Address, formatAddress, nameOf } from '../address';
 import { findAnnData } from '../anndata/anndata';
 import { EmbeddingView } from '../anndata/EmbeddingView';
-import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
+import { collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
 import { typeText } from '../api/types';
 import { Acls } from '../shell/Acls';
 import { ErrorBoundary, ErrorNotice } from '../shell/ErrorNotice';
@@ -17,8 +17,8 @@ import { Attributes } from './Attributes';
 import { DenseView } from './DenseView';
 import { LiveSwitch } from './LiveSwitch';
 import { Members } from './Members';
-
-const H5WebView = lazy(() => import('./H5WebView'));
+import { findPlot } from './nexus';
+import { NexusView } from './NexusView';
 
 type View = 'picture' | 'table' | 'display' | 'chunks' | 'members' | 'plot' | 'embedding';
 const TITLES: Record<View, string> = {
@@ -100,11 +100,7 @@ function ViewOf({ view, domain, object, address, live }: ViewProps) {
     case 'embedding':
       return <EmbeddingView domain={domain} address={address} />;
     case 'plot':
-      return (
-        <Suspense fallback={<p className="notice">Loading the displays…</p>}>
-          <H5WebView domain={domain} path={address.path} window={undefined} select={undefined} />
-        </Suspense>
-      );
+      return <NexusView domain={domain} address={address} />;
     default:
       return null;
   }
@@ -114,9 +110,10 @@ function viewsOf(domain: Domain, object: HdfObject, path: string): View[] {
   const collection = collectionOf(object);
   if (collection === 'datatypes') return [];
   if (collection === 'groups') {
-    const isNexus = attributeText(object, 'NX_class') !== undefined || attributeText(object, 'default') !== undefined;
+    const plot = findPlot(domain, path);
     const cells = path === '/' ? findAnnData(domain) : undefined;
-    return ['members', ...(isNexus ? (['plot'] as const) : []), ...(cells !== undefined && cells.embeddings.length > 0 ? (['embedding'] as const) : [])];
+    const views: View[] = plot === undefined ? ['members'] : plot.signal === undefined ? ['members', 'plot'] : ['plot', 'members'];
+    return [...views, ...(cells !== undefined && cells.embeddings.length > 0 ? (['embedding'] as const) : [])];
   }
   if (isSparse(object)) return ['picture', 'table', 'chunks'];
   return dimsOf(object).length > 0 ? ['display', 'chunks'] : ['display'];

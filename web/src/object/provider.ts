@@ -16,7 +16,7 @@ import {
   type ValuesStoreParams,
 } from '@h5web/app';
 import { untilAnswered } from '../api/client';
-import { collectionOf, type Domain, dimsOf, type HdfObject, type HdfShape, type HdfType } from '../api/hdf';
+import { collectionOf, type Domain, dimsOf, type HdfObject, type HdfShape, type HdfType, isSparse } from '../api/hdf';
 import { classOf, isBoolean, isComplex, memberMapping, numberType } from '../api/types';
 import { flatten, readValues, sizeOf, type Span, spanLength, wholeOf } from '../api/values';
 import { nameOf } from '../address';
@@ -45,6 +45,9 @@ export class DomainProvider extends DataProviderApi {
   override async getValue({ dataset, selection }: ValuesStoreParams, signal?: AbortSignal): Promise<unknown> {
     const object = this.domain.resolve(dataset.path);
     if (object === undefined) throw new Error(`There is nothing at ${dataset.path}.`);
+    if (isSparse(object)) {
+      throw new Error(`${dataset.path} is sparse, and this display cannot tell undefined from zero: choose it in the tree at the left of the page.`);
+    }
     const spans = this.selected(dataset.path, object, selection);
     const count = sizeOf(spans);
     if (count > MAX_ELEMENTS) {

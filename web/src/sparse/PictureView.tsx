@@ -103,7 +103,7 @@ function Picture({ domain, object, address, live }: Props) {
             onZoom={(factor, about) => show(zoomed(frame, dims, factor, about))}
           />
           <p role="status" className="quiet" data-loading={picture.loading}>
-            {density.approximate ? 'About ' : ''}
+            {density.marker !== undefined ? 'So far, about ' : density.approximate ? 'About ' : ''}
             {formatCount(Math.round(totalOf(density)))} defined elements in rows {spanText(rowSpan(density.frame))} and columns{' '}
             {spanText(columnSpan(density.frame))}.
             {density.approximate && !picture.loading && ` Counted by chunks: below ${formatCount(MAX_ELEMENTS)} elements each is drawn. Zoom in.`}

@@ -1,6 +1,6 @@
 /** Pictures of sparse datasets, as the server counts them: defined elements and their mean in each bin of a box. */
 
-import { sendBinary } from '../api/client';
+import { send } from '../api/client';
 import type { Domain, HdfObject } from '../api/hdf';
 import { formatSelect, type Span } from '../api/values';
 
@@ -24,6 +24,8 @@ export interface Density {
   /** The mean of each bin, NaN without an element; undefined of an approximate picture, and of what is no number. */
   values: Float32Array | undefined;
   approximate: boolean;
+  /** Of a picture of chunks the last one that is counted; undefined if all are. */
+  marker: string | undefined;
 }
 
 export function lengthOf(span: Span | undefined): number {
@@ -49,6 +51,8 @@ export interface DensityOptions {
   withValues: boolean;
   /** The most bins down and right. */
   pixels: [number, number];
+  /** Of a picture of chunks: the most that are counted, and the last one that is counted already. */
+  page?: { limit: number; marker: string | undefined };
   signal?: AbortSignal | undefined;
 }
 
@@ -65,16 +69,25 @@ export async function readDensity(domain: Domain, dataset: HdfObject, frame: Fra
     select: formatSelect(frame.box),
     bin: `[${bins.join(',')}]`,
     approximate: options.approximate ? 1 : undefined,
+    Limit: options.page?.limit,
+    Marker: options.page?.marker,
     reduce: withValues ? 'mean' : undefined,
   };
-  const body = await sendBinary(`/datasets/${dataset.id}/density`, query, { signal: options.signal });
+  const answer = await send(`/datasets/${dataset.id}/density`, query, { signal: options.signal, accept: 'application/octet-stream' });
+  const marker = answer.headers.get('X-Hdf-marker') ?? undefined;
+  const body = await answer.arrayBuffer();
   const size = height * width;
   const turned = frame.rows !== undefined && frame.rows > frame.columns;
   const part = (first: number) => {
     const found = new Float32Array(body, 4 * first, size);
     return turned ? transposed(found, width, height) : found;
   };
-  return { frame, bin, height, width, counts: part(0), values: withValues ? part(size) : undefined, approximate: options.approximate };
+  return { frame, bin, height, width, counts: part(0), values: withValues ? part(size) : undefined, approximate: options.approximate, marker };
+}
+
+/** Returns two pages of the chunks of a frame as one. */
+export function joined(first: Density, next: Density): Density {
+  return { ...next, counts: next.counts.map((count, at) => count + (first.counts[at] ?? 0)) };
 }
 
 /** Turns an array of `rows` rows of `columns` numbers. */

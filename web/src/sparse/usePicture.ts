@@ -5,10 +5,12 @@ import { untilAnswered } from '../api/client';
 import type { Domain, HdfObject } from '../api/hdf';
 import { numberType } from '../api/types';
 import { formatSelect } from '../api/values';
-import { type Density, type Frame, readDensity, totalOf } from './density';
+import { type Density, type DensityOptions, type Frame, joined, readDensity, totalOf } from './density';
 
 /** The most elements that are read for one picture; where there are more, the picture is made of chunks. */
 export const MAX_ELEMENTS = 10_000_000;
+/** Chunks that are counted for a first picture; each next request counts twice as many, up to the last number. */
+const CHUNKS = [1_000, 64_000] as const;
 /** Bins down and right: about what a window has in pixels, and half a megabyte of counts. */
 const PIXELS: [number, number] = [320, 400];
 
@@ -26,6 +28,24 @@ function isInside(frame: Frame, other: Frame): boolean {
     const around = other.box[dim];
     return around !== undefined && span.start >= around.start && span.stop <= around.stop;
   });
+}
+
+/** Returns the picture of all chunks in a frame; `onPart` is given that of those counted so far. */
+async function countChunks(
+  domain: Domain,
+  dataset: HdfObject,
+  frame: Frame,
+  options: Omit<DensityOptions, 'approximate' | 'page'>,
+  onPart: (part: Density) => void,
+): Promise<Density> {
+  const [first, most] = CHUNKS;
+  const read = (limit: number, marker: string | undefined) => readDensity(domain, dataset, frame, { ...options, approximate: true, page: { limit, marker } });
+  let found = await read(first, undefined);
+  for (let limit = 2 * first; found.marker !== undefined; limit = Math.min(2 * limit, most)) {
+    onPart(found);
+    found = joined(found, await read(limit, found.marker));
+  }
+  return found;
 }
 
 /**
@@ -47,10 +67,11 @@ export function usePicture(domain: Domain, dataset: HdfObject, frame: Frame): Pi
       const last = state.density;
       const isKnown = last !== undefined && !last.approximate && isInside(frame, last.frame);
       if (!isKnown) {
-        const about = await readDensity(domain, dataset, frame, { ...options, approximate: true });
-        const isMuch = totalOf(about) > MAX_ELEMENTS;
         // An exact picture stays until the next one: while it is moved it is not to flicker.
-        if (isMuch || last === undefined || last.approximate) show(about, !isMuch);
+        const isOpen = last === undefined || last.approximate;
+        const about = await countChunks(domain, dataset, frame, options, (part) => isOpen && show(part, true));
+        const isMuch = totalOf(about) > MAX_ELEMENTS;
+        if (isMuch || isOpen) show(about, !isMuch);
         if (isMuch) return;
       }
       show(await readDensity(domain, dataset, frame, { ...options, approximate: false }), false);

@@ -1,0 +1,42 @@
+"""Who outside has asked about members that do not answer: so this node is not the one that is cut off.
+
+Tests: tests/dn/membership/test_witnesses.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from hsparse.dn.membership.peers import PATIENCE
+
+FRESH = 0.25
+"""Seconds for which it counts that somebody has asked: this node may have been cut off after it."""
+
+
+class Witnesses:
+    """The times at which service nodes, and nodes that join, asked about members."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}
+        self._changed = asyncio.Condition()
+
+    async def note(self, member: str) -> None:
+        """Note that somebody outside asks about a member, now."""
+        now = asyncio.get_running_loop().time()
+        self._times = {one: time for one, time in self._times.items() if now - time <= FRESH}
+        self._times[member] = now
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def ask_about(self, member: str) -> bool:
+        """Wait until somebody asks about a member who has just asked, or asks again; False if nobody does."""
+        loop = asyncio.get_running_loop()
+
+        def is_fresh() -> bool:
+            return member in self._times and loop.time() - self._times[member] <= FRESH
+
+        try:
+            async with asyncio.timeout(PATIENCE), self._changed:
+                return await self._changed.wait_for(is_fresh)
+        except TimeoutError:
+            return False
