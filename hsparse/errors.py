@@ -39,6 +39,8 @@ class ErrorKind(StrEnum):
 
 MISSING_KINDS = (ErrorKind.NOT_FOUND, ErrorKind.GONE)
 """The kinds of a missing object: it was never created, or was deleted."""
+UNREADABLE_KINDS = (ErrorKind.CORRUPT, ErrorKind.UNSUPPORTED)
+"""The kinds of a record that is there and cannot be read: it is damaged, or a newer hsparse wrote it."""
 
 
 class HsparseError(Exception):

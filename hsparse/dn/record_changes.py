@@ -14,13 +14,14 @@ from typing import Any
 
 from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.dn.fences import DeletedNames
-from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound
+from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
 from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
 from hsparse.model.schema import check_changeable
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
+    MAX_SECOND_NAMES,
     AbandonAppends,
     AddSecondName,
     BeginAppend,
@@ -31,6 +32,7 @@ from hsparse.wire.record_message import (
     EndAppend,
     EndTrim,
     ForgetFirstName,
+    ForgetSecondName,
     Outcome,
     PutAcl,
     PutAttributes,
@@ -44,8 +46,6 @@ from hsparse.wire.record_message import (
 )
 
 Changed = tuple[Record | None, Outcome]
-MAX_SECOND_NAMES = 100
-"""The most second names that a domain's record has; the oldest make way."""
 
 
 def change_record(
@@ -203,9 +203,23 @@ def _(change: PutQuota, record: Record, now: float, deleted: DeletedNames) -> Ch
 @_apply.register
 def _(change: AddSecondName, record: Record, now: float, deleted: DeletedNames) -> Changed:
     names = {path: by for path, by in (record.get("secondNames") or {}).items() if path != change.path}
-    kept = dict(list(names.items())[-MAX_SECOND_NAMES + 1 :])
-    named = {**record, "secondNames": kept | {change.path: change.by}}
+    if len(names) >= MAX_SECOND_NAMES:
+        raise TooLarge(
+            f"{change.id} has {len(names)} second names, as many as it can have: delete one of them."
+        )
+    named = {**record, "secondNames": names | {change.path: change.by}}
     return named, Outcome(named, changed=True)
+
+
+@_apply.register
+def _(change: ForgetSecondName, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    before = record.get("secondNames") or {}
+    names = {path: by for path, by in before.items() if path != change.path}
+    if len(names) == len(before):
+        return record, Outcome(record)
+    rest = {name: value for name, value in record.items() if name != "secondNames"}
+    rest |= {"secondNames": names} if names else {}
+    return rest, Outcome(rest, changed=True)
 
 
 @_apply.register

@@ -174,11 +174,11 @@ def bind_route(service: Service, route: Route) -> AioHandler:
             still = partial(require_still, node, domain, principal, route.right)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        names = () if domain is None or not route.grows else other_names(domain)
-        root = None if domain is None else domain.root
-        with node.component(Quotas).growth(path, names, root) as growth:
+        names, root = ((), None) if domain is None else (other_names(domain), domain.root)
+        quotas = node.component(Quotas)
+        with quotas.growth(path, principal, names, root, of_body=route.grows) as growth:
             if route.grows:
-                await growth.take(max(min(request.content_length or 0, limit), OBJECT_BYTES))
+                await growth.check(max(min(request.content_length or 0, limit), OBJECT_BYTES))
             context = Context(request, limit, node, principal, path, domain, growth, still)
             if not request.body_exists:
                 return await route.handler(context)
@@ -197,11 +197,7 @@ async def _handle_body(service: Service, route: Route, context: Context) -> web.
         raise BadRequest("The only Transfer-Encoding of a request's body is chunked; leave out the others.")
     async with BodyMemory(service.bodies) as memory:
         request[MEMORY_KEY] = memory
-        try:
-            return await route.handler(context)
-        finally:
-            if context.growth is not None and request.content_length is None:
-                context.growth.note(memory.nbytes)  # what had no length cannot be asked for before
+        return await route.handler(context)
 
 
 async def _principal(service: Service, request: web.Request) -> Principal:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.http.request import RequestReader
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.quotas.quotas import Growth
 from hsparse.sn.service import Service
 
@@ -59,6 +60,13 @@ class Context(RequestReader):
     """What the request may add to the domain."""
     require_still: Callable[[], Awaitable[None]] | None = None
     """Raises if the right that the route needs was taken away since the request came."""
+
+    async def body(self) -> bytearray:
+        """Return the whole body as `RequestReader.body`, with room for it if the request may add it to the domain."""
+        data = await RequestReader.body(self)
+        if self.growth is not None and self.growth.of_body:
+            await self.growth.take(max(len(data), OBJECT_BYTES))
+        return data
 
     async def make_room(self, nbytes: int) -> None:
         """Let the request add `nbytes` to the domain in all; `OverQuota` or `Busy` if a quota leaves no room."""

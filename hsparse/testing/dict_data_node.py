@@ -11,13 +11,14 @@ from math import prod
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
-from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, Moved, NotFound, Unsupported
+from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, Moved, NotFound, TooLarge, Unsupported
 from hsparse.model.acl import Right
 from hsparse.model.datatype import type_json
 from hsparse.model.ids import domain_hex, storage_key, tree_prefix
 from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
+    MAX_SECOND_NAMES,
     AbandonAppends,
     AddSecondName,
     BeginAppend,
@@ -33,6 +34,7 @@ from hsparse.wire.record_message import (
     EndTrim,
     Forget,
     ForgetFirstName,
+    ForgetSecondName,
     Listing,
     ListKeys,
     Outcome,
@@ -53,7 +55,7 @@ R = TypeVar("R")
 TIMES = ("created", "lastModified")
 RECORD_SIZE = 1000
 
-UNDATED = (CreateObject, PutRecord, AddSecondName, ForgetFirstName)
+UNDATED = (CreateObject, PutRecord, AddSecondName, ForgetSecondName, ForgetFirstName)
 """Changes that leave the time of the last one as it is given or was."""
 
 
@@ -148,7 +150,7 @@ class DictDataNode:
             return True, False
         if isinstance(change, PutQuota):
             return _put_quota(change, self.records[change.id]), False
-        if isinstance(change, AddSecondName | ForgetFirstName):
+        if isinstance(change, AddSecondName | ForgetSecondName | ForgetFirstName):
             return _name(self.records[change.id], change), False
         return self._alter(change, self.records[change.id])
 
@@ -261,10 +263,19 @@ def _put_quota(change: PutQuota, record: Record) -> bool:
     return bool(quota != before)
 
 
-def _name(record: Record, change: AddSecondName | ForgetFirstName) -> bool:
-    if isinstance(change, AddSecondName):
-        record.setdefault("secondNames", {})[change.path] = change.by
-        return True
+def _name(record: Record, change: AddSecondName | ForgetSecondName | ForgetFirstName) -> bool:
+    if isinstance(change, AddSecondName | ForgetSecondName):
+        names = record.pop("secondNames", {})
+        before = dict(names)
+        if isinstance(change, ForgetSecondName):
+            names.pop(change.path, None)
+        elif change.path in names or len(names) < MAX_SECOND_NAMES:
+            names[change.path] = change.by
+        else:
+            record["secondNames"] = names
+            raise TooLarge(f"{change.id} has {len(names)} second names.")
+        record |= {"secondNames": names} if names else {}
+        return isinstance(change, AddSecondName) or names != before
     told = record.get("firstName") == {"path": change.path, "created": change.created}
     if told:
         del record["firstName"]

@@ -25,6 +25,7 @@ from hsparse.model.ids import (
 )
 from hsparse.wire.message import DataNode, Record
 from hsparse.wire.record_message import (
+    MAX_SECOND_NAMES,
     AddSecondName,
     ChangedLately,
     ChangeObjects,
@@ -34,6 +35,7 @@ from hsparse.wire.record_message import (
     DeleteObject,
     DeleteTree,
     ForgetFirstName,
+    ForgetSecondName,
     ListKeys,
     Outcome,
     PutAcl,
@@ -276,6 +278,21 @@ async def test_names_of_a_domain(node: DataNode) -> None:
     for path, created, changed in ((second, 1.0, False), (first, 2.0, False), (first, 1.0, True)):
         assert (await change(node, ForgetFirstName(second, path, created))).changed is changed
     assert await record_of(node, second) == {}
+    for path, changed in ((first, False), (second, True), (second, False)):
+        assert (await change(node, ForgetSecondName(first, path))).changed is changed
+    assert await record_of(node, first) == {"created": 1.0, "lastModified": 1.0}
+
+
+async def test_a_domain_has_so_many_second_names(node: DataNode) -> None:
+    first = "/home/me/a.h5"
+    (await change(node, CreateObject(first, {"created": 1.0}))).unwrap()
+    names = [f"/home/me/{place}.h5" for place in range(MAX_SECOND_NAMES)]
+    for path in (*names, names[0]):
+        (await change(node, AddSecondName(first, path, "me"))).unwrap()
+    assert kind(await change(node, AddSecondName(first, first, "me"))) == ErrorKind.TOO_LARGE
+    assert set((await record_of(node, first))["secondNames"]) == set(names)
+    (await change(node, ForgetSecondName(first, names[3]))).unwrap()
+    (await change(node, AddSecondName(first, first, "me"))).unwrap()
 
 
 async def test_a_change_of_an_object_is_recent_until_it_is_settled(node: DataNode) -> None:

@@ -151,13 +151,28 @@ class PutQuota:
     fields: Record
 
 
+MAX_SECOND_NAMES = 100
+"""The most second names that a domain has."""
+
+
 @dataclass(frozen=True, slots=True)
 class AddSecondName:
-    """Note in a domain's `secondNames` that the user `by` gives its objects the second name `path`."""
+    """Note in a domain's `secondNames` that the user `by` gives its objects the second name `path`.
+
+    `TooLarge` beyond `MAX_SECOND_NAMES`.
+    """
 
     id: str
     path: str
     by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSecondName:
+    """Remove the second name `path` from a domain's `secondNames`, if it is there."""
+
+    id: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +293,7 @@ RecordChange: TypeAlias = (
     | PutAcl
     | PutQuota
     | AddSecondName
+    | ForgetSecondName
     | ForgetFirstName
     | SetExtent
     | EndTrim

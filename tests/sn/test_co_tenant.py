@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from hsparse.clock import ManualClock
+from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
-from hsparse.model.ids import COLLECTIONS
+from hsparse.model.ids import COLLECTIONS, storage_key
 from hsparse.sn.routes import ROUTES, Route
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
@@ -248,13 +249,16 @@ async def file_backed_datasets(rest: RestClient, own: str) -> None:
 
 
 async def contents(store: MemoryStore, ids: Ids) -> dict[str, str]:
-    """Return the etags of the owner's objects by key."""
+    """Return the etags of the owner's objects by key; of the private domain all but its second names."""
     tree = ids.root[2:19]
     pages = [page async for page in store.list("")]
     entries = itertools.chain.from_iterable(page.entries for page in pages)
-    return {
+    found = {
         entry.key: entry.etag for entry in entries if tree in entry.key or entry.key.startswith("home/ann")
     }
+    key = storage_key(PRIVATE)
+    record = RecordCodec(key).decode((await store.get(key)).data)
+    return found | {key: json.dumps({**record, "secondNames": None})}
 
 
 async def attempts(rest: RestClient, route: Route, ids: Ids) -> AsyncIterator[tuple[str, str | None, Reply]]:

@@ -152,7 +152,7 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     require_right(context.principal, parent, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
-    with context.service.component(Quotas).growth(new_path) as growth:
+    with context.service.component(Quotas).growth(new_path, context.principal) as growth:
         await growth.take(OBJECT_BYTES)
     return parent
 
@@ -177,7 +177,8 @@ async def _first_name(context: Context, path: str, new_path: str) -> Domain:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
         require_right(context.principal, domain, right)
-    await context.service.component(Quotas).check_second_name(new_path, path, domain.root)
+    quotas = context.service.component(Quotas)
+    await quotas.check_second_name(new_path, context.principal, path, domain.root)
     return first_name(domain)
 
 

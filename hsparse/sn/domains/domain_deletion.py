@@ -67,6 +67,15 @@ class DomainDeletions:
         if born and outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
             await owners.ask_any(WithdrawDeletion(root, token))
         outcome.unwrap()
+        await self._remove_objects(root, path, born, wait)
+
+    async def remove_objects(self, root: str, path: str) -> None:
+        """Delete the objects of a domain that was at `path`, behind the answer."""
+        born = await self._owners.ask_any(BeginDeletion(root, path))
+        await self._remove_objects(root, path, born, 0.0)
+
+    async def _remove_objects(self, root: str, path: str, born: str, wait: float) -> None:
+        owners = self._owners
         if not born:  # without a root group there is nothing, or what a sweep removes
             await owners.ask_all(Forget(root))
             return

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all
-from hsparse.errors import MISSING_KINDS
+from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS
 from hsparse.model.acl import Right
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.attribute_query import AttributeQuery, parse_attribute_query
@@ -85,16 +85,30 @@ async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], No
 async def _matching_domains(
     context: Context, paths: list[str], query: AttributeQuery | None, limit: int | None
 ) -> list[Record]:
-    """Return the domains at `paths` that exist and match the query, at most `limit`."""
+    """Return the domains at `paths` that exist and match the query, at most `limit`.
+
+    What cannot be read is shown without a query, by its name alone.
+    """
     domains: list[Domain] = []
+    unreadable: dict[str, str] = {}
     for path, outcome in zip(paths, await read_records(context.service.owners, paths), strict=True):
         if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
             continue  # a key below, without a domain record
-        domains.append(Domain(path, outcome.unwrap()))
-    domains = await with_first_names(context.service.owners, domains)
+        if outcome.failure is not None and outcome.failure.kind in UNREADABLE_KINDS:
+            unreadable[path] = outcome.failure.kind
+            domains.append(Domain(path, {}))
+        else:
+            domains.append(Domain(path, outcome.unwrap()))
+    domains = await with_first_names(context.service.owners, domains, (*MISSING_KINDS, *UNREADABLE_KINDS))
     if query is not None:
         domains = await _matching(context, domains, query)
-    return await gather_all([_entry(context, domain) for domain in domains[:limit]])
+    shown = domains[:limit]
+    entries = await gather_all([_entry(context, domain) for domain in shown])
+    for domain, entry in zip(shown, entries, strict=True):
+        if domain.path in unreadable:
+            # Clients of HSDS need an owner and a time.
+            entry |= {"class": "domain", "owner": "", "lastModified": 0.0, "error": unreadable[domain.path]}
+    return entries
 
 
 async def _matching(context: Context, domains: list[Domain], query: AttributeQuery) -> list[Domain]:

@@ -14,18 +14,21 @@ from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.domains.folder_handlers import respond_folder
+from hsparse.sn.domains.kept_objects import check_still_kept, require_kept
 from hsparse.sn.explorer.handlers import get_explorer, wants_explorer
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.handlers import object_json_with_class
-from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.records.access import require_domain
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
-from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
-from hsparse.sn.records.second_names import may_delete_objects, release_second_names
+from hsparse.sn.records.second_names import (
+    forget_second_name,
+    may_delete_objects,
+    release_second_names,
+)
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
@@ -143,28 +146,29 @@ async def delete_domain(context: Context) -> web.StreamResponse:
     if domain.path.count("/") == 1 and not context.principal.admin:
         raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
     owners, keep_root = context.service.owners, _truth(context, body, "keep_root")
-    if not context.principal.admin:
-        await _check_quotas(context, domain, keep_root=keep_root)
     if domain.root is None:
+        _check_quota(context, domain)
         inside = await owners.ask_any(ListKeys(domain.path[1:] + "/", delimiter=True, limit=10))
         if inside.prefixes:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
     keep_root = keep_root or not await may_delete_objects(owners, domain, context.principal)
+    kept: tuple[str, ...] = ()
     if keep_root:
+        if not context.principal.admin:
+            kept = await require_kept(context, domain)
         await release_second_names(owners, domain, context.principal)
     wait = context.wait_seconds()
     await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
+    if keep_root:
+        await check_still_kept(context, domain, kept)
+        await forget_second_name(owners, domain)
     return respond(None)
 
 
-async def _check_quotas(context: Context, domain: Domain, *, keep_root: bool) -> None:
-    """Raise `Forbidden` for a deletion by which somebody would get out of a quota."""
-    if domain.root is None and (domain.record.get("quota") or {}).get("bytes") is not None:
-        raise Forbidden(f"{domain.path} has a quota: only an admin can delete it.")
-    if domain.root is not None and keep_root and "deleted" not in domain.record:
-        other = context.arg("linked_domain")
-        other = None if other is None else normal_path(context.service, other)
-        await context.service.component(Quotas).check_kept(domain.path, domain.root, other)
+def _check_quota(context: Context, folder: Domain) -> None:
+    """Raise `Forbidden` for a folder that somebody would make anew without its quota."""
+    if (folder.record.get("quota") or {}).get("bytes") is not None and not context.principal.admin:
+        raise Forbidden(f"{folder.path} has a quota: only an admin can delete it.")
 
 
 def domain_json(domain: Domain) -> Record:

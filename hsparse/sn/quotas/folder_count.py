@@ -5,13 +5,15 @@ It costs a listing of the names below the folder, a read of the record of each, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 from hsparse.concurrency.gather import gather_each
-from hsparse.errors import MISSING_KINDS
+from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS
 from hsparse.model.ids import domain_prefix
 from hsparse.sn.data_nodes.key_pages import key_pages
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.wire.message import Record
 
 OBJECT_BYTES = 4096
 """What an object counts at least: a file system gives it whole blocks, so that many small objects fill it, too."""
@@ -20,37 +22,54 @@ READS_AT_ONCE = 500
 LISTINGS_AT_ONCE = 4
 
 
-async def count_folder(owners: Owners, folder: str) -> int:
-    """Return the bytes of all domains and folders below `folder`, and of their objects; each object counts once."""
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A domain or folder, its record and how many bytes it counts; `unreadable` says why there is no record."""
+
+    path: str
+    nbytes: int
+    record: Record
+    unreadable: str = ""
+
+    @property
+    def root(self) -> str | None:
+        root = self.record.get("root")
+        return root if isinstance(root, str) else None
+
+
+async def count_folder(owners: Owners, folder: str, tell: Callable[[Name], None]) -> int:
+    """Return the bytes of all domains and folders below `folder`, and of their objects; each object counts once.
+
+    `tell` is called with each name whose record cannot be read: it counts, and its objects do not.
+    """
     total, roots = 0, set[str]()
     async for page in names_below(owners, folder):
-        for nbytes, _, root in page:
-            total += nbytes
-            if root is not None:
-                roots.add(root)
+        for name in page:
+            total += name.nbytes
+            if name.root is not None:
+                roots.add(name.root)
+            if name.unreadable:
+                tell(name)
 
     sizes = await gather_each(lambda root: tree_bytes(owners, root), roots, LISTINGS_AT_ONCE)
     return total + sum(sizes)
 
 
-async def names_below(owners: Owners, folder: str) -> AsyncIterator[list[tuple[int, str, str | None]]]:
-    """Yield the domains and folders below `folder`: the bytes of the record, the path, and the root (a folder's: None).
-
-    What is deleted meanwhile may be left out.
-    """
+async def names_below(owners: Owners, folder: str) -> AsyncIterator[list[Name]]:
+    """Yield the domains and folders below `folder`. What is deleted meanwhile may be left out."""
     async for page in key_pages(owners, f"{folder[1:]}/"):
         sizes = {f"/{key.removesuffix(RECORD)}": size for key, size, _ in page if key.endswith(RECORD)}
         sizes.pop(folder, None)
         paths = list(sizes)
         for first in range(0, len(paths), READS_AT_ONCE):
             some = paths[first : first + READS_AT_ONCE]
-            found: list[tuple[int, str, str | None]] = []
+            found: list[Name] = []
             for path, outcome in zip(some, await owners.read(*some), strict=True):
-                if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
-                    continue
-                root = outcome.unwrap().get("root")
-                nbytes = max(sizes[path], OBJECT_BYTES)
-                found.append((nbytes, path, root if isinstance(root, str) else None))
+                failure, nbytes = outcome.failure, max(sizes[path], OBJECT_BYTES)
+                if failure is not None and failure.kind in UNREADABLE_KINDS:
+                    found.append(Name(path, nbytes, {}, failure.message))
+                elif failure is None or failure.kind not in MISSING_KINDS:
+                    found.append(Name(path, nbytes, outcome.unwrap()))
             yield found
 
 

@@ -12,7 +12,7 @@ from contextvars import Context as Variables
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, Busy, HsparseError, OverQuota
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas.folder_count import count_folder
+from hsparse.sn.quotas.folder_count import Name, count_folder
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutQuota
 
@@ -47,6 +47,7 @@ class FolderUsage:
         self._kept: int | None = None
         self._count: asyncio.Task[None] | None = None
         self._rests_until = self._fresh_until = float("-inf")
+        self._told: set[str] = set()
 
     def learn(self, stored: Record) -> None:
         """Take over a stored count, of this node before a start or of another one, if it is newer."""
@@ -58,7 +59,12 @@ class FolderUsage:
             self.used, self.counted = used, float(counted)
 
     async def admit(self, nbytes: int, limit: int) -> None:
-        """Let through what may add so many bytes.
+        """Let through what may add so many bytes; raises as `check`."""
+        await self.check(nbytes, limit)
+        self.add(nbytes)
+
+    async def check(self, nbytes: int, limit: int) -> None:
+        """Look whether there is room for so many bytes, and keep none of it.
 
         `OverQuota` if they do not fit into `limit` by a count, `Busy` if they may, and there is no new count in time.
         """
@@ -68,7 +74,6 @@ class FolderUsage:
                 raise self._error(nbytes, limit)
         elif self._clock.monotonic() >= self._fresh_until:
             self._begin_count()
-        self.add(nbytes)
 
     def add(self, nbytes: int) -> None:
         """Note bytes that are let through."""
@@ -138,13 +143,19 @@ class FolderUsage:
         async with self._places:
             started, began = self._clock.now(), self._clock.monotonic()
             self._during = self._under_way
-            used = await count_folder(self._owners, self.folder)
+            used = await count_folder(self._owners, self.folder, self._tell)
             self.used, self.counted, self._since = used, started, self._during
             ended = self._clock.monotonic()
             self._rests_until = ended + REST * (ended - began)
             self._fresh_until = max(self._rests_until, ended + FRESH)
         if used != self._kept:
             await self._keep(used, started)
+
+    def _tell(self, name: Name) -> None:
+        """Log, once, that the objects of a name do not count."""
+        if name.path not in self._told:
+            self._told.add(name.path)
+            log.warning("The objects of %s do not count for %s: %s", name.path, self.folder, name.unreadable)
 
     async def _keep(self, used: int, counted: float) -> None:
         """Store a count in the folder's record, for service nodes that start."""

@@ -7,14 +7,16 @@ domain hold for it. Requests that make a domain larger take the bytes from a `Gr
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
 from hsparse.clock import Clock
-from hsparse.errors import MISSING_KINDS, ErrorKind, Forbidden
+from hsparse.errors import MISSING_KINDS, Busy, ErrorKind, OverQuota
+from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas.folder_count import names_below, tree_bytes
+from hsparse.sn.quotas.folder_count import tree_bytes
 from hsparse.sn.quotas.folder_usage import FolderUsage
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
@@ -45,16 +47,24 @@ class Quotas:
         """Make the quotas of a service node."""
         return cls(service.owners, service.clock, service.settings.home_quota)
 
-    def growth(self, path: str | None, names: tuple[str, ...] = (), root: str | None = None) -> Growth:
+    def growth(
+        self,
+        path: str | None,
+        principal: Principal,
+        names: tuple[str, ...] = (),
+        root: str | None = None,
+        *,
+        of_body: bool = False,
+    ) -> Growth:
         """Return what a request may add to the domain at `path`; without one it has no quota.
 
-        Those of its other `names` that still have the objects of `root` count, too.
+        Those of its other `names` that still have the objects of `root` count, too. With `of_body` the body is added.
         """
-        return Growth(self, path or "/", names=names, root=root)
+        return Growth(self, path or "/", principal, names=names, root=root, of_body=of_body)
 
-    async def check_second_name(self, path: str, first: str, root: str) -> None:
+    async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None:
         """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
-        with Growth(self, path, besides=folders_above(first)) as growth:
+        with Growth(self, path, principal, besides=folders_above(first)) as growth:
             if await growth.limits():
                 await growth.take(await tree_bytes(self._owners, root))
 
@@ -83,25 +93,10 @@ class Quotas:
         found = [{} if one.failure is not None else one.unwrap() for one in outcomes]
         return [name for name, record in zip(names, found, strict=True) if record.get("root") == root]
 
-    async def check_kept(self, path: str, root: str, other: str | None) -> None:
-        """Raise `Forbidden` if a quota would count the objects of `root` no more without the name `path`.
-
-        They may have another name: `other` or, if it is not said, one below the same folder.
-        """
-        limited = await self.limited(path)
-        if limited and other not in (None, path):
-            named = (await self._owners.read(str(other)))[0]
-            if named.failure is None and named.unwrap().get("root") == root:
-                return
-        for usage, _ in limited:
-            async for page in names_below(self._owners, usage.folder):
-                if any(one == root and name != path for _, name, one in page):
-                    break
-            else:
-                raise Forbidden(
-                    f"{path} is the only name of its objects below {usage.folder}, which has a quota: only an admin "
-                    "can keep them without it. Name another domain that has them by linked_domain."
-                )
+    async def may_read(self, folder: str, principal: Principal) -> bool:
+        """Say whether the principal may read a folder."""
+        [found] = await self._owners.read(folder)
+        return found.failure is None and is_allowed(found.unwrap().get("acls") or {}, principal, Right.READ)
 
     def forget(self, folder: str) -> None:
         """Read a folder's quota again when it is needed."""
@@ -157,12 +152,17 @@ class Growth:
         self,
         quotas: Quotas,
         path: str,
+        principal: Principal,
         besides: tuple[str, ...] = (),
         names: tuple[str, ...] = (),
         root: str | None = None,
+        of_body: bool = False,
     ) -> None:
+        self.of_body = of_body
+        """Whether the request's body is added, once it is there."""
         self._quotas = quotas
         self._path = path
+        self._principal = principal
         self._names = names
         self._root = root
         self._besides = besides
@@ -180,15 +180,23 @@ class Growth:
             usage.end(self._taken)
         self._limited = []
 
+    async def check(self, nbytes: int) -> None:
+        """Raise `OverQuota` or `Busy` if a folder above the domain has no room for what the request announces.
+
+        It takes nothing: else what is announced and never sent would keep others out.
+        """
+        for usage, limit in await self.limits():
+            await self._ask(usage.folder, usage.check(nbytes, limit))
+
     async def take(self, nbytes: int) -> None:
-        """Let the request add `nbytes` in all; `OverQuota` or `Busy` if a folder above the domain has no room."""
+        """Let the request add `nbytes` in all; raises as `check`."""
         more = nbytes - self._taken
         if more <= 0:
             return
         done: list[FolderUsage] = []
         try:
             for usage, limit in await self.limits():
-                await usage.admit(more, limit)
+                await self._ask(usage.folder, usage.admit(more, limit))
                 done.append(usage)
         except BaseException:
             for usage in done:
@@ -204,13 +212,22 @@ class Growth:
             self._limited = [one for one in limited if one[0].folder not in self._besides]
         return self._limited
 
-    def note(self, nbytes: int) -> None:
-        """Note that the request has added `nbytes` in all, which nobody knew before."""
-        more = nbytes - self._taken
-        if more > 0 and self._taken:
-            for usage, _ in self._limited or ():
-                usage.add(more)
-            self._taken = nbytes
+    async def _ask(self, folder: str, room: Awaitable[None]) -> None:
+        """Await room below a folder; what is raised tells only who may read the folder of it and its numbers."""
+        try:
+            await room
+        except (OverQuota, Busy) as error:
+            if await self._quotas.may_read(folder, self._principal):
+                raise
+            if isinstance(error, Busy):
+                raise Busy(
+                    f"A quota above {self._path} may be reached, and what is there is being counted; try again.",
+                    retry_after=error.retry_after,
+                ) from None
+            raise OverQuota(
+                f"A quota above {self._path}, of a folder that {self._principal.name} may not read, leaves no room for "
+                "this: delete something, or ask an admin for more."
+            ) from None
 
 
 @lru_cache(maxsize=4096)

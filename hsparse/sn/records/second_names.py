@@ -1,9 +1,9 @@
 """Second names: domains with the objects of another domain (`linked_domain`), whose rights count too.
 
 The record of a second name has `firstName`: the `path` of the domain that had the objects first, and when that was
-`created`. The first name's record has `secondNames`: who gave each of them, by path. A second name opens nothing that
-the first does not. When the first name goes and the objects stay, as at the end of a move, the second names that the
-same user gave are names of their own, and the others open nothing any more.
+`created`. The first name's record has `secondNames`: who gave each of them, by path, until it is deleted. A second name
+opens nothing that the first does not. When the first name goes and the objects stay, as at the end of a move, the
+second names that the same user gave are names of their own, and the others open nothing any more.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from hsparse.errors import MISSING_KINDS, HsparseError
+from hsparse.errors import MISSING_KINDS, ErrorKind, HsparseError
 from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirstName
+from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirstName, ForgetSecondName
 
 FIRST_NAME, SECOND_NAMES = "firstName", "secondNames"
 
 
-async def with_first_names(owners: Owners, domains: Sequence[Domain]) -> list[Domain]:
+async def with_first_names(
+    owners: Owners, domains: Sequence[Domain], passed: Sequence[ErrorKind] = MISSING_KINDS
+) -> list[Domain]:
     """Return domains with the first names of those that are second names.
 
-    A first name that is not there any more is a domain without a record: nobody but an admin has a right there.
+    A first name that is not there any more, or fails in a way that is `passed`, is a domain without a record: nobody
+    but an admin has a right there.
     """
     found = list(domains)
     names = {at: domain.record[FIRST_NAME] for at, domain in enumerate(found) if FIRST_NAME in domain.record}
@@ -32,7 +35,7 @@ async def with_first_names(owners: Owners, domains: Sequence[Domain]) -> list[Do
         return found
     outcomes = await owners.read(*(name["path"] for name in names.values()))
     for (at, name), outcome in zip(names.items(), outcomes, strict=True):
-        if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
+        if outcome.failure is not None and outcome.failure.kind not in passed:
             raise outcome.failure.error()
         record = {} if outcome.failure is not None else outcome.unwrap()
         same = record.get("root") == found[at].root and record.get("created") == name["created"]
@@ -60,13 +63,41 @@ def named_after(first: Domain) -> Record:
 async def note_second_name(owners: Owners, first: Domain, second: Domain, principal: Principal) -> None:
     """Note that the principal has given a second name; take that back if it cannot be noted.
 
-    The name is there already: the note of who has given it is not replaced by that of who tried to.
+    The name is there already: the note of who has given it is not replaced by that of who tried to. `TooLarge` if the
+    first one has `MAX_SECOND_NAMES`.
     """
+    note = AddSecondName(first.path, second.path, principal.name)
     try:
-        await owners.apply(AddSecondName(first.path, second.path, principal.name))
+        outcome = (await owners.change(note))[0]
+        if outcome.failure is not None and outcome.failure.kind == ErrorKind.TOO_LARGE:
+            await _forget_deleted(owners, first.path)
+            outcome = (await owners.change(note))[0]
+        outcome.unwrap()
     except HsparseError:
         await owners.change(DeleteObject(second.path, second.identity))
         raise
+
+
+async def forget_second_name(owners: Owners, domain: Domain) -> None:
+    """Remove the note of a second name that is deleted, but not of one that was given at its path since."""
+    if domain.first is None or domain.first.root is None:
+        return
+    outcome = (await owners.change(ForgetSecondName(domain.first.path, domain.path)))[0]
+    if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
+        raise outcome.failure.error()
+    [given] = await owners.read(domain.path)
+    record = {} if given.failure is not None else given.unwrap()
+    if (record.get(FIRST_NAME) or {}).get("path") == domain.first.path:
+        await owners.change(AddSecondName(domain.first.path, domain.path, str(record.get("owner"))))
+
+
+async def _forget_deleted(owners: Owners, first: str) -> None:
+    """Remove the notes of second names that are not there any more, as a deletion that was cut short leaves them."""
+    names = (await owners.record(first)).get(SECOND_NAMES) or {}
+    outcomes = zip(names, await owners.read(*names), strict=True)
+    gone = [path for path, one in outcomes if one.failure is not None and one.failure.kind in MISSING_KINDS]
+    if gone:
+        await owners.change(*(ForgetSecondName(first, path) for path in gone))
 
 
 async def release_second_names(owners: Owners, first: Domain, principal: Principal) -> None:

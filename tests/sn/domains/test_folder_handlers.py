@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from hsparse.clock import ManualClock
+from hsparse.dn.service import DataService
+from hsparse.model.acl import Principal
 from hsparse.sn.domains import folder_handlers
+from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import RestClient
 
 HOME = "/home/test_user1"
@@ -110,3 +114,30 @@ async def test_the_root_of_a_domain_is_shown_to_who_may_read_it(rest: RestClient
         assert (await rest("PUT", "/acls/test_user2", {"read": right}, domain=f"{path}/{name}")).status == 201
     shown = (await rest("GET", "/domains", domain=f"{path}/", user="test_user2"))["domains"]
     assert [("root" in one, one["class"]) for one in shown] == [(False, "domain"), (True, "domain")]
+
+
+async def test_what_cannot_be_read_is_listed_by_name() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    node = DataService(store, clock)
+    rest = await RestClient(node, clock, Principal("test_user1")).open()
+    for name in ("a.h5", "first.h5"):
+        assert (await rest("PUT", "/", {}, domain=f"{HOME}/{name}")).status == 201
+    link = {"linked_domain": f"{HOME}/first.h5"}
+    assert (await rest("PUT", "/", link, domain=f"{HOME}/second.h5")).status == 201
+    await rest.close()
+    await node.close()
+    for name in ("b.h5", "first.h5"):
+        await store.put(f"{HOME[1:]}/{name}/.domain.json", b"{")
+    node = DataService(store, clock)
+    rest = await RestClient(node, clock, Principal("test_user1")).open()
+    shown = (await rest("GET", "/domains", domain=HOME))["domains"]
+    assert [(one["name"].rpartition("/")[2], "root" in one, one.get("error")) for one in shown] == [
+        ("a.h5", True, None),
+        ("b.h5", False, "corrupt"),
+        ("first.h5", False, "corrupt"),
+        ("second.h5", False, None),
+    ]
+    assert await names(rest, query="n > 7") == []
+    await rest.close()
+    await node.close()

@@ -133,6 +133,6 @@ async def test_errors_of_the_server_name_domain_object_and_id(
     monkeypatch.setattr(bare.service.owners, "read", fail)
     await bare("GET", f"/groups/{root}", headers={"X-Request-ID": "mine"})
     assert f"GET /groups/{root} in '{bare.domain}': The store did not answer." in caplog.text
-    reply = await bare("GET", f"/groups/{root}", headers={"X-Request-ID": "mine"}, domain="/other\u2028x")
+    reply = await bare("GET", f"/groups/{root}", headers={"X-Request-ID": "mine"}, domain="/other\\x")
     assert reply["error"]["message"].endswith("details, by the id mine.")
-    assert f"GET /groups/{root} in '/other\\u2028x' failed" in caplog.text
+    assert f"GET /groups/{root} in '/other\\\\x' failed" in caplog.text

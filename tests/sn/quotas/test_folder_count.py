@@ -10,7 +10,7 @@ from hsparse.sn.data_nodes import key_pages
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.quotas import folder_count
-from hsparse.sn.quotas.folder_count import OBJECT_BYTES, count_folder, names_below
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES, Name, count_folder, names_below
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.record_message import CreateObject
 
@@ -25,7 +25,8 @@ async def test_a_folder_takes_what_is_below_it(monkeypatch: pytest.MonkeyPatch, 
     store = MemoryStore(clock=clock)
     node = DataService(store, clock)
     owners = Owners(FixedNodes({"dn-001": node}))
-    assert await count_folder(owners, "/home/ann") == 0
+    told: list[Name] = []
+    assert await count_folder(owners, "/home/ann", told.append) == 0
     domains = {
         "/home/ann": None,
         "/home/ann/a": None,
@@ -43,9 +44,13 @@ async def test_a_folder_takes_what_is_below_it(monkeypatch: pytest.MonkeyPatch, 
             await store.put(key, bytes(size))
     await store.put("home/ann/file.h5", bytes(10**6))  # no domain's
     below = [one async for some in names_below(owners, "/home/ann") for one in some]
-    assert {path: root for _, path, root in below} == {
+    assert {name.path: name.root for name in below} == {
         path: root for path, root in domains.items() if path.startswith("/home/ann/")
     }
     expected = 4 * OBJECT_BYTES + sum(max(size, OBJECT_BYTES) for n in (0, 1) for size in sizes[n])
-    assert await count_folder(owners, "/home/ann") == expected
+    assert await count_folder(owners, "/home/ann", told.append) == expected
+    assert told == []
+    await store.put("home/ann/broken.h5/.domain.json", bytes(5000))
+    assert await count_folder(owners, "/home/ann", told.append) == expected + 5000
+    assert [(name.path, name.record) for name in told] == [("/home/ann/broken.h5", {})]
     await node.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +17,7 @@ from hsparse.errors import Busy, OverQuota, StoreFailed
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.quotas import folder_usage
-from hsparse.sn.quotas.folder_count import OBJECT_BYTES
+from hsparse.sn.quotas.folder_count import OBJECT_BYTES, Name
 from hsparse.sn.quotas.folder_usage import FRESH, REST, FolderUsage
 from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import Message
@@ -205,7 +205,7 @@ class Programs:
         owners = Owners(FixedNodes({"dn-001": node}))
         self.usage = FolderUsage(FOLDER, owners, self.clock, asyncio.Semaphore(1))
 
-    async def count(self, owners: Owners, folder: str) -> int:
+    async def count(self, owners: Owners, folder: str, tell: Callable[[Name], None]) -> int:
         seen, done = self.stored, asyncio.get_running_loop().create_future()
         self._counts.append(done)
         await done

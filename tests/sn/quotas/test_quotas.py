@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,15 +11,18 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota
-from hsparse.sn.quotas.folder_usage import FolderUsage
+from hsparse.model.acl import Principal
+from hsparse.sn.quotas.folder_usage import FRESH, FolderUsage
 from hsparse.sn.quotas.quotas import KNOWN_SECONDS, Quotas, folders_above
 from hsparse.storage.memory import MemoryStore
 from tests.sn.quotas.conftest import Start
-from tests.support.rest_client import Reply, RestClient
+from tests.support.rest_client import BINARY, Reply, RestClient
 
 KIB = 1024
 LIMIT = 100 * KIB
 DOMAIN = "/home/ann/x.h5"
+ANN = Principal("ann")
+RIGHTS = {"create": True, "read": True}
 CHUNKED = {"layout": {"class": "H5D_CHUNKED", "dims": [4 * KIB]}}
 INT8 = {"type": "H5T_STD_I8LE", "maxdims": [0], "creationProperties": CHUNKED}
 
@@ -240,7 +243,7 @@ async def test_a_domain_moves_to_where_it_has_room(start: Start) -> None:
     await filled(rest)
     for folder, nbytes in (("/small", 50 * KIB), ("/large", LIMIT)):
         assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
-        assert (await rest("PUT", "/acls/ann", {"create": True}, domain=folder, user="admin")).status == 201
+        assert (await rest("PUT", "/acls/ann", RIGHTS, domain=folder, user="admin")).status == 201
         assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
     link = {"linked_domain": DOMAIN}
     assert is_over(await rest("PUT", "/", link, domain="/small/x.h5"), "/small")
@@ -259,7 +262,7 @@ async def test_the_quotas_of_all_names_hold_for_what_is_written_by_one(start: St
     rest = await start(home_quota=LIMIT)
     path = await filled(rest)
     assert (await rest("PUT", "/", {"folder": 1}, domain="/lab", user="admin")).status == 201
-    assert (await rest("PUT", "/acls/ann", {"create": True}, domain="/lab", user="admin")).status == 201
+    assert (await rest("PUT", "/acls/ann", RIGHTS, domain="/lab", user="admin")).status == 201
     assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain="/lab/x.h5")).status == 201
 
     async def write(domain: str) -> Reply:
@@ -276,39 +279,84 @@ async def test_the_quotas_of_all_names_hold_for_what_is_written_by_one(start: St
     assert (await write(DOMAIN)).status == 200
 
 
-async def test_a_body_without_a_length_is_noted(start: Start) -> None:
+async def test_a_request_keeps_its_room_until_it_ends(start: Start) -> None:
     quotas = (await start(home_quota=LIMIT)).service.component(Quotas)
-    with quotas.growth(DOMAIN) as growth:
-        await growth.take(4 * KIB)
-        growth.note(96 * KIB)
-        with quotas.growth(DOMAIN) as other, pytest.raises(Busy, match="may be reached"):
+    with quotas.growth(DOMAIN, ANN) as growth:
+        await growth.take(96 * KIB)
+        with quotas.growth(DOMAIN, ANN) as other, pytest.raises(Busy, match="may be reached"):
             await other.take(4 * KIB + 1)
-    with quotas.growth(DOMAIN) as other:  # it has stored nothing, as the next count sees
+    with quotas.growth(DOMAIN, ANN) as other:  # it has stored nothing, as the next count sees
         await other.take(LIMIT)
 
 
-async def test_a_body_sent_in_pieces_is_noted_when_it_is_there(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("announced", [False, True])
+async def test_a_body_takes_room_when_it_is_there(
+    start: Start, monkeypatch: pytest.MonkeyPatch, announced: bool
 ) -> None:
-    added: list[int] = []
+    """Else who announces bodies and sends none would keep others out."""
     rest = await start(home_quota=LIMIT)
-    assert (await rest("PUT", "/", {}, domain=DOMAIN)).status == 201
-    root = (await rest("GET", "/", domain=DOMAIN))["root"]
-    monkeypatch.setattr(FolderUsage, "add", lambda usage, nbytes: added.append(nbytes))
-    body = json.dumps({"type": "H5T_STD_I8LE", "shape": [10_000], "value": [1] * 10_000}).encode()
+    path = await filled(rest, 4 * KIB)
+    taken: list[int] = []
+    begun, rest_sent = asyncio.Event(), asyncio.Event()
+    check, add = FolderUsage.check, FolderUsage.add
+
+    async def checked(usage: FolderUsage, nbytes: int, limit: int) -> None:
+        await check(usage, nbytes, limit)
+        begun.set()
+
+    monkeypatch.setattr(FolderUsage, "check", checked)
+    monkeypatch.setattr(FolderUsage, "add", lambda usage, nbytes: (taken.append(nbytes), add(usage, nbytes)))
+    size = 60 * KIB
 
     async def pieces() -> AsyncIterator[bytes]:
-        yield body[:100]
-        yield body[100:]
+        yield bytes(100)
+        await rest_sent.wait()
+        yield bytes(4 * KIB - 100)
 
-    url, headers = f"{rest.url}/groups/{root}/attributes/a", {"Authorization": "ann"}
-    async with (
-        aiohttp.ClientSession() as session,
-        session.put(url, params={"domain": DOMAIN}, data=pieces(), headers=headers) as response,
-    ):
-        assert response.status == 201
-    assert added[0] == 4 * KIB
-    assert len(body) <= sum(added) <= 2 * len(body)
+    url, headers = f"{rest.url}{path}/value", {"Authorization": "ann", "Content-Type": BINARY}
+    if announced:
+        headers["Content-Length"] = str(size)
+
+    async def send() -> int:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.put(url, params={"domain": DOMAIN}, data=pieces(), headers=headers) as response,
+        ):
+            return response.status
+
+    sent = asyncio.create_task(send())
+    await begun.wait()
+    assert taken == []
+    with rest.service.component(Quotas).growth(DOMAIN, ANN) as other:
+        await other.take(80 * KIB)
+    taken.clear()
+    if announced:
+        sent.cancel()
+        return
+    rest_sent.set()
+    assert await sent == 200
+    assert taken == [4 * KIB]
+
+
+async def test_numbers_are_for_who_may_read_the_folder(start: Start) -> None:
+    rest = await start()
+    for folder, rights in (("/secret", {"read": False}), ("/secret/in", {"read": True, "create": True})):
+        assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
+        assert (await rest("PUT", "/acls/ann", rights, domain=folder, user="admin")).status == 201
+    assert (await rest("PUT", "/quota", {"bytes": 4321}, domain="/secret", user="admin")).status == 200
+    assert (await rest("GET", "/quota", domain="/secret", user="admin"))["used"] == 4 * KIB
+    replies = [await rest("PUT", "/", {}, domain="/secret/in/x.h5", user=user) for user in ("ann", "admin")]
+    assert is_over(replies[1], "/secret")
+    message = replies[0]["error"]["message"]
+    assert replies[0].status == 413
+    assert "A quota above /secret/in/x.h5, of a folder that ann may not read, leaves no room" in message
+    assert not any(char.isdigit() for char in message.replace("x.h5", ""))
+    quotas = rest.service.component(Quotas)
+    assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/secret", user="admin")).status == 200
+    with quotas.growth("/secret/in/x.h5", ANN) as one, quotas.growth("/secret/in/x.h5", ANN) as other:
+        await one.take(90 * KIB)
+        with pytest.raises(Busy, match=r"^A quota above /secret/in/x\.h5 may be reached"):
+            await other.take(20 * KIB)
 
 
 async def test_a_damaged_folder_stops_no_write_below_it(start: Start, store: MemoryStore) -> None:
@@ -319,18 +367,37 @@ async def test_a_damaged_folder_stops_no_write_below_it(start: Start, store: Mem
     assert (await again("PUT", f"{path}/value", bytes(4 * KIB), domain=DOMAIN)).status == 200
 
 
+async def test_a_damaged_domain_stops_no_count_and_no_move(
+    start: Start, store: MemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    rest = await start(home_quota=LIMIT)
+    await filled(rest)
+    newer = b'{"owner": "ann", "schema": {"version": 1, "readFeatures": ["sorcery"]}}'
+    for name, record in (("a", b"{"), ("b", newer), ("z", b"[]")):
+        await store.put(f"home/ann/{name}.h5/.domain.json", record)
+    for _ in range(2):
+        used = (await rest("GET", "/quota", domain="/home/ann"))["used"]
+        assert 76 * KIB < used < 100 * KIB
+        clock.time += FRESH
+    lines = [one for one in caplog.messages if "do not count for /home/ann" in one]
+    assert len(lines) == 3, lines
+    assert (await rest("DELETE", "/", domain=DOMAIN, keep_root=1)).status == 403
+    assert (await rest("PUT", "/", {"linked_domain": DOMAIN}, domain="/home/ann/m.h5")).status == 201
+    assert (await rest("DELETE", "/", domain=DOMAIN, keep_root=1)).status == 200
+
+
 async def test_who_is_refused_by_one_folder_takes_nothing_of_another(start: Start) -> None:
     rest = await start()
     for folder, nbytes in (("/lab", 4 * KIB), ("/lab/ann", LIMIT)):
         assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
         assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
     quotas = rest.service.component(Quotas)
-    with quotas.growth("/lab/ann/x.h5") as growth:
+    with quotas.growth("/lab/ann/x.h5", ANN) as growth:
         for _ in range(3):
             with pytest.raises(OverQuota, match="The quota of /lab is"):
                 await growth.take(60 * KIB)
         assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/lab", user="admin")).status == 200
-        with quotas.growth("/lab/ann/x.h5") as other:
+        with quotas.growth("/lab/ann/x.h5", ANN) as other:
             await other.take(90 * KIB)
 
 

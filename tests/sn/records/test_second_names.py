@@ -7,12 +7,21 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.clock import ManualClock
+from hsparse.dn import record_changes
 from hsparse.dn.service import DataService
 from hsparse.errors import Busy
 from hsparse.model.acl import Principal, Right
+from hsparse.sn.records.access import find_domain
+from hsparse.sn.records.second_names import forget_second_name
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.message import Failure
-from hsparse.wire.record_message import AddSecondName, CreateObject, ForgetFirstName, Outcome, RecordChange
+from hsparse.wire.record_message import (
+    AddSecondName,
+    CreateObject,
+    ForgetFirstName,
+    Outcome,
+    RecordChange,
+)
 from tests.support.rest_client import RestClient
 
 FIRST, SECOND, THIRD = "/home/ann/a.h5", "/home/bob/b.h5", "/home/ann/c.h5"
@@ -175,3 +184,38 @@ async def test_a_name_that_cannot_be_noted_is_taken_back(
     assert (await rest("PUT", "/", {"linked_domain": FIRST}, domain=THIRD)).status == 503
     assert await status(rest, THIRD, "ann") == 410
     assert await status(rest, FIRST, "ann") == 200
+
+
+async def test_a_deleted_second_name_takes_no_place(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names that came and went after it leave a second name with the one who gave it."""
+    monkeypatch.setattr(record_changes, "MAX_SECOND_NAMES", 2)
+    await name(rest, THIRD, FIRST, "ann")
+    refused = await rest("PUT", "/", {"linked_domain": FIRST}, domain="/home/ann/d.h5")
+    assert (refused.status, "has 2 second names" in refused["error"]["message"]) == (413, True)
+    assert await status(rest, "/home/ann/d.h5", "ann") == 410
+    assert await status(rest, SECOND, "bob", "DELETE", keep_root=1) == 200
+    for place in range(3):
+        await name(rest, f"/home/ann/{place}.h5", FIRST, "ann")
+        assert await status(rest, f"/home/ann/{place}.h5", "ann", "DELETE", keep_root=1) == 200
+    assert (await rest.service.owners.record(FIRST))["secondNames"] == {THIRD: "ann"}
+    assert await status(rest, FIRST, "ann", "DELETE", keep_root=1) == 200
+    assert await status(rest, THIRD, "ann") == 200
+
+
+async def test_notes_of_names_that_are_not_there_make_way(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_changes, "MAX_SECOND_NAMES", 2)
+    owners = rest.service.owners
+    await owners.apply(AddSecondName(FIRST, "/home/ann/cut short.h5", "ann"))
+    await name(rest, THIRD, FIRST, "ann")
+    assert (await owners.record(FIRST))["secondNames"] == {SECOND: "bob", THIRD: "ann"}
+
+
+async def test_a_name_given_while_another_one_at_its_path_is_deleted_stays_noted(rest: RestClient) -> None:
+    owners = rest.service.owners
+    domain = await find_domain(rest.service, SECOND)
+    await forget_second_name(owners, domain)  # it is there again before the note of the first one goes
+    assert (await owners.record(FIRST))["secondNames"] == {SECOND: "bob"}
