@@ -8,8 +8,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ import pytest
 import hsparse
 from hsparse.client.connection import Connection
 
+ROOT = Path(__file__).parents[2]
 PLACES, VALUES = [[0, 1], [3, 3]], [5.0, 7.0]
 
 
@@ -97,11 +101,17 @@ def test_threads_share_objects(file: hsparse.File) -> None:
     assert all(result == WANTED for result in results)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_process_shares_objects(file: hsparse.File) -> None:
-    found = members(file)
+def share_with_forks(found: list[Any]) -> None:
     assert content(found) == WANTED  # its connections are open
     with multiprocessing.get_context("fork").Pool(2) as pool:
         waiting = [pool.apply_async(content, [found]) for _ in range(4)]
         assert content(found) == WANTED
         assert all(one.get(30) == WANTED for one in waiting)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_shares_objects(file: hsparse.File) -> None:
+    """In a process without the threads of servers: what these hold at a fork, the fork never gets."""
+    program = f"import pickle, sys; from {__name__} import *; share_with_forks(pickle.load(sys.stdin.buffer))"
+    found = pickle.dumps(members(file))
+    subprocess.run([sys.executable, "-c", program], input=found, cwd=ROOT, check=True, timeout=60)
