@@ -224,9 +224,12 @@ def _(change: ForgetSecondName, record: Record, now: float, deleted: DeletedName
 
 @_apply.register
 def _(change: ForgetFirstName, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    if record.get("firstName") != {"path": change.path, "created": change.created}:
+    first = {"path": change.path, "created": change.created}
+    released = first | {"released": True}
+    if record.get("firstName") not in ((first,) if change.release else (first, released)):
         return record, Outcome(record)
     own = {name: value for name, value in record.items() if name != "firstName"}
+    own |= {"firstName": released} if change.release else {}
     return own, Outcome(own, changed=True)
 
 

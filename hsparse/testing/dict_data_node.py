@@ -276,8 +276,12 @@ def _name(record: Record, change: AddSecondName | ForgetSecondName | ForgetFirst
             raise TooLarge(f"{change.id} has {len(names)} second names.")
         record |= {"secondNames": names} if names else {}
         return isinstance(change, AddSecondName) or names != before
-    told = record.get("firstName") == {"path": change.path, "created": change.created}
-    if told:
+    name = record.get("firstName", {})
+    told = bool((name.get("path"), name.get("created")) == (change.path, change.created))
+    if told and change.release:
+        told = not name.get("released")
+        record["firstName"] = name | {"released": True}
+    elif told:
         del record["firstName"]
     return told
 

@@ -275,9 +275,13 @@ async def test_names_of_a_domain(node: DataNode) -> None:
         named = (await change(node, AddSecondName(first, second, by))).unwrap()
     assert named == {"created": 1.0, "lastModified": 1.0, "secondNames": {second: "me"}}
     (await change(node, CreateObject(second, {"firstName": {"path": first, "created": 1.0}}))).unwrap()
-    for path, created, changed in ((second, 1.0, False), (first, 2.0, False), (first, 1.0, True)):
-        assert (await change(node, ForgetFirstName(second, path, created))).changed is changed
-    assert await record_of(node, second) == {}
+    for release in (True, False):
+        for path, created, changed in ((second, 1.0, False), (first, 2.0, False), (first, 1.0, True)):
+            forget = ForgetFirstName(second, path, created, release)
+            assert (await change(node, forget)).changed is changed
+        assert (await change(node, ForgetFirstName(second, first, 1.0, release))).changed is False
+        released = {"firstName": {"path": first, "created": 1.0, "released": True}}
+        assert await record_of(node, second) == (released if release else {})
     for path, changed in ((first, False), (second, True), (second, False)):
         assert (await change(node, ForgetSecondName(first, path))).changed is changed
     assert await record_of(node, first) == {"created": 1.0, "lastModified": 1.0}

@@ -177,11 +177,15 @@ class ForgetSecondName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFirstName:
-    """Make a second name of the domain that was at `path`, since `created`, a name of its own; else change nothing."""
+    """Make a second name of the domain that was at `path`, since `created`, a name of its own; else change nothing.
+
+    With `release` it becomes one as soon as that domain is not there any more: `released` in its `firstName`.
+    """
 
     id: str
     path: str
     created: float | None
+    release: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,10 @@ from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
 from hsparse.sn.records.second_names import (
+    forget_first_name,
     forget_second_name,
+    given_names,
     may_delete_objects,
-    release_second_names,
 )
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
@@ -153,14 +154,15 @@ async def delete_domain(context: Context) -> web.StreamResponse:
             raise Conflict(f"The folder {domain.path} is not empty; delete what is in it first.")
     keep_root = keep_root or not await may_delete_objects(owners, domain, context.principal)
     kept: tuple[str, ...] = ()
-    if keep_root:
-        if not context.principal.admin:
-            kept = await require_kept(context, domain)
-        await release_second_names(owners, domain, context.principal)
+    given = given_names(domain, context.principal) if keep_root else []
+    if keep_root and not context.principal.admin:
+        kept = await require_kept(context, domain)
+    await forget_first_name(owners, domain, given, release=True)
     wait = context.wait_seconds()
     await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
     if keep_root:
         await check_still_kept(context, domain, kept)
+        await forget_first_name(owners, domain, given, release=False)
         await forget_second_name(owners, domain)
     return respond(None)
 

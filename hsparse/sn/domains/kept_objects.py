@@ -60,9 +60,12 @@ async def check_still_kept(context: Context, domain: Domain, names: tuple[str, .
 async def _opens_nothing(context: Context, domain: Domain) -> bool:
     if domain.first is None or domain.first.root is not None:
         return False
-    # A first name makes others names of their own before it goes, so perhaps after the record was read.
+    # A first name releases others before it goes, so perhaps after the record was read.
     [again] = await context.service.owners.read(domain.path)
-    return again.failure is not None or FIRST_NAME in again.unwrap()
+    if again.failure is not None:
+        return True
+    name = again.unwrap().get(FIRST_NAME)
+    return name is not None and not name.get("released")
 
 
 async def _put_back(context: Context, domain: Domain) -> None:

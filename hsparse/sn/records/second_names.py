@@ -3,7 +3,9 @@
 The record of a second name has `firstName`: the `path` of the domain that had the objects first, and when that was
 `created`. The first name's record has `secondNames`: who gave each of them, by path, until it is deleted. A second name
 opens nothing that the first does not. When the first name goes and the objects stay, as at the end of a move, the
-second names that the same user gave are names of their own, and the others open nothing any more.
+second names that the same user gave are names of their own, and the others open nothing any more. They are `released`
+before it goes, which says so of a time when it is not there, and forget it afterwards: a crash between opens nothing
+too early, and loses nobody the objects.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ async def with_first_names(
     """Return domains with the first names of those that are second names.
 
     A first name that is not there any more, or fails in a way that is `passed`, is a domain without a record: nobody
-    but an admin has a right there.
+    but an admin has a right there. It counts no more if it is not there and has released the second name.
     """
     found = list(domains)
     names = {at: domain.record[FIRST_NAME] for at, domain in enumerate(found) if FIRST_NAME in domain.record}
@@ -39,7 +41,9 @@ async def with_first_names(
             raise outcome.failure.error()
         record = {} if outcome.failure is not None else outcome.unwrap()
         same = record.get("root") == found[at].root and record.get("created") == name["created"]
-        found[at] = replace(found[at], first=Domain(name["path"], record if same else {}))
+        is_known = outcome.failure is None or outcome.failure.kind in MISSING_KINDS
+        if same or not (is_known and name.get("released")):
+            found[at] = replace(found[at], first=Domain(name["path"], record if same else {}))
     return found
 
 
@@ -100,12 +104,17 @@ async def _forget_deleted(owners: Owners, first: str) -> None:
         await owners.change(*(ForgetSecondName(first, path) for path in gone))
 
 
-async def release_second_names(owners: Owners, first: Domain, principal: Principal) -> None:
-    """Make the second names that the principal gave names of their own, before the first one goes."""
+def given_names(first: Domain, principal: Principal) -> list[str]:
+    """Return the paths of the second names that the principal gave."""
     given: Iterable[tuple[str, str]] = (first.record.get(SECOND_NAMES) or {}).items()
+    return [path for path, by in given if by == principal.name]
+
+
+async def forget_first_name(owners: Owners, first: Domain, names: Iterable[str], *, release: bool) -> None:
+    """Make second names of a domain names of their own; with `release`, as soon as it is gone."""
     created = first.record.get("created")
-    mine = [path for path, by in given if by == principal.name]
-    for outcome in await owners.change(*(ForgetFirstName(path, first.path, created) for path in mine)):
+    changes = (ForgetFirstName(path, first.path, created, release) for path in names)
+    for outcome in await owners.change(*changes):
         if outcome.failure is not None and outcome.failure.kind not in MISSING_KINDS:
             raise outcome.failure.error()
 

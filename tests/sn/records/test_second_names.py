@@ -11,6 +11,7 @@ from hsparse.dn import record_changes
 from hsparse.dn.service import DataService
 from hsparse.errors import Busy
 from hsparse.model.acl import Principal, Right
+from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.records.access import find_domain
 from hsparse.sn.records.second_names import forget_second_name
 from hsparse.storage.memory import MemoryStore
@@ -18,6 +19,7 @@ from hsparse.wire.message import Failure
 from hsparse.wire.record_message import (
     AddSecondName,
     CreateObject,
+    DeleteObject,
     ForgetFirstName,
     Outcome,
     RecordChange,
@@ -121,6 +123,25 @@ async def test_the_last_step_of_a_move_leaves_a_name_of_its_own(rest: RestClient
     assert (await rest("GET", f"/groups/{root}", domain=SECOND, user="bob")).status == 200
     assert await status(rest, SECOND, "bob", "DELETE", wait=5) == 200
     assert (await rest("GET", f"/groups/{root}", domain=SECOND, user="root")).status == 410
+
+
+async def test_a_move_cut_short_opens_nothing_too_early_and_loses_nothing(
+    rest: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(*arguments: object, **options: object) -> None:
+        raise Busy("The node dies here.")
+
+    await name(rest, THIRD, FIRST, "ann")
+    assert (await rest("PUT", "/acls/bob", ALL, domain=THIRD)).status == 201
+    await revoke(rest)
+    with monkeypatch.context() as before_the_deletion:
+        before_the_deletion.setattr(DomainDeletions, "remove", die)
+        assert await status(rest, FIRST, "ann", "DELETE", keep_root=1) == 503
+    assert await status(rest, THIRD, "ann") == 200
+    assert await status(rest, THIRD, "bob") == 403
+    await rest.service.owners.apply(DeleteObject(FIRST))  # as a node does that dies after it
+    assert await status(rest, THIRD, "bob") == 200
+    assert await status(rest, SECOND, "bob") == 403
 
 
 async def test_a_move_by_the_owner_leaves_others_names_behind(rest: RestClient) -> None:
