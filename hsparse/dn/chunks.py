@@ -231,7 +231,9 @@ class Chunks:
     async def _load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
         with self._objects.use(kind, at.scaled) as cached:
             chunk = await cached.read()
-        return kind.missing(at.scaled) if chunk is None else chunk
+        if chunk is not None:
+            return chunk
+        return await self._workers.run(kind.spec.computed_bytes, kind.missing, at.scaled)
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Return the budget for work on `nbytes`, to be held while it lasts."""

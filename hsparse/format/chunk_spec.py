@@ -99,6 +99,11 @@ class ChunkSpec:
         return arange_values(self.arange, scaled[0] * count, count, self.dtype)
 
     @property
+    def computed_bytes(self) -> int:
+        """How many bytes are computed for the values of a chunk that was never written."""
+        return prod(self.dims) * self.dtype.itemsize if self.arange else 0
+
+    @property
     def vlen_fill(self) -> VlenArray:
         """The fill value of a variable-length type, an array of no dimensions."""
         return VlenArray.of([self.fill or bytes(self.datatype.element.min_size)], ())

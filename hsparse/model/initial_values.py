@@ -144,9 +144,11 @@ def arange_values(arange: Arange, first: int, count: int, dtype: np.dtype[Any]) 
         return (start + np.arange(first, first + count, dtype=np.float64) * step).astype(dtype)
     # modulo 2^64, of which every narrower type keeps the end
     base = np.uint64((int(start) + first * int(step)) % 2**64)
+    values = np.arange(count, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        values = base + np.arange(count, dtype=np.uint64) * np.uint64(int(step) % 2**64)
-    return values.astype(f"{dtype.kind}8").astype(dtype)
+        values *= np.uint64(int(step) % 2**64)
+        values += base
+    return values.view(f"{dtype.kind}8").astype(dtype, copy=False)
 
 
 def _number(text: str, kind: str) -> float:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.concurrency.gather import gather_each
+from hsparse.concurrency.gather import YIELD_EVERY, gather_each
 
 LIMIT = 4
 
@@ -19,6 +19,24 @@ async def test_results_are_in_the_order_of_the_items() -> None:
 
     assert await gather_each(wait, range(20), LIMIT) == [-item for item in range(20)]
     assert await gather_each(wait, [], LIMIT) == []
+
+
+async def test_others_have_their_turn_where_no_item_waits() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def be_done_at_once(item: int) -> int:
+        return item
+
+    counting = asyncio.create_task(count())
+    await gather_each(be_done_at_once, range(10 * YIELD_EVERY), 1)
+    counting.cancel()
+    assert turns >= 10
 
 
 async def test_there_are_no_more_tasks_than_the_limit() -> None:

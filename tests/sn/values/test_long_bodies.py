@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.format import chunk_spec
 from hsparse.model import json_values
 from hsparse.sn.http import request
 from hsparse.sn.service_settings import ServiceSettings
@@ -22,9 +23,13 @@ MANY = 40_000
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The threads in which selections are resolved and values are converted."""
+    """The threads in which selections are resolved, and values are converted or computed."""
     found: set[int] = set()
-    for module, name in (json_values, "fixed_array"), (request_selection, "points_selection"):
+    for module, name in (
+        (json_values, "fixed_array"),
+        (request_selection, "points_selection"),
+        (chunk_spec, "arange_values"),
+    ):
         whole = getattr(module, name)
 
         def noting(*args: Any, whole: Any = whole) -> Any:
@@ -41,6 +46,14 @@ async def test_many_values_and_points_are_converted_beside_the_event_loop(thread
         assert (await client("PUT", f"{path}/value", {"value": list(range(MANY))})).status == 200
         found = await client("POST", f"{path}/value", {"points": list(range(MANY))})
         assert found["value"] == list(range(MANY))
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_values_that_were_never_written_are_computed_beside_the_event_loop(threads: set[int]) -> None:
+    async with value_client(settings=ServiceSettings()) as client:
+        path = await create(client, [2**40], "H5T_STD_I64LE", initializer=["arange"])
+        assert (await client("GET", f"{path}/value", select="[7:8]"))["value"] == [7]
     assert threads
     assert threading.get_ident() not in threads
 
