@@ -15,7 +15,7 @@ from typing import Self
 
 MANY = 1 << 16
 """New lists from which on the collector is kept from them."""
-SERVER_THRESHOLDS = 5_000, 5, 4
+SERVER_THRESHOLDS = 20_000, 20, 50
 """New objects, and collections of each younger generation, after which one of a server's generations is collected.
 
 Records are many objects and no garbage. With Python's own thresholds a server that makes groups looks through them for

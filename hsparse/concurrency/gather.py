@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -19,12 +19,13 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     if len(pending) == 1:
         return [await pending[0]]
     results = await asyncio.gather(*pending, return_exceptions=True)
-    done: list[T] = []
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        done.append(result)
-    return done
+    failed = [result for result in results if isinstance(result, BaseException)]
+    try:
+        if failed:
+            raise failed[0]
+        return [result for result in results if not isinstance(result, BaseException)]
+    finally:
+        _forget(failed, results)
 
 
 async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U], limit: int) -> list[T]:
@@ -49,8 +50,17 @@ async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U],
             except BaseException as error:  # noqa: BLE001 - raised below
                 failed[number] = error
 
-    # Not one task for each item: there may be a million.
-    await gather_all([work() for _ in range(min(limit, len(todo)))])
-    if failed:
-        raise failed[min(failed)]
-    return [done[number] for number in range(len(todo))]
+    try:
+        # Not one task for each item: there may be a million.
+        await gather_all([work() for _ in range(min(limit, len(todo)))])
+        if failed:
+            raise failed[min(failed)]
+        return [done[number] for number in range(len(todo))]
+    finally:
+        _forget(failed)
+
+
+def _forget(*kept: list[Any] | dict[int, Any]) -> None:
+    """Empty what has errors: one that its own traceback refers to stays, with all its frames, until a collection."""
+    for one in kept:
+        one.clear()

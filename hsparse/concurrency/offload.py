@@ -27,8 +27,8 @@ class OffloadPool:
         """Return `function(*args)`, computed in a thread when it works on many bytes."""
         if nbytes < INLINE_BYTES:
             return function(*args, **kwargs)
-        call = asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
-        return await call
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
 
     def close(self) -> None:
         """Wait for running calls, then end the threads."""

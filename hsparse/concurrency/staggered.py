@@ -24,9 +24,10 @@ async def staggered(
     todo = iter(attempts)
     more = True
     tasks: set[asyncio.Task[T]] = set()
+    done: set[asyncio.Task[T]] = set()
+    task: asyncio.Task[T] | None = None
     failure: BaseException | None = None
     try:
-        done: set[asyncio.Task[T]] = set()
         while True:
             if more and (done or not tasks or may_hedge()):
                 if (attempt := next(todo, None)) is not None:
@@ -44,11 +45,14 @@ async def staggered(
                     return task.result()
                 if not isinstance(failure, failures):
                     raise failure
+        assert failure is not None
+        raise failure
     finally:
         for task in tasks:
             task.cancel()
-    assert failure is not None
-    raise failure
+        # An error that its own traceback refers to stays until a collection, with all its frames.
+        done.clear()
+        failure = task = None
 
 
 async def _awaited(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -146,11 +146,14 @@ class CachedObject(Generic[V]):
         self._waiting.append(
             WaitingChange(change, weight, base, done, current_trace(), self._ownership.accepted_in())
         )
-        if self._committing is None:
-            self._committing = asyncio.create_task(self._commit())
-            return await done
-        with measured_wait():
-            return await done
+        try:
+            if self._committing is None:
+                self._committing = asyncio.create_task(self._commit())
+                return await done
+            with measured_wait():
+                return await done
+        finally:
+            del done  # an error has this frame, and would have itself
 
     async def drain(self) -> None:
         """Wait until nothing is being committed."""
@@ -186,6 +189,7 @@ class CachedObject(Generic[V]):
                 if not self._load_waiters:
                     self._loading = None
                     loading.cancel()
+            del loading  # an error has this frame, and would have itself
 
     async def _load_once(self) -> ObjectState[V]:
         try:

@@ -89,7 +89,8 @@ def apply_group(
         try:
             new, result = waiting.change(value)
         except HsparseError as error:
-            result = error
+            # Without its traceback, whose frames have this list: such a cycle keeps the value until a collection.
+            result = error.with_traceback(None)
         else:
             if isinstance(new, Encoded):
                 value, data = new.value, new.data

@@ -142,7 +142,10 @@ def decode_piece(
         except Corrupt as error:
             failure = failure or error
     assert failure is not None
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # an error that its own traceback refers to stays until a collection
 
 
 def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> Pipeline:
@@ -161,7 +164,10 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
         except Corrupt as error:
             failure = failure or error
     assert failure is not None
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # an error that its own traceback refers to stays until a collection
 
 
 def mask_of(filters: Pipeline, described: Pipeline, mask: int, nbytes: int, size: int) -> int:

@@ -154,4 +154,7 @@ def elements_from_json(
             except BadRequest as error:
                 failure = failure or error
     assert failure is not None
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # an error that its own traceback refers to stays until a collection

@@ -49,14 +49,14 @@ def from_json(value: Any, dims: tuple[int, ...], element: Element) -> Values:
     Dimensions of one element may be left out, and so may all but one: what is not nested as `dims` says is taken
     for a list of all elements or, of one element, for that element itself.
     """
-    failure: Exception | None = None
+    reason = ""
     for shape in _nestings(dims):
         try:
             leaves = _leaves(value, shape)
             return _pack(leaves, element, dims)
         except FAILURES as error:
-            failure = failure or error
-    raise BadRequest(f"The value does not fit {prod(dims)} elements of its type: {_reason(failure)}.")
+            reason = reason or _reason(error)
+    raise BadRequest(f"The value does not fit {prod(dims)} elements of its type: {reason}.")
 
 
 def _nestings(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -66,8 +66,8 @@ def _nestings(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(found))
 
 
-def _reason(error: Exception | None) -> str:
-    text = str(error.args[0]) if error is not None and error.args else type(error).__name__
+def _reason(error: Exception) -> str:
+    text = str(error.args[0]) if error.args else type(error).__name__
     return text if len(text) <= 200 else text[:197] + "..."
 
 

@@ -7,32 +7,40 @@ depend on them as on conditional puts, so such a store is served: an object is l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed, Unsupported
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.delete_each import delete_each
-from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore, current_etag
+from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore, OutcomeUnknown, current_etag
 
+PROBES = 5
 STALE_ETAG = "0123456789abcdef0123456789abcdef"
 
 
 async def with_conditional_delete(store: ObjectStore, *, clock: Clock | None = None) -> ObjectStore:
     """Return `store` if it honours the condition of a delete, else `LookBeforeDelete` over it.
 
-    The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
+    A probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure. It is repeated where a reply
+    was lost, `PROBES` times in all.
     """
-    key = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
-    etag = await store.put(key, b"delete")
-    try:
-        honoured = await _refuses_stale(store, key) and await _accepts_current(store, key, etag)
-    except BaseException:
-        await store.delete(key)
-        raise
-    if honoured:
-        return store
-    await store.delete(key)
+    for _ in range(PROBES):
+        with suppress(OutcomeUnknown):
+            return store if await _honours(store, clock or SystemClock()) else LookBeforeDelete(store)
     return LookBeforeDelete(store)
+
+
+async def _honours(store: ObjectStore, clock: Clock) -> bool:
+    key = f"{PROBE_PREFIX}{clock.token(8).hex()}"
+    etag = await store.put(key, b"delete")
+    honours = False
+    try:
+        honours = await _refuses_stale(store, key) and await _accepts_current(store, key, etag)
+    finally:
+        if not honours:
+            await store.delete(key)
+    return honours
 
 
 async def _refuses_stale(store: ObjectStore, key: str) -> bool:

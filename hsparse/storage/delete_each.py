@@ -34,6 +34,9 @@ async def delete_each(store: ObjectStore, entries: Sequence[Entry]) -> list[bool
             deleted[number] = True
 
     await asyncio.gather(*(work() for _ in range(min(DELETES_AT_ONCE, len(entries)))))
-    if failed:
-        raise failed[min(failed)]
-    return deleted
+    try:
+        if failed:
+            raise failed[min(failed)]
+        return deleted
+    finally:
+        failed.clear()  # an error that its own traceback refers to stays until a collection

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeAlias
 
-from hsparse.errors import BadRequest, NotFound, Unsupported
+from hsparse.errors import BadRequest, NotFound, StoreFailed, Unsupported
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -92,7 +92,8 @@ class ObjectStore(Protocol):
         """Remove the object only while its etag is `etag`; `PreconditionFailed` when it has another one.
 
         `PreconditionFailed` means that this call has removed nothing. An object that is gone is no error: who
-        removed it cannot be told once a reply was lost, and nothing of that state is left.
+        removed it cannot be told once a reply was lost, and nothing of that state is left. `OutcomeUnknown` when
+        there is another one, and the reply was lost.
         """
         ...
 
@@ -139,6 +140,10 @@ def no_urls(name: str) -> Unsupported:
     return Unsupported(
         f"The store {name!r} has no URLs that objects can be read by, as S3 has; ask without urls."
     )
+
+
+class OutcomeUnknown(StoreFailed):
+    """The store answers, but the reply to a change was lost: whether that was applied cannot be told."""
 
 
 PROBE_PREFIX = "db/.probe-"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import PreconditionFailed, StoreFailed, Unsupported
-from hsparse.storage.conditional_delete import LookBeforeDelete, with_conditional_delete
+from hsparse.storage.conditional_delete import PROBES, LookBeforeDelete, with_conditional_delete
 from hsparse.storage.memory import MemoryStore
-from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.object_store import ObjectStore, OutcomeUnknown
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -85,4 +85,14 @@ async def test_removes_its_key_when_the_store_fails() -> None:
     store.fail_before("delete_if_match")
     with pytest.raises(StoreFailed):
         await with_conditional_delete(store)
+    assert await keys(memory) == []
+
+
+@pytest.mark.parametrize("lost", [1, PROBES])
+async def test_a_lost_reply_tells_nothing(lost: int) -> None:
+    memory = MemoryStore()
+    store = FaultyStore(memory)
+    store.fail_before("delete_if_match", times=lost, error=OutcomeUnknown("lost"))
+    found = await with_conditional_delete(store)
+    assert isinstance(found, LookBeforeDelete) is (lost == PROBES)
     assert await keys(memory) == []

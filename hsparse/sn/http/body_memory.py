@@ -9,7 +9,6 @@ What JSON becomes has memory of its own, half as much again, which is taken at o
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from traceback import clear_frames
 from types import TracebackType
 from typing import Self
 
@@ -51,10 +50,6 @@ class BodyMemory:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        while error is not None:
-            # An error in a cycle keeps its frames, and the body in them, until the collector runs, which is seldom.
-            clear_frames(error.__traceback__)
-            error = error.__cause__ or error.__context__
         await self.drop_value()
         await self._held.aclose()
 

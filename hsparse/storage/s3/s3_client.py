@@ -173,32 +173,38 @@ class S3Client:
         started = self._clock.monotonic()
         uncertain = False
         failed_condition: HsparseError | None = None
-        for attempt in itertools.count():
-            left = self._deadline - (self._clock.monotonic() - started)
-            try:
-                async with asyncio.timeout(left):
-                    if failed_condition is not None and settle is not None:
-                        return await settle(failed_condition, uncertain)
-                    return await send()
-            except (BotoCoreError, ClientError, TransportError, OSError) as error:
-                verdict = self._verdict(error, key)
-                cause = error
-            if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
-                verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
-            if isinstance(verdict, PreconditionFailed) and settle is not None:
-                failed_condition = verdict
-                continue
-            if isinstance(verdict, HsparseError):
-                raise verdict from cause
-            uncertain = uncertain or (failed_condition is None and verdict is Retry.UNCERTAIN)
-            pause = self._pause(attempt)
-            if self._clock.monotonic() - started + pause >= self._deadline:
-                break
-            await self._sleep(pause)
-        raise StoreFailed(
-            f"The bucket {self.name!r} gave no answer on {key!r} in {self._deadline:g} s "
-            f"({type(cause).__name__}); check the endpoint and the network, then try again."
-        ) from cause
+        verdict: HsparseError | Retry | None = None
+        cause: Exception | None = None
+        try:
+            for attempt in itertools.count():
+                left = self._deadline - (self._clock.monotonic() - started)
+                try:
+                    async with asyncio.timeout(left):
+                        if failed_condition is not None and settle is not None:
+                            return await settle(failed_condition, uncertain)
+                        return await send()
+                except (BotoCoreError, ClientError, TransportError, OSError) as error:
+                    verdict = self._verdict(error, key)
+                    cause = error
+                if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
+                    verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
+                if isinstance(verdict, PreconditionFailed) and settle is not None:
+                    failed_condition = verdict
+                    continue
+                if isinstance(verdict, HsparseError):
+                    raise verdict from cause
+                uncertain = uncertain or (failed_condition is None and verdict is Retry.UNCERTAIN)
+                pause = self._pause(attempt)
+                if self._clock.monotonic() - started + pause >= self._deadline:
+                    break
+                await self._sleep(pause)
+            raise StoreFailed(
+                f"The bucket {self.name!r} gave no answer on {key!r} in {self._deadline:g} s "
+                f"({type(cause).__name__}); check the endpoint and the network, then try again."
+            ) from cause
+        finally:
+            # An error that its own traceback refers to stays until a collection, with the bytes that were sent.
+            verdict = cause = failed_condition = None
 
     def _pause(self, attempt: int) -> float:
         """Return seconds between half of this attempt's backoff and all of it."""

@@ -24,6 +24,7 @@ from hsparse.storage.delete_each import delete_each
 from hsparse.storage.object_store import (
     Buffer,
     Entry,
+    OutcomeUnknown,
     Page,
     Stored,
     check_key,
@@ -93,7 +94,7 @@ class S3Store(S3Client):
                     return
                 raise
             if uncertain:  # ours may have been applied, and an object created since
-                raise StoreFailed(
+                raise OutcomeUnknown(
                     f"{key!r} has changed, and the reply to its deletion was lost: whether that was applied is not "
                     "known; read it again."
                 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest
 from hsparse.model.acl import Principal
 from hsparse.setting import MIB
 from hsparse.sn.app import create_app
@@ -127,24 +125,6 @@ async def test_values_of_json_wait_for_room() -> None:
         assert budget.values.used == MIB
         assert budget.used == MIB
     assert budget.values.used == budget.used == 0
-
-
-async def test_an_error_does_not_keep_what_became_of_a_body() -> None:
-    class Value:
-        pass
-
-    made: list[weakref.ref[Value]] = []
-
-    def fail() -> None:
-        value = Value()
-        made.append(weakref.ref(value))
-        raise BadRequest("It does not fit.")
-
-    with pytest.raises(BadRequest) as raised:
-        async with BodyMemory(BodyBudget(MIB)):
-            fail()
-    assert raised.value.__traceback__ is not None
-    assert made[0]() is None
 
 
 async def test_only_values_of_many_items_hold_memory(server: Server) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
+from hsparse.storage.conditional_delete import with_conditional_delete
+from hsparse.storage.conditional_put import probe
 from hsparse.storage.s3.s3_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
@@ -209,6 +211,31 @@ async def test_a_put_that_arrives_late_overwrites_nothing(
     await other.put_if_match("a", b"another's", etag)
     await late.release()
     assert (await other.get("a")).data == b"another's"
+
+
+IN_PLACE = {
+    "requests": lambda method: Loss(method, forward=False, keep=0),
+    "replies": lambda method: Loss(method, keep=0),
+    "first replies": lambda method: Loss(method, twice=True),
+}
+
+
+@pytest.mark.parametrize("lost", IN_PLACE)
+async def test_what_a_store_honours_is_found_out_whichever_is_lost(
+    store: S3Store, proxy: FaultyProxy, lost: str
+) -> None:
+    place, sent = 0, 0
+
+    def draw(method: str) -> Loss:
+        nonlocal sent
+        sent += 1
+        return IN_PLACE[lost](method) if sent == place else Loss(method)
+
+    proxy.draw = draw
+    while sent >= place:
+        place, sent = place + 1, 0
+        await probe(store)
+        assert await with_conditional_delete(store) is store
 
 
 @pytest.mark.parametrize(
