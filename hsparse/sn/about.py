@@ -1,4 +1,4 @@
-"""Handlers of `/about`, `/info`, `/metrics` and the probes: facts about the server, its state and its metrics."""
+"""Handlers of `/about`, `/info`, `/users`, `/metrics` and the probes: the server, its state, users and metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from hsparse import __version__
-from hsparse.errors import Busy
+from hsparse.errors import Busy, Forbidden
 from hsparse.format.filters.table import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
 from hsparse.sn.context import Context
@@ -47,6 +47,15 @@ async def get_about(context: Context) -> web.StreamResponse:
         }
         | ({} if flow is None else {"sign_in_issuer": flow.issuer.url})
     )
+
+
+async def get_users(context: Context) -> web.StreamResponse:
+    """Answer with the users that are known before they sign in, to admins."""
+    if not context.principal.admin:
+        raise Forbidden("Only an admin sees who the users are.")
+    users = context.service.authenticator.users()
+    shown = [{"userName": user.name, "admin": user.admin, "groups": sorted(user.groups)} for user in users]
+    return respond({"users": shown})
 
 
 async def get_info(context: Context) -> web.StreamResponse:

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
-from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz
+from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz, get_users
 from hsparse.sn.chunks.chunk_value_handlers import get_chunk_value, put_chunk_value
 from hsparse.sn.chunks.handlers import get_chunk, get_chunk_selection, get_chunks
 from hsparse.sn.chunks.map_handlers import get_dataset_map, get_map
@@ -130,6 +130,7 @@ class Route:
 DOMAIN_ROUTES = (
     Route("GET", "/about", get_about, None, queued=False),
     Route("GET", "/info", get_info, None, queued=False),
+    Route("GET", "/users", get_users, None),
     Route("GET", "/livez", get_livez, None, queued=False),
     Route("GET", "/readyz", get_readyz, None, queued=False),
     Route("GET", "/metrics", get_metrics, None, queued=False),

@@ -6,6 +6,7 @@ from hsparse import __version__
 from hsparse.errors import Misconfigured
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
+from tests.sn.conftest import USERS
 from tests.support.rest_client import RestClient
 
 
@@ -17,6 +18,15 @@ async def test_about_needs_no_user(bare: RestClient) -> None:
     assert (about["state"], about["node_count"], about["dn_ids"]) == ("READY", 1, ["dn-001"])
     assert (about["username"], about["isadmin"]) == ("anonymous", False)
     assert (await bare("GET", "/about", user="admin"))["isadmin"] is True
+
+
+async def test_only_an_admin_sees_the_users(bare: RestClient) -> None:
+    users = (await bare("GET", "/users", user="admin"))["users"]
+    assert users == [
+        {"userName": user.name, "admin": user.admin, "groups": sorted(user.groups)} for user in USERS
+    ]
+    for user in ("test_user1", None):
+        assert (await bare("GET", "/users", user=user)).status in (401, 403)
 
 
 async def test_info(bare: RestClient) -> None:

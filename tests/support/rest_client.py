@@ -42,6 +42,9 @@ class NamedUser:
             raise Unauthenticated(f"There is no user {authorization!r}.")
         return self._users[authorization]
 
+    def users(self) -> list[Principal]:
+        return list(self._users.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -32,12 +32,13 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A server with two users, of whom one has a domain that others may not read."""
+    """A server with an admin and two users, of whom one has a domain that others may not read."""
     root = tmp_path_factory.mktemp("guarded")
     passwords, keys = PasswordFile(root / "passwords"), KeyFile(root / "keys")
     cheap = PasswordHash(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     for name in ("ann", "bob"):
-        passwords.add(User(name, cheap.hash(PASSWORD)))
+        passwords.add(User(name, cheap.hash(PASSWORD), groups=("staff",)))
+    passwords.add(User("root", cheap.hash(PASSWORD), admin=True, groups=("ops",)))
     text, key = new_key(SystemClock(), "laptop", "ann", Role.ACCOUNT, (), None)
     keys.add(key)
     settings = load_settings(
@@ -96,6 +97,26 @@ def test_by_password_and_out(page: Page) -> None:
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")
     expect(page.get_by_role("treeitem")).to_have_count(0)
+
+
+def test_an_admin_sees_users_groups_jobs_and_rights(page: Page) -> None:
+    go(page, domain="/")
+    sign_in(page, "bob", PASSWORD)
+    expect(page.get_by_role("banner")).to_contain_text("bob")
+    expect(page.get_by_text("Users and groups")).to_have_count(0)
+    page.get_by_role("button", name="Sign out").click()
+    sign_in(page, "root", PASSWORD)
+    page.get_by_text("Users and groups").click()
+    users, groups = (page.get_by_role("table", name=name) for name in ("Users", "Groups"))
+    expect(users.get_by_role("row")).to_have_text(
+        ["UserRoleGroups", "annuserstaff", "bobuserstaff", "rootadminops"]
+    )
+    expect(groups.get_by_role("row")).to_have_text(["GroupUsers", "opsroot", "staffann, bob"])
+    page.get_by_text("Jobs").click()
+    expect(page.get_by_text("No jobs.")).to_be_visible()
+    users.get_by_role("link", name="ann").click()
+    page.get_by_text("Rights").click()
+    expect(page.get_by_role("row").filter(has_text="ann" + 6 * "yes")).to_be_visible()
 
 
 def test_by_key(page: Page, guarded: Guarded) -> None:

@@ -211,6 +211,10 @@ class KeyAuthenticator:
         self._clock = clock
         self._accounts = accounts
 
+    def users(self) -> frozenset[str]:
+        """Return the users that have keys; `Misconfigured` as `LineFile.served`."""
+        return frozenset(key.user for key in self._file.served().values())
+
     def principal(self, text: str, user: str | None = None) -> Principal:
         """Return the principal of the key `text`; with `user`, the key must be that user's.
 

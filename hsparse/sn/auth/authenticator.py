@@ -31,6 +31,10 @@ class Authenticator(Protocol):
         """Return the principal, the anonymous one without a header; `Unauthenticated` for a bad credential."""
         ...
 
+    def users(self) -> list[Principal]:
+        """Return the users that are known before they sign in, by name: not those whom an issuer knows."""
+        ...
+
 
 class SingleUser:
     """No credentials: every request acts as the one admin user; only for servers that listen on loopback."""
@@ -42,6 +46,9 @@ class SingleUser:
 
     async def principal(self, authorization: str | None) -> Principal:
         return self._principal
+
+    def users(self) -> list[Principal]:
+        return [self._principal]
 
 
 class SchemeAuthenticator:
@@ -82,6 +89,16 @@ class SchemeAuthenticator:
         if scheme.lower() == "bearer":
             return self._roles.of(await self._bearer(rest.strip()))
         raise Unauthenticated(f"This authentication scheme is not supported; use {self._schemes()}.")
+
+    def users(self) -> list[Principal]:
+        """Return the users of the password file, the key file, the group file and the settings.
+
+        `Misconfigured` if a file cannot be used.
+        """
+        known = {name: Principal(name) for name in self._roles.users()}
+        known |= {name: Principal(name) for name in (self._keys.users() if self._keys else ())}
+        known |= self._passwords.users() if self._passwords else {}
+        return [self._roles.of(known[name]) for name in sorted(known)]
 
     async def _basic(self, text: str) -> Principal:
         name, password = basic_credential(text)

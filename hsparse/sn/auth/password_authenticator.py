@@ -82,6 +82,10 @@ class PasswordAuthenticator:
             limits.address_failures, limits.failure_time, limits.failure_count, clock
         )
 
+    def users(self) -> dict[str, Principal]:
+        """Return the users of the file by name; `Misconfigured` as `LineFile.served`."""
+        return {name: user.principal for name, user in self._file.served().items()}
+
     async def sign_in(self, name: str, password: str) -> Principal:
         """Return the principal.
 

@@ -73,6 +73,10 @@ class GroupFile:
         """Raise `Misconfigured` if the file cannot be used."""
         self._file.entries()
 
+    def users(self) -> frozenset[str]:
+        """Return the users that are in a group; `Misconfigured` as `LineFile.served`."""
+        return NO_GROUPS.union(*self._file.served().values())
+
     def groups_of(self, user: str) -> frozenset[str]:
         """Return the groups that a user is in; `Misconfigured` as `LineFile.served`."""
         members = self._file.served()
@@ -95,6 +99,10 @@ class Roles:
         self._admin_groups = frozenset(
             one.removeprefix(GROUP_PREFIX) for one in admins if one.startswith(GROUP_PREFIX)
         )
+
+    def users(self) -> frozenset[str]:
+        """Return the users that the group file and the settings name; `Misconfigured` as `GroupFile.users`."""
+        return self._admins if self._groups is None else self._admins | self._groups.users()
 
     def of(self, principal: Principal) -> Principal:
         """Return the principal with all its groups; it is an admin if the settings list it or one of its groups."""

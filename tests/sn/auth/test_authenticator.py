@@ -15,11 +15,11 @@ from hsparse.clock import ManualClock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile, Role, new_key
-from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator
+from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator, SingleUser
 from hsparse.sn.auth.basic_credential import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
-from hsparse.sn.auth.roles import Roles
+from hsparse.sn.auth.roles import GroupFile, Roles
 from tests.support.characters import CHARACTERS
 
 
@@ -152,3 +152,18 @@ def test_any_header_is_answered_or_refused(header: str) -> None:
             await SchemeAuthenticator(passwords=passwords, keys=keys).principal(header)
 
     asyncio.run(ask())
+
+
+def test_users_are_those_of_all_files_and_the_settings(
+    passwords: PasswordAuthenticator, keys: KeyAuthenticator, tmp_path: Path
+) -> None:
+    (tmp_path / "groups").write_text("staff: ada eve\n")
+    roles = Roles(GroupFile(tmp_path / "groups"), ("root", "g:ops"))
+    assert SchemeAuthenticator(passwords=passwords, keys=keys, roles=roles).users() == [
+        Principal("ada", groups=frozenset({"staff"})),
+        Principal("bob"),
+        Principal("eve", groups=frozenset({"staff"})),
+        Principal("root", admin=True),
+    ]
+    assert SchemeAuthenticator(passwords=passwords).users() == [Principal("ada")]
+    assert SingleUser("me").users() == [Principal("me", admin=True)]

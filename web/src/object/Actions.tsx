@@ -7,7 +7,7 @@ import { collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
 import { useSignedIn } from '../api/load';
 import { parseSelect, wholeOf } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
-import { type Format, formatsOf, saveFile, saveSelection } from './downloads';
+import { fileName, type Format, formatsOf, saveFile, saveSelection } from './downloads';
 import { curlSnippet, fileUrl, pythonSnippet, type Runner } from './snippets';
 
 interface Props {
@@ -78,11 +78,11 @@ function FileLinks({ domain, signedIn, attempt }: LinkProps) {
   ];
   return layouts.map(([title, layout]) =>
     signedIn ? (
-      <button key={title} onClick={() => attempt(() => saveFile(domain, name, layout), 'Saved')}>
+      <button key={title} onClick={() => attempt(() => saveFile(domain, layout), 'Saved')}>
         {title}
       </button>
     ) : (
-      <a key={title} className="button" href={fileUrl(domain, layout)} download={name}>
+      <a key={title} className="button" href={fileUrl(domain, layout)} download={fileName(domain)}>
         {title}
       </a>
     ),

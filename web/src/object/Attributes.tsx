@@ -16,8 +16,12 @@ export function Attributes({ object }: { object: HdfObject }) {
         <tbody>
           {attributes.map(([name, { type, value, shape }]) => (
             <tr key={name}>
-              <th scope="row">{name}</th>
-              <td>{shape.class === 'H5S_NULL' ? 'empty' : formatValue(value)}</td>
+              <th scope="row">
+                <bdi>{name}</bdi>
+              </th>
+              <td>
+                <bdi>{shape.class === 'H5S_NULL' ? 'empty' : formatValue(value)}</bdi>
+              </td>
               <td className="quiet">{typeText(type).slice(0, 60)}</td>
             </tr>
           ))}

@@ -30,7 +30,9 @@ export function Members({ domain, group, address }: Props) {
             const path = address.path === '/' ? `/${name}` : `${address.path}/${name}`;
             return (
               <tr key={name}>
-                <td>{object === undefined ? name : <a href={formatAddress({ domain: address.domain, bucket: address.bucket, path })}>{name}</a>}</td>
+                <td>
+                  <bdi>{object === undefined ? name : <a href={formatAddress({ domain: address.domain, bucket: address.bucket, path })}>{name}</a>}</bdi>
+                </td>
                 <td>{object === undefined ? targetText(link) : kindOf(object)}</td>
                 <td>{object === undefined ? '' : dimsOf(object).join(' × ')}</td>
                 <td>{object?.type === undefined ? '' : typeText(object.type).slice(0, 80)}</td>

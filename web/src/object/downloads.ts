@@ -1,5 +1,6 @@
 /** Downloads made in the page: the answer of a request, or a selection as CSV or NPY. */
 
+import { nameOf } from '../address';
 import { send } from '../api/client';
 import { type Domain, type HdfObject, isSparse } from '../api/hdf';
 import { ARROW, countDefined, readDefined } from '../api/defined';
@@ -22,6 +23,12 @@ export function formatsOf(object: HdfObject): Format[] {
   return ['csv', ...(isNumber ? (['npy'] as const) : []), ...(isImage ? (['tiff'] as const) : []), ...(isSparse(object) ? (['arrow'] as const) : [])];
 }
 
+/** Returns the name of a file of the domain: one that is opened as HDF5, whatever the domain is called. */
+export function fileName(domain: Domain): string {
+  const name = nameOf(domain.path);
+  return /\.(h5|hdf5|h5ad|nxs|nc)$/i.test(name) ? name : `${name}.h5`;
+}
+
 export function save(parts: BlobPart[], name: string, media: string): void {
   const url = URL.createObjectURL(new Blob(parts, { type: media }));
   const link = document.createElement('a');
@@ -32,14 +39,14 @@ export function save(parts: BlobPart[], name: string, media: string): void {
 }
 
 /** Downloads a domain as a file, with the credentials of the page. */
-export async function saveFile(domain: Domain, name: string, layout: string | undefined): Promise<void> {
+export async function saveFile(domain: Domain, layout: string | undefined): Promise<void> {
   const path = `/files${domain.path.split('/').map(encodeURIComponent).join('/')}`;
   const answer = await send(path, { bucket: domain.bucket, layout }, { accept: '*/*' });
   if (Number(answer.headers.get('Content-Length') ?? 0) > MAX_FILE) {
     await answer.body?.cancel();
     throw new Error('The file is too large for a page: use hsparse export, or curl with your name.');
   }
-  save([await answer.blob()], name, 'application/x-hdf5');
+  save([await answer.blob()], fileName(domain), 'application/x-hdf5');
 }
 
 export async function saveSelection(domain: Domain, object: HdfObject, spans: Span[], name: string, format: Format): Promise<void> {

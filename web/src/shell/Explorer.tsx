@@ -11,6 +11,7 @@ import { FolderView } from './FolderView';
 import { Jobs } from './Jobs';
 import { SignIn } from './SignIn';
 import { Tree } from './Tree';
+import { Users } from './Users';
 
 export function Explorer() {
   const address = useAddress();
@@ -51,6 +52,7 @@ export function Explorer() {
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
           <ErrorBoundary key={formatAddress({ ...address, view: undefined, select: undefined })} of={formatAddress(address)}>
             {isTop && <FolderView address={address} folder={undefined} />}
+            {isTop && about.value?.isadmin === true && <Users />}
             {isTop && about.value?.isadmin === true && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}
             {loaded?.isFolder === true && <FolderView address={address} folder={loaded} />}
