@@ -286,12 +286,12 @@ class AdoptedMembership:
 
     async def evict(self, other: str, *, witnessed: bool = False) -> bool:
         """Evict a member that does not answer; False if it is alive and may not be evicted."""
+        # What may do more does not wait for what may do less.
+        what = "evict for a witness" if witnessed else "evict"
         return await self._adopt_after(
             other,
             lambda: self._eviction.evict(other, self._ownership.node, self.view, witnessed=witnessed),
-            "evict for a witness"
-            if witnessed
-            else "evict",  # what may do more does not wait for what may do less
+            what,
         )
 
     async def _adopt_after(

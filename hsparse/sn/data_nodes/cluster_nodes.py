@@ -262,16 +262,15 @@ class ClusterNodes:
     async def _is_gone(self, membership: Membership, node: str) -> bool:
         """Have another node find out whether a node is a member and answers; where none can, the store may tell."""
         others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
+        # One that does not answer may be gone, too; one of two has to know that it is reached still.
         asking = ASKS * [partial(self._connections.send, other, check) for other in others]
-        try:
-            if (
-                asking
-            ):  # one that does not answer may be gone, too; one of two has to know that it is reached still
+        if asking:
+            try:
                 return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered, Outdated))
-        except Misdirected:
-            return True
-        except (Unanswered, Outdated):
-            pass
+            except Misdirected:
+                return True
+            except (Unanswered, Outdated):  # what the store tells is left
+                pass
         await self._look()
         return self.membership.epoch > membership.epoch
 
