@@ -11,8 +11,8 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
 from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.model.acl import Principal
-from hsparse.sn.context import Context
+from hsparse.model.acl import Principal, Right
+from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
@@ -171,7 +171,7 @@ def bind_route(service: Service, route: Route) -> AioHandler:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
             domain = await find_allowed(node, path, principal, route.right)
-            still = partial(require_still, node, domain, principal, route.right)
+            still = partial(_require_still, request, node, domain, route.right)
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
         names, root = ((), None) if domain is None else (other_names(domain), domain.root)
@@ -215,6 +215,12 @@ async def _principal(service: Service, request: web.Request) -> Principal:
         service.users.learn(authorization, principal.name)
     service.rates.take(trace.queue_user)
     return principal
+
+
+async def _require_still(request: web.Request, service: Service, domain: Domain, right: Right) -> None:
+    """Raise as `require_still` by what the credential is worth now, `Unauthenticated` if that is nothing."""
+    principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
+    await require_still(service, domain, principal, right)
 
 
 def _compression(service: Service) -> Middleware:

@@ -21,7 +21,7 @@ from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 from tests.sn.conftest import DOMAIN
 from tests.sn.domains.test_domain_deletion import mark
-from tests.support.rest_client import Reply, RestClient
+from tests.support.rest_client import NamedUser, Reply, RestClient
 
 NONE = dict.fromkeys(full_rights(), False)
 
@@ -256,6 +256,15 @@ async def test_a_right_that_is_taken_away_before_the_body_has_come(
     assert (await rest("GET", "/acls/test_user2"))["acl"].items() >= NONE.items()
     assert (await rest("GET", f"/groups/{root}/attributes"))["attributes"] == []
     assert (await rest("GET", "/groups"))["groups"] == []
+
+
+async def test_a_credential_that_is_worth_nothing_any_more_when_the_body_has_come(
+    rest: RestClient, root: str, slow: SlowRequest
+) -> None:
+    attribute = json.dumps({"type": "H5T_STD_I8LE", "value": 1}).encode()
+    await slow.begin("PUT", f"/groups/{root}/attributes/a", attribute)
+    rest.service.authenticator = NamedUser()
+    assert (await slow.end()).status == 401
 
 
 @pytest.mark.parametrize("mine", [False, True])
