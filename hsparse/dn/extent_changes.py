@@ -11,6 +11,12 @@ when all parts before it are. A part whose service node is gone would hold up th
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
 
+A part of a *deferred* append has its `elements`, with `values` (base64 of their bytes) and `places` (base64 of their
+linear offsets in the part, little-endian, uint32 if that is enough, else uint64; none if it has all). The append was answered when the record was put,
+so such a part is never dropped. Who finds it out of time takes it over: the generation grows, what was written beyond
+the extent is erased, as after a shrink, and the part is written again. So a node that took too long can change
+nothing any more. All parts are deferred, or none is.
+
 `record["appended"]` has what was appended by the last requests with an `Idempotency-Key`, so that one that a client
 sends again is not appended again; see `hsparse.wire.change_token`.
 
@@ -37,12 +43,16 @@ from hsparse.wire.record_message import (
     SetExtent,
     appended_parts,
     extents_of_change,
+    is_deferred,
+    may_begin,
 )
 
 MOST_REMEMBERED = 16
 """How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
 MOST_KEYS, KEY_SECONDS = 256, 3600.0
 """How many changes with keys of clients are remembered, and appends for how long: clients repeat them in minutes."""
+TAKEN_SECONDS = 10.0
+"""How long nobody else takes over deferred parts that somebody has taken over."""
 DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
 """How long the token of a dropped part is kept, and how many: longer than any request lasts, on clocks that differ."""
 
@@ -105,13 +115,15 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
     others = [dim for dim in range(len(before)) if dim != change.dim]
     if "trim" in record or any(change.slab[dim] != before[dim] for dim in others):
         raise Moved(f"The extent of {change.id} has changed.")
-    if parts and record["appends"]["dim"] != change.dim:
-        raise Moved(f"{change.id} is being appended to along another dimension.")
+    if not may_begin(record, change.dim, deferred=change.elements is not None):
+        raise Moved(f"{change.id} is being appended to in another way.")
     count = change.slab[change.dim]
     stop = before[change.dim] + sum(part["count"] for part in parts) + count
     after = (*before[: change.dim], stop, *before[change.dim + 1 :])
     _check_extent(change.id, after, before, shape.get("maxdims"))
     part = {"token": change.token, "count": count, "until": until, "done": False}
+    if change.elements is not None:
+        part["elements"] = change.elements
     return _with_appends(record, change.dim, [*parts, part], dropped)
 
 
@@ -120,8 +132,11 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
     dropped, parts = _dropped(record, now), appended_parts(record)
     if change.token in dropped:
         raise Moved(f"The append to {change.id} was dropped.")
-    if all(part["token"] != change.token or part["done"] for part in parts):
+    ended = next((part for part in parts if part["token"] == change.token and not part["done"]), None)
+    if ended is None:
         return record
+    if is_deferred(ended) and ("trim" in record or change.generation != record.get("generation", 0)):
+        raise Moved(f"The append to {change.id} was taken over.")
     parts = [part | {"done": True} if part["token"] == change.token else part for part in parts]
     dim, shape = record["appends"]["dim"], record["shape"]
     dims, keyed = list(shape["dims"]), []
@@ -146,8 +161,11 @@ def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Recor
         found = any(not change.expired or (part["until"] < now and not part["done"]) for part in parts)
     if not found:
         return record
-    dropped = _dropped(record, now) | {part["token"]: now for part in parts}
-    return _with_appends(record, record["appends"]["dim"], [], dropped) | _trim(record)
+    kept = [part | {"done": False, "until": now + TAKEN_SECONDS} for part in parts if is_deferred(part)]
+    dropped = _dropped(record, now)
+    if not kept:
+        dropped |= {part["token"]: now for part in parts}
+    return _with_appends(record, record["appends"]["dim"], kept, dropped) | _trim(record)
 
 
 def _last_changes(changes: list[Record]) -> list[Record]:
@@ -166,6 +184,15 @@ def _dropped(record: Record, now: float) -> dict[str, float]:
     dropped: dict[str, float] = record.get("appends", {}).get("dropped", {})
     kept = [(token, time) for token, time in dropped.items() if time > now - DROPPED_SECONDS]
     return dict(kept[-MOST_DROPPED:])
+
+
+def without_elements(record: Record) -> Record:
+    """Return the record without the elements of deferred parts, for who knows them or asks for none."""
+    parts = appended_parts(record)
+    if not any(map(is_deferred, parts)):
+        return record
+    shown = [part | {"elements": {}} if is_deferred(part) else part for part in parts]
+    return {**record, "appends": record["appends"] | {"parts": shown}}
 
 
 def _with_appends(record: Record, dim: int, parts: list[Record], dropped: dict[str, float]) -> Record:

@@ -12,7 +12,14 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
-from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
+from hsparse.dn.extent_changes import (
+    abandon_appends,
+    begin_append,
+    end_append,
+    end_trim,
+    set_extent,
+    without_elements,
+)
 from hsparse.dn.fences import DeletedNames
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
 from hsparse.model.acl import ORIGIN, Right
@@ -248,15 +255,16 @@ def _(change: EndTrim, record: Record, now: float, deleted: DeletedNames) -> Cha
 @_apply.register
 def _(change: BeginAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
     begun = begin_append(change, record, now)
-    return begun, Outcome(begun, changed=begun is not record)
+    return begun, Outcome(without_elements(begun), changed=begun is not record)
 
 
 @_apply.register
 def _(change: EndAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
     ended = end_append(change, record, now)
     if ended is record:
-        return record, Outcome(record)
-    return _renew(ended, now, changed=True)
+        return record, Outcome(without_elements(record))
+    ended = {**ended, "lastModified": now}
+    return ended, Outcome(without_elements(ended), changed=True)
 
 
 @_apply.register

@@ -38,6 +38,7 @@ from hsparse.sn.records.second_names import other_names
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
+from hsparse.sn.values.deferred_append import DeferredAppends
 
 IDENTITY = "identity"
 CHUNKED = "chunked"
@@ -79,6 +80,7 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
 
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
+            await one.component(DeferredAppends).close()
             await one.component(Statistics).close()
             await one.component(Quotas).close()
             await one.component(DomainDeletions).close()

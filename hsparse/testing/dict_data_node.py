@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
+from hsparse.dn.extent_changes import TAKEN_SECONDS
 from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, Moved, NotFound, TooLarge, Unsupported
 from hsparse.model.acl import Right
 from hsparse.model.datatype import type_json
@@ -19,6 +20,7 @@ from hsparse.wire.chunk_message import FenceDeleted, TrimChunks
 from hsparse.wire.message import Failure, GetInfo, Message, NodeInfo, Record
 from hsparse.wire.record_message import (
     MAX_SECOND_NAMES,
+    MOST_DEFERRED,
     AbandonAppends,
     AddSecondName,
     BeginAppend,
@@ -323,6 +325,24 @@ def _check_limits(id: str, shape: Record, after: list[int]) -> None:
             raise Conflict(f"{id} can have at most {limit} elements there, not {extent}.")
 
 
+def _abandon(record: Record, appends: Record, now: float) -> None:
+    parts = appends["parts"]
+    if parts and "elements" in parts[0]:
+        for part in parts:
+            part |= {"done": False, "until": now + TAKEN_SECONDS}
+    else:
+        appends["dropped"].update({part["token"]: now for part in parts})
+        parts.clear()
+    record |= {"generation": record.get("generation", 0) + 1, "trim": True}
+
+
+def _has_no_room(parts: list[Record], change: BeginAppend) -> bool:
+    """Say whether parts are deferred otherwise than `change`, or have as many elements as fit."""
+    texts = [text for part in parts for text in part.get("elements", {}).values()]
+    mixed = bool(parts) and ("elements" in parts[0]) != (change.elements is not None)
+    return mixed or len("".join(texts)) >= MOST_DEFERRED
+
+
 def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, now: float) -> bool:
     """Begin, end or drop parts of the record's `appends`; return whether anything changed."""
     appends = record.get("appends", {"dim": 0, "parts": [], "dropped": {}})
@@ -341,12 +361,12 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
         late = [part for part in parts if not part["done"] and part["until"] < now]
         if not (mine if change.token else late if change.expired else parts):
             return False
-        appends["dropped"].update({part["token"]: now for part in parts})
-        parts.clear()
-        record |= {"generation": record.get("generation", 0) + 1, "trim": True}
+        _abandon(record, appends, now)
     elif isinstance(change, EndAppend):
         if not mine or mine[0]["done"]:
             return False
+        if "elements" in mine[0] and ("trim" in record or change.generation != record.get("generation", 0)):
+            raise Moved(f"The append to {change.id} was taken over.")
         mine[0]["done"] = True
         _show_done(record, appends, now)
     elif (has_key and any(one["key"] == key for one in remembered)) or (
@@ -357,6 +377,7 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
         mine[0]["until"] = now + change.lease
     else:
         elsewhere = bool(parts) and appends["dim"] != change.dim
+        elsewhere |= _has_no_room(parts, change)
         beside = [n for dim, n in enumerate(dims) if dim != change.dim]
         if len(change.slab) != len(dims):
             raise BadRequest(f"{change.id} has {len(dims)} dimensions.")
@@ -372,6 +393,7 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
         _check_limits(change.id, record["shape"], after)
         appends["dim"] = change.dim
         parts.append({"token": change.token, "count": count, "until": now + change.lease, "done": False})
+        parts[-1] |= {} if change.elements is None else {"elements": change.elements}
     record.pop("appends", None)
     if parts or appends["dropped"]:
         record["appends"] = appends

@@ -224,6 +224,9 @@ class BeginAppend:
     given to `EndAppend`. The same change again gives the part `lease` more seconds from then. `Moved` if the dataset
     is being shrunk, has other lengths than `slab` beside `dim`, is appended to along another dimension, or has
     dropped the part.
+
+    With `elements` the append is *deferred*: they are kept in the record, and nobody drops them before they are written
+    (`hsparse.dn.extent_changes`). The reply's record leaves them out. `Moved` while other appends are not deferred.
     """
 
     id: str
@@ -231,17 +234,20 @@ class BeginAppend:
     slab: tuple[int, ...]
     dim: int
     lease: float
+    elements: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndAppend:
     """Note that a part is written. It is visible once its token is no longer in the record's `appends`.
 
-    It may be said again. `Moved` if the part was dropped.
+    It may be said again. `Moved` if the part was dropped, or is deferred and was not written in the record's
+    `generation`: another node has taken it over, and erased what this one wrote.
     """
 
     id: str
     token: str
+    generation: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +255,7 @@ class AbandonAppends:
     """Drop all parts that are appended, to be erased as what a shrink cuts off, if the part of `token` is there.
 
     Without a token, drop them if there are any, with `expired` only if a part has had no `BeginAppend` for its lease.
+    Deferred parts stay, to be written by the sender once what is outside the extent is erased.
     """
 
     id: str
@@ -267,6 +274,24 @@ def extents_of_change(record: Record, token: str) -> tuple[tuple[int, ...], tupl
         if token and change["token"] == token:
             return tuple(change["before"]), tuple(change["after"])
     return None
+
+
+def is_deferred(part: Record) -> bool:
+    """Say whether the elements of a part are in the record, beside it."""
+    return "elements" in part
+
+
+MOST_DEFERRED = 512 * 1024
+"""Characters of deferred elements in a record from which on they are written first: each append puts all of them."""
+
+
+def may_begin(record: Record, dim: int, *, deferred: bool) -> bool:
+    """Say whether an append along `dim` may begin beside those that are under way."""
+    parts = appended_parts(record)
+    if not parts:
+        return True
+    size = sum(len(text) for part in parts for text in part.get("elements", {}).values())
+    return record["appends"]["dim"] == dim and is_deferred(parts[0]) == deferred and size < MOST_DEFERRED
 
 
 def appended_parts(record: Record) -> list[Record]:

@@ -23,9 +23,17 @@ from hsparse.model.json_values import Values
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
+from hsparse.sn.values.deferred_append import DeferredAppends, deferred_elements, drop_appends
 from hsparse.wire.change_token import appended_before, keyed_token, part_of
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, appended_parts
+from hsparse.wire.record_message import (
+    AbandonAppends,
+    BeginAppend,
+    EndAppend,
+    appended_parts,
+    is_deferred,
+    may_begin,
+)
 
 ATTEMPTS = 32
 """Attempts at an append that changes of the extent, or appends that died, undo."""
@@ -61,12 +69,20 @@ class Append:
         return _with_length(dataset, self.dim, self.count)
 
     async def apply(
-        self, owners: Owners, clock: Clock, load: Load, prepare: Prepare, write: Write, key: str = ""
+        self,
+        owners: Owners,
+        clock: Clock,
+        load: Load,
+        prepare: Prepare,
+        write: Write,
+        key: str = "",
+        deferred: DeferredAppends | None = None,
     ) -> str:
         """Append to the dataset that `load` returns; return the select string of the new elements.
 
         `prepare` returns what to append, as a selection in the slab that it is given, and its values. What was appended
-        with `key` before is not appended again; `BadRequest` if that was something else.
+        with `key` before is not appended again; `BadRequest` if that was something else. With `deferred` the elements
+        are durable on return and visible soon, if they are few; else they are visible.
         """
         for _ in range(ATTEMPTS):
             dataset = await load()
@@ -76,16 +92,25 @@ class Append:
                 return self._select(dataset, dataset.extent[self.dim])
             if "trim" in dataset.record:
                 await finish_trim(owners, dataset.record)
+            elements = None if deferred is None else deferred_elements(slab, selection, values)
             with suppress(Moved):
                 token = keyed_token(key, clock.token(8).hex())
-                return await self._attempt(owners, token, slab, selection, values, write)
-            await self._others(owners, dataset.id)
+                begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE, elements)
+                return await self._attempt(owners, begin, slab, selection, values, write, deferred)
+            await self._others(owners, dataset.id, deferred=elements is not None)
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
     async def _attempt(
-        self, owners: Owners, token: str, slab: Dataset, selection: Selection, values: Values, write: Write
+        self,
+        owners: Owners,
+        begin: BeginAppend,
+        slab: Dataset,
+        selection: Selection,
+        values: Values,
+        write: Write,
+        deferred: DeferredAppends | None,
     ) -> str:
-        begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE)
+        token = begin.token
         record = (await owners.apply(begin)).unwrap()
         if (before := appended_before(record, token)) is not None:
             self._require_same(slab, before["dim"], before["count"])
@@ -94,10 +119,15 @@ class Append:
         if part is not None and part["token"] != token:
             # Another request has begun it. To write the same would undo what is written there once that one has ended.
             self._require_same(slab, record["appends"]["dim"], part["count"])
+            if is_deferred(part):
+                return self._select(slab, _start(record, part["token"]))
             await self._while_begun(owners, slab.id, part["token"])
             raise Moved("What was appended with this key is visible now, or was dropped.")
+        start = _start(record, token)
+        if begin.elements is not None and deferred is not None:
+            deferred.add(record, token)
+            return self._select(slab, start)
         try:
-            start = _start(record, token)
             target = _with_length(Dataset.of(record), self.dim, start + self.count)
             offset = [start if dim == self.dim else 0 for dim in range(len(slab.extent))]
             await _renewing(owners, begin, write(target, selection.translate(offset, target.extent), values))
@@ -133,12 +163,11 @@ class Append:
 
         await _until(owners, id, done)
 
-    async def _others(self, owners: Owners, id: str) -> None:
-        """Return when nothing is appended along another dimension."""
+    async def _others(self, owners: Owners, id: str, *, deferred: bool) -> None:
+        """Return when nothing is appended in another way."""
 
         async def done() -> bool:
-            record = await owners.record(id)
-            return not appended_parts(record) or record["appends"]["dim"] == self.dim
+            return may_begin(await owners.record(id), self.dim, deferred=deferred)
 
         await _until(owners, id, done)
 
@@ -178,7 +207,7 @@ async def _until(owners: Owners, id: str, done: Callable[[], Awaitable[bool]]) -
     wait, waited = LEAST_WAIT, 0.0
     while not await done():
         if waited > PATIENCE:
-            await change_extent(owners, AbandonAppends(id, expired=True))
+            await drop_appends(owners, id, expired=True)
             waited = 0.0
         await asyncio.sleep(wait)
         waited += wait

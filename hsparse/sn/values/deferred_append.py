@@ -1,0 +1,213 @@
+"""Deferred appends: durable at once, beside the extent in the dataset's record, and visible a moment later.
+
+An append is three puts one after the other: its place, the chunks, the extent. A deferred one is answered after the
+first, which has its elements (`hsparse.dn.extent_changes`); those of many are written to the chunks together, and each
+chunk is encoded once for all of them. What a service node that has died leaves behind is written by another one, when
+the dataset is next read, appended to, or resized there.
+
+Tests: tests/sn/values/test_deferred_append.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from contextvars import Context as Variables
+from dataclasses import replace
+from math import prod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.clock import Clock
+from hsparse.errors import MISSING_KINDS, HsparseError, Moved
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Selection
+from hsparse.model.json_values import Values
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.dataset import Dataset, change_extent
+from hsparse.sn.service import Service
+from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import AbandonAppends, EndAppend, appended_parts, is_deferred
+
+log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 0.05
+"""How long deferred appends wait for others to be written with them."""
+PAUSE, LONGEST_PAUSE = 0.1, 5.0
+"""Seconds between two attempts to write them."""
+MOST_BYTES = 64 * 1024
+"""The most bytes of an append that is deferred: the record that has it is put again for each one that follows."""
+LAST_SECONDS = 10.0
+"""How long a node that stops waits for what it has deferred; what is left another one writes."""
+
+
+def deferred_elements(slab: Dataset, selection: Selection, values: Values) -> Record | None:
+    """Return what is appended in the form of `BeginAppend.elements`; None if it is too much, or of variable length."""
+    if not isinstance(values, np.ndarray) or values.dtype.hasobject or slab.dtype.itemsize == 0:
+        return None
+    nbytes = selection.size * (slab.dtype.itemsize + (0 if selection.is_all else 8))
+    if nbytes > MOST_BYTES:
+        return None
+    whole = np.broadcast_to(values, selection.shape).astype(slab.dtype)
+    elements = {"values": _text(whole)}
+    if selection.is_all:
+        return elements
+    return elements | {"places": _text(selection.offsets().astype(_place_type(slab.extent)))}
+
+
+class DeferredAppends:
+    """The deferred appends that this node has answered, by dataset, until they are visible."""
+
+    def __init__(self, owners: Owners, clock: Clock) -> None:
+        self._owners = owners
+        self._clock = clock
+        self._waiting: dict[str, dict[str, int]] = {}
+        """By dataset, the tokens of parts, each with the generation in which it has begun."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    @classmethod
+    def of(cls, service: Service) -> Self:
+        """Make the deferred appends of a service node."""
+        return cls(service.owners, service.clock)
+
+    def add(self, record: Record, token: str) -> None:
+        """Have the part written that has begun with this token; `record` is the dataset's since."""
+        id: str = record["id"]
+        self._waiting.setdefault(id, {})[token] = record.get("generation", 0)
+        if id not in self._tasks:
+            # With variables of its own: it is no part of the request, whose deadline is not its.
+            task = asyncio.get_running_loop().create_task(self._write(id), context=Variables())
+            self._tasks[id] = task
+
+    async def look_after(self, record: Record) -> bool:
+        """Write the parts of a node that is gone, if `record` has some; say whether it had."""
+        now = self._clock.now()
+        late = any(is_deferred(part) and part["until"] < now for part in appended_parts(record))
+        if late:
+            await drop_appends(self._owners, record["id"], expired=True)
+        return late
+
+    async def close(self) -> None:
+        """Wait for what is being written, but not for long."""
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks.values(), timeout=LAST_SECONDS)
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def _write(self, id: str) -> None:
+        """Write what waits until nothing does; a store that fails is asked again and again."""
+        pause = PAUSE
+        try:
+            while tokens := self._waiting[id]:
+                await asyncio.sleep(FLUSH_SECONDS)
+                try:
+                    visible = await self._attempt(id, dict(tokens))
+                except HsparseError as error:
+                    if error.kind in MISSING_KINDS:
+                        return
+                    log.warning("What was appended to %s is not written yet: %s", id, error.message)
+                    visible = set()
+                for token in visible:
+                    del tokens[token]
+                pause = PAUSE if visible else min(2 * pause, LONGEST_PAUSE)
+                if not visible:
+                    await asyncio.sleep(pause)
+        finally:
+            del self._waiting[id], self._tasks[id]
+
+    async def _attempt(self, id: str, tokens: dict[str, int]) -> set[str]:
+        """Write parts once; return the tokens of those that are visible, whoever has written them."""
+        record = await self._owners.record(id)
+        generation = record.get("generation", 0)
+        # Where another node has taken them over, a generation has begun in which that node alone writes them.
+        mine = {token for token, begun in tokens.items() if begun == generation}
+        if mine:
+            await write_deferred(self._owners, record, mine)
+            record = await self._owners.record(id)
+        await self.look_after(record)
+        return set(tokens) - {part["token"] for part in appended_parts(record)}
+
+
+async def drop_appends(owners: Owners, id: str, *, expired: bool = False) -> None:
+    """Drop the appends to a dataset, see `AbandonAppends`; deferred ones are written instead."""
+    abandoned = await change_extent(owners, AbandonAppends(id, expired=expired))
+    tokens = {part["token"] for part in appended_parts(abandoned) if is_deferred(part)}
+    if tokens and "trim" in abandoned:
+        record = await owners.record(id)
+        if (
+            record.get("generation", 0) == abandoned["generation"] + 1
+        ):  # else somebody else has taken them over since
+            await write_deferred(owners, record, tokens)
+
+
+async def write_deferred(owners: Owners, record: Record, tokens: Collection[str]) -> None:
+    """Write those deferred parts in a dataset's record that have these tokens.
+
+    Only one node may write a part in a generation: another one would undo what is written there once it is visible.
+    Nothing is left to do after `Moved`: somebody has taken them over.
+    """
+    starts = _starts(record)
+    parts = [
+        (start, part)
+        for start, part in zip(starts, appended_parts(record), strict=True)
+        if part["token"] in tokens and not part["done"]
+    ]
+    if not parts or "trim" in record:
+        return
+    generation = record.get("generation", 0)
+    with suppress(Moved):
+        await _write_parts(owners, record, parts)
+        ends = (EndAppend(record["id"], part["token"], generation) for _, part in parts)
+        for outcome in await owners.change(*ends):
+            outcome.unwrap()
+
+
+async def _write_parts(owners: Owners, record: Record, parts: Sequence[tuple[int, Record]]) -> None:
+    """Write parts, each with its first place along the dimension, by as few writes as can be."""
+    dim, dataset = record["appends"]["dim"], Dataset.of(record)
+    last = max(start + part["count"] for start, part in parts)
+    extent = (*dataset.extent[:dim], last, *dataset.extent[dim + 1 :])
+    target = replace(dataset, extent=extent, grid=Grid(extent, dataset.spec.dims))
+    chunks = ChunkFanout(owners, target)
+    coords: list[NDArray[np.uint64]] = []
+    values: list[NDArray[Any]] = []
+    for start, part in parts:
+        slab = (*extent[:dim], part["count"], *extent[dim + 1 :])
+        elements = part["elements"]
+        found = np.frombuffer(base64.b64decode(elements["values"]), dataset.dtype)
+        if "places" in elements:
+            offsets = np.frombuffer(base64.b64decode(elements["places"]), _place_type(slab))
+            places = np.stack(np.unravel_index(offsets.astype(np.int64), slab), axis=1).astype(np.uint64)
+        else:
+            places = Orthogonal.all(slab).coords()
+        coords.append(places + np.array([start if one == dim else 0 for one in range(len(slab))], np.uint64))
+        values.append(found)
+    await chunks.write(Points(extent, np.concatenate(coords)), np.concatenate(values))
+
+
+def _starts(record: Record) -> list[int]:
+    """Return the first place of each part along the dimension that is appended to."""
+    parts = appended_parts(record)
+    if not parts:
+        return []
+    start = record["shape"]["dims"][record["appends"]["dim"]]
+    counts = [part["count"] for part in parts]
+    return [start + sum(counts[:place]) for place in range(len(counts))]
+
+
+def _place_type(slab: tuple[int, ...]) -> str:
+    """Return the type of the linear offsets in a part."""
+    return "<u4" if prod(slab) <= 2**32 else "<u8"
+
+
+def _text(array: NDArray[np.generic]) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
