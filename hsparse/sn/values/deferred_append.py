@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
 from dataclasses import replace
@@ -64,11 +64,15 @@ def deferred_elements(slab: Dataset, selection: Selection, values: Values) -> Re
 
 
 class DeferredAppends:
-    """The deferred appends that this node has answered, by dataset, until they are visible."""
+    """The deferred appends that this node has answered, by dataset, until they are visible.
 
-    def __init__(self, owners: Owners, clock: Clock) -> None:
+    They are written with `variables` of their own: they are no part of a request, whose deadline is not theirs.
+    """
+
+    def __init__(self, owners: Owners, clock: Clock, variables: Callable[[], Variables] = Variables) -> None:
         self._owners = owners
         self._clock = clock
+        self._variables = variables
         self._waiting: dict[str, dict[str, int]] = {}
         """By dataset, the tokens of parts, each with the generation in which it has begun."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -83,9 +87,8 @@ class DeferredAppends:
         id: str = record["id"]
         self._waiting.setdefault(id, {})[token] = record.get("generation", 0)
         if id not in self._tasks:
-            # With variables of its own: it is no part of the request, whose deadline is not its.
-            task = asyncio.get_running_loop().create_task(self._write(id), context=Variables())
-            self._tasks[id] = task
+            loop = asyncio.get_running_loop()
+            self._tasks[id] = loop.create_task(self._write(id), context=self._variables())
 
     async def look_after(self, record: Record) -> bool:
         """Write the parts of a node that is gone, if `record` has some; say whether it had."""
