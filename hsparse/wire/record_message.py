@@ -281,6 +281,11 @@ def is_deferred(part: Record) -> bool:
     return "elements" in part
 
 
+def has_deferred(record: Record) -> bool:
+    """Say whether elements of deferred appends are in a record."""
+    return any(map(is_deferred, appended_parts(record)))
+
+
 MOST_DEFERRED = 512 * 1024
 """Characters of deferred elements in a record from which on they are written first: each append puts all of them."""
 

@@ -151,7 +151,8 @@ class Client:
     async def _append(self) -> None:
         values = [1_000_000 * self._number + self._next() for _ in range(self._generator.randint(1, 3))]
         body = {"append": len(values), "value": values}
-        reply = await self._send("PUT", f"/datasets/{self._shared.log}/value", body, headers=self._key())
+        options = {"headers": self._key(), "flush": self._generator.randint(0, 1)}
+        reply = await self._send("PUT", f"/datasets/{self._shared.log}/value", body, **options)
         if reply is None:
             self._shared.unsure.update(values)
         else:
@@ -169,7 +170,13 @@ class Client:
     async def check_shared(self) -> None:
         """Read what all clients have changed, after they have ended."""
         await self._watch()
-        log = await self._send("GET", f"/datasets/{self._shared.log}/value")
+        length = max((place + 1 for place in self._shared.appended.values()), default=0)
+        async with asyncio.timeout(60):  # what a node that is gone had deferred takes a moment
+            while True:
+                log = await self._send("GET", f"/datasets/{self._shared.log}/value")
+                if log is None or len(log["value"]) >= length:
+                    break
+                await asyncio.sleep(1)
         grown = await self._send("GET", f"/datasets/{self._shared.grown}/shape")
         assert log is not None
         assert grown is not None

@@ -166,6 +166,7 @@ class SparseWrites(Dataset):
         count: int | None = None,
         axis: int = 0,
         drop_fill: bool = False,
+        flush: bool = True,
     ) -> slice:
         """Grow a dimension and define elements there, as one change; return the slice of what is new.
 
@@ -174,6 +175,8 @@ class SparseWrites(Dataset):
         in 10 new rows; the first new row is row 0.
 
         Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
+        Without `flush` the elements are durable when this returns, and readers see them a tenth of a second later: many
+        small appends are then written together.
         `OutOfRange` for `coords` that are not in what is new,
         `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
 
@@ -191,21 +194,23 @@ class SparseWrites(Dataset):
                     f"Say by how many the dimension {axis} grows: append(coords, values, count=...)."
                 )
             column = np.ascontiguousarray(cast_values(values, self.dtype))
-            return self._append_elements(block, column, count, axis, drop_fill)
+            return self._append_elements(block, column, count, axis, drop_fill, flush)
         if count is not None:
             raise InvalidValue(
                 "A count is for coords and values: an array says by its shape how many it appends."
             )
         found = sparse_values(block)
         if found is None:
-            return self.append_region(block, axis=axis, drop_fill=drop_fill)
+            return self.append_region(block, axis=axis, drop_fill=drop_fill, flush=flush)
         stored = self._checked(found)
         dim = self._axis(axis, self.shape)
         self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
         coords = Elements(tuple(stored.columns), stored.values).coords()
-        return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill)
+        return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill, flush)
 
-    def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
+    def append_region(
+        self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False, flush: bool = True
+    ) -> slice:
         """Append `values`, all of them defined: they have the shape of what is new. Else as `append`.
 
         >>> X.append_region([[7, 0, 8]], drop_fill=True)
@@ -218,25 +223,28 @@ class SparseWrites(Dataset):
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
             self._check_slab(array.shape, extent, dim)
-            return self._append(array.tobytes(), dim, array.shape[dim], drop_fill=drop_fill or None)
+            return self._append(array.tobytes(), dim, array.shape[dim], drop_fill, flush)
 
         return self._in_current_extent(send)
 
     def _append_elements(
-        self, coords: ArrayLike, column: NDArray[Any], count: int, axis: int, drop_fill: bool
+        self, coords: ArrayLike, column: NDArray[Any], count: int, axis: int, drop_fill: bool, flush: bool
     ) -> slice:
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
             slab = (*extent[:dim], count, *extent[dim + 1 :])
             body = REGION.load().encode_region(select_points(coords, slab), column)
-            return self._append(body, dim, count, sparse=1, drop_fill=drop_fill or None)
+            return self._append(body, dim, count, drop_fill, flush, sparse=1)
 
         return self._in_current_extent(send)
 
-    def _append(self, body: bytes, dim: int, count: int, **params: object) -> slice:
+    def _append(
+        self, body: bytes, dim: int, count: int, drop_fill: bool, flush: bool, **params: object
+    ) -> slice:
         if not count:
             return slice(self.shape[dim], self.shape[dim])
         path = self._path("value")
+        params |= {"drop_fill": drop_fill or None, "flush": None if flush else 0}
         return self._grown(
             self.connection.json("PUT", path, body, append=count, append_dim=dim, **params), dim
         )
