@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.format.selections.select_syntax import MAX_PAIRED
+from hsparse.sn.http import stream
+from hsparse.sn.service import SELECTION_MEMORY
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import handlers, multi_object_read
 from hsparse.sn.values import selected as module
@@ -44,14 +50,61 @@ async def test_paired_lists_with_slices_are_refused_by_their_bytes(client: RestC
 
 async def test_memory_of_paired_lists_is_held(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
-    budget = client.service.component(module.SelectionMemory).budget
+    budget = client.service.selections
     held: list[int] = []
     hold = budget.hold
     monkeypatch.setattr(budget, "hold", lambda nbytes: (held.append(nbytes), hold(nbytes))[1])
     for select in ("[[0,0],[0,0],0:1000]", "[[0,0],0:2,0:1000]", "[0:2,0,0:10]"):
         assert (await client("GET", f"{path}/value", select=select)).status == 200
-    assert held == [2 * 1000 * 3 * 8, 0, 0]
+    assert held == [2 * 1000 * 3 * 8]
     assert budget.used == 0
+
+
+async def test_paired_lists_of_others_keep_nobody_waiting(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    budget, asked = client.service.selections, asyncio.Event()
+    hold = budget.hold
+    async with budget.hold(MAX_PAIRED):
+        assert (await client("GET", f"{path}/value", select="[[0,0],[0,0],0:10]")).status == 200
+        async with budget.hold(SELECTION_MEMORY - MAX_PAIRED):
+            monkeypatch.setattr(budget, "hold", lambda nbytes: (asked.set(), hold(nbytes))[1])
+            waiting = asyncio.create_task(client("GET", f"{path}/value", select="[[0,0],[0,0],0:10]"))
+            await asked.wait()
+            assert budget.is_waited_for
+            assert (await client("GET", f"{path}/value", select="[0:2,0,0:10]")).status == 200
+            assert budget.is_waited_for
+        assert (await waiting).status == 200
+
+
+async def test_who_holds_points_is_hurried_while_others_wait_for_them(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    hurried: list[object] = []
+    send = stream._send
+
+    async def recorded(response: Any, piece: Any, budgets: Sequence[MemoryBudget]) -> None:
+        hurried.extend(budgets)
+        await send(response, piece, budgets)
+
+    monkeypatch.setattr(stream, "_send", recorded)
+    found = [
+        await client("GET", f"{path}/value", accept=BINARY, select=select)
+        for select in ("[0,0,0:2000000]", "[[0,0],[0,0],0:1000000]")
+    ]
+    assert [len(reply.body) for reply in found] == [2_000_000] * 2
+    answers, selections = client.service.answers, client.service.selections
+    assert hurried[0] is answers
+    assert hurried[-1] is selections
+    assert set(map(id, hurried)) == {id(answers), id(selections)}
+
+
+async def test_all_buckets_have_one_memory(client: RestClient) -> None:
+    settings = replace(client.service.settings, other_buckets=("other",))
+    client.service.settings = settings
+    assert client.service.of_bucket("other").selections is client.service.selections
 
 
 async def test_reads_of_many_datasets_have_points_of_bounded_bytes_together(client: RestClient) -> None:
