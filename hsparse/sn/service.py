@@ -46,7 +46,7 @@ C = TypeVar("C", bound=Component)
 class Service:
     """The components that handlers use; `bodies`, `selections` and `answers` are memory budgets.
 
-    A handler reserves memory for its body before that for its selection, and this before that for its answer, never
+    A handler reserves memory for its body before that for its selection, and this before that for its answer, not
     after, to avoid a deadlock. Nothing that has a place, which `admission` gives, waits for memory for its body.
     """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +39,7 @@ PATIENCE = 1.0
 """Seconds of waiting after which the data node is asked whether one of them is out of time."""
 
 Load = Callable[[], Awaitable[Dataset]]
-Prepare = Callable[[Dataset], Awaitable[tuple[Selection, Values]]]
+Prepare = Callable[[Dataset], AbstractAsyncContextManager[tuple[Selection, Values]]]
 Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
 
 
@@ -65,20 +65,20 @@ class Append:
     ) -> str:
         """Append to the dataset that `load` returns; return the select string of the new elements.
 
-        `prepare` returns what to append, as a selection in the slab that it is given, and its values. What was appended
+        `prepare` has what to append, as a selection in the slab that it is given, and its values. What was appended
         with `key` before is not appended again; `BadRequest` if that was something else.
         """
         for _ in range(ATTEMPTS):
             dataset = await load()
             slab = self.slab(dataset)
-            selection, values = await prepare(slab)
-            if not self.count:
-                return self._select(dataset, dataset.extent[self.dim])
-            if "trim" in dataset.record:
-                await finish_trim(owners, dataset.record)
-            with suppress(Moved):
-                token = keyed_token(key, clock.token(8).hex())
-                return await self._attempt(owners, token, slab, selection, values, write)
+            async with prepare(slab) as (selection, values):
+                if not self.count:
+                    return self._select(dataset, dataset.extent[self.dim])
+                if "trim" in dataset.record:
+                    await finish_trim(owners, dataset.record)
+                with suppress(Moved):
+                    token = keyed_token(key, clock.token(8).hex())
+                    return await self._attempt(owners, token, slab, selection, values, write)
             await self._others(owners, dataset.id)
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import INLINE_ELEMENTS
 from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
@@ -79,10 +78,14 @@ class WriteSelection:
         return cls(select, body.get("points"), hyperslab, count)
 
     @property
+    def named(self) -> dict[str, Any]:
+        """What may be paired lists, as in the body of a read."""
+        return {"select": self.select}
+
+    @property
     def work(self) -> int:
-        """About how many numbers `resolve` looks at; paired lists with slices may have any number of points."""
-        work = selection_work({"select": self.select, "points": self.points})
-        return work + (INLINE_ELEMENTS if _may_pair(self.select) else 0)
+        """About how many numbers `resolve` looks at, but for the points that paired lists have."""
+        return selection_work({"select": self.select, "points": self.points})
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
         """Return the selection in an extent or, for what is appended, in a slab: all elements if none are named."""

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.errors import Moved
 from hsparse.format.selections.select_syntax import MAX_PAIRED
 from hsparse.sn.http import stream
 from hsparse.sn.service import SELECTION_MEMORY
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.sn.values import handlers, multi_object_read
+from hsparse.sn.values import handlers, multi_object_read, request_selection
 from hsparse.sn.values import selected as module
+from hsparse.sn.values.chunk_fanout import ChunkFanout
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -58,6 +60,84 @@ async def test_memory_of_paired_lists_is_held(client: RestClient, monkeypatch: p
         assert (await client("GET", f"{path}/value", select=select)).status == 200
     assert held == [2 * 1000 * 3 * 8]
     assert budget.used == 0
+
+
+PAIRS = "[[0,1],[0,1],0:1000]"
+PAIRS_BYTES = 2 * 1000 * 3 * 8
+
+
+@pytest.fixture
+def held(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Record how many bytes of points are held where selections are made, and where chunks are written and read."""
+    seen: list[tuple[str, int]] = []
+    budget = client.service.selections
+
+    def record(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            seen.append((name, budget.used))
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, recorded)
+
+    record(request_selection, "select_selection")
+    record(multi_object_read, "select_selection")
+    record(ChunkFanout, "write")
+    record(ChunkFanout, "read_within")
+    return seen
+
+
+@pytest.mark.parametrize("form", ["bytes", "json"])
+@pytest.mark.parametrize("append", [{}, {"append": 1000, "append_dim": 2}], ids=["in place", "append"])
+async def test_points_are_held_while_they_are_written(
+    client: RestClient, held: list[tuple[str, int]], append: dict[str, int], form: str
+) -> None:
+    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE", maxdims=[10, 10, 0])
+    if form == "bytes":
+        query = {"select": PAIRS, "element_count": 1, **append}
+        reply = await client("PUT", f"{path}/value", b"\x07", headers={"Content-Type": BINARY}, **query)
+    else:
+        reply = await client("PUT", f"{path}/value", {"select": PAIRS, "value": 7, **append})
+    assert reply.status == 200, reply.body
+    assert held == [("select_selection", PAIRS_BYTES), ("write", PAIRS_BYTES)]
+    assert client.service.selections.used == 0
+    held.clear()
+    assert (await client("PUT", f"{path}/value", {"select": "[0:2,0,0]", "value": 7})).status == 200
+    assert held == [("select_selection", 0), ("write", 0)]
+
+
+async def test_points_of_many_datasets_are_held_while_they_are_read(
+    client: RestClient, held: list[tuple[str, int]]
+) -> None:
+    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE")
+    ids = [path.rsplit("/", 1)[1]]
+    reads = [{"ids": ids * 2, "select": PAIRS}, {"ids": ids, "select": PAIRS + " "}]
+    reply = await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)
+    assert reply.status == 200, reply.body
+    assert held == [("select_selection", 2 * PAIRS_BYTES)] * 2 + [("read_within", 2 * PAIRS_BYTES)] * 3
+    assert client.service.selections.used == 0
+
+
+async def test_points_of_a_stale_plan_are_held_again(
+    client: RestClient, held: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE")
+    pages, stale = ChunkFanout.pages, iter([True, True])
+
+    async def read(self: ChunkFanout, *args: Any) -> AsyncIterator[Any]:
+        if next(stale, False):
+            raise Moved("The extent was changed.")
+        async for page in pages(self, *args):
+            yield page
+
+    monkeypatch.setattr(ChunkFanout, "pages", read)
+    reads = [{"ids": [path.rsplit("/", 1)[1]], "select": PAIRS}]
+    reply = await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)
+    assert reply.status == 200, reply.body
+    again = ("select_selection", 2 * PAIRS_BYTES)
+    assert held == [("select_selection", PAIRS_BYTES), again, again, ("read_within", 2 * PAIRS_BYTES)]
+    assert client.service.selections.used == 0
 
 
 async def test_paired_lists_of_others_keep_nobody_waiting(
