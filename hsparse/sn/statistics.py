@@ -238,9 +238,8 @@ class Statistics:
     async def rescan(self, root: str, *, lasting: bool = True) -> Record:
         """Count a domain, including all that was stored before this call, and return its summary."""
         if root in self._running:
-            await asyncio.wait(
-                {self._running[root].task}
-            )  # a count under way may have listed the keys before the last write
+            # A count under way may have listed the keys before the last write.
+            await asyncio.wait({self._running[root].task})
         scan = self._running.get(root)
         if scan is None:
             scan = self._running[root] = _Scan(asyncio.create_task(self._scan(root)))

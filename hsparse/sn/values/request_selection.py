@@ -240,9 +240,8 @@ def _packed(points: list[Any]) -> NDArray[Any] | None:
             return None
         blocks.append(block)
     packed = np.concatenate(blocks)
-    return (
-        packed if packed.dtype.kind in "iu" else None
-    )  # numbers beyond 2^63 beside negative ones are floats
+    # Numbers beyond 2^63 beside negative ones are floats.
+    return packed if packed.dtype.kind in "iu" else None
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:
