@@ -16,7 +16,7 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.axis import as_span
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, parse_select
+from hsparse.format.selections.select_syntax import COORDINATE_BYTES
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
@@ -39,6 +39,7 @@ from hsparse.sn.values.request_selection import (
     Resolve,
     body_resolve,
     pack_points,
+    select_parameter,
     selection_work,
 )
 from hsparse.sn.values.selected import hold_points, points_bytes, selected, selected_in_url
@@ -47,9 +48,7 @@ from hsparse.sn.values.write_size import check_written, written_bytes
 
 async def get_value(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined ones."""
-    select = context.arg("select")
-    request = ReadRequest.of(context, {"select": select}, lambda extent: parse_select(select, extent))
-    return await _read(context, request)
+    return await _read(context, ReadRequest.of(context, *select_parameter(context)))
 
 
 async def post_value(context: Context) -> web.StreamResponse:
@@ -180,8 +179,7 @@ async def get_defined(context: Context) -> web.StreamResponse:
 
     In a dense dataset all elements are, as for H5Dget_defined.
     """
-    select = context.arg("select")
-    return await _defined(context, {"select": select}, lambda extent: parse_select(select, extent))
+    return await _defined(context, *select_parameter(context))
 
 
 async def post_defined(context: Context) -> web.StreamResponse:
@@ -241,8 +239,7 @@ async def delete_value(context: Context) -> web.StreamResponse:
     """`DELETE /datasets/{id}/value`: make the selected elements undefined; durable when answered."""
     if context.arg("select") is None:
         raise BadRequest("Name what to erase by ?select=; [...] with every dimension's ':' erases all.")
-    select = context.arg("select")
-    return await _erase(context, {"select": select}, lambda extent: parse_select(select, extent))
+    return await _erase(context, *select_parameter(context))
 
 
 async def post_erase(context: Context) -> web.StreamResponse:

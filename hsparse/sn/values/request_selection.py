@@ -134,6 +134,12 @@ def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = Fal
     return parse_select(select, extent, orthogonal=orthogonal)
 
 
+def select_parameter(context: Context) -> tuple[dict[str, Any], Resolve]:
+    """Return the `select` parameter in the form of a body, and what resolves it: to all elements without one."""
+    select = context.arg("select")
+    return {"select": select}, lambda extent: parse_select(select, extent)
+
+
 def body_resolve(body: dict[str, Any]) -> Resolve:
     """Return what resolves a body's selection: one of `points`, `select` (with `orthogonal`) and `selection`."""
     if len(set(body) - {"orthogonal"}) != 1 or not set(body) <= {

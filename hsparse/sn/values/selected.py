@@ -10,11 +10,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from hsparse.concurrency.offload import offload
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, paired_bytes, parse_select
+from hsparse.format.selections.select_syntax import COORDINATE_BYTES, paired_bytes
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
 from hsparse.sn.http.stream import hold_until_sent
-from hsparse.sn.values.request_selection import Resolve, paired_select, selection_work
+from hsparse.sn.values.request_selection import Resolve, paired_select, select_parameter, selection_work
 
 
 @asynccontextmanager
@@ -33,9 +33,18 @@ async def selected(
 
 
 def selected_in_url(context: Context, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
-    """Have the selection of the `select` parameter."""
-    select = context.arg("select")
-    return selected(context, extent, {"select": select}, lambda extent: parse_select(select, extent))
+    """Have the selection of the `select` parameter, all elements without one."""
+    return selected(context, extent, *select_parameter(context))
+
+
+@asynccontextmanager
+async def selected_if_named(context: Context, extent: tuple[int, ...]) -> AsyncIterator[Selection | None]:
+    """Have the selection of the `select` parameter, None without one."""
+    if not context.arg("select"):
+        yield None
+    else:
+        async with selected_in_url(context, extent) as selection:
+            yield selection
 
 
 @asynccontextmanager

@@ -17,7 +17,6 @@ from hsparse.sn.http import stream
 from hsparse.sn.service import SELECTION_MEMORY
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import handlers, multi_object_read, request_selection
-from hsparse.sn.values import selected as module
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
@@ -262,13 +261,13 @@ async def test_long_selections_of_reductions_are_made_in_a_thread(
 ) -> None:
     path = await create(client, [MANY], "H5T_STD_I8LE")
     on_loop: list[bool] = []
-    parse_select = module.parse_select
+    parse_select = request_selection.parse_select
 
     def recorded(*args: Any, **kwargs: Any) -> Any:
         on_loop.append(threading.current_thread() is threading.main_thread())
         return parse_select(*args, **kwargs)
 
-    monkeypatch.setattr("hsparse.sn.values.request_selection.parse_select", recorded)
+    monkeypatch.setattr(request_selection, "parse_select", recorded)
     reply = await client("POST", f"{path}/reduce", {"op": "count", "select": [list(range(MANY))]})
     assert reply["value"] == {"count": MANY}
     assert on_loop == [False]
