@@ -141,10 +141,8 @@ async def scan_domain(owners: Owners, root: str) -> Record:
 async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, datasets: Record) -> int:
     """Add datasets to the sums; return how many there are."""
     count = 0
-    by_id = {one.id: one for one in done}
-    async with aclosing(read_each(owners, list(by_id))) as found:
-        async for id, outcome in found:
-            stored = by_id[id]
+    async with aclosing(read_each(owners, [(one, one.id) for one in done])) as found:
+        async for stored, outcome in found:
             if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                 continue  # deleted since it was listed
             record = outcome.unwrap()

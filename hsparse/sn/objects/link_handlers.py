@@ -128,7 +128,7 @@ async def _put(context: Context, links: dict[str, Record]) -> web.StreamResponse
     """Set checked links of groups, if their targets exist."""
     changes = [PutLinks(id, some) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
-    async with aclosing(read_each(context.service.owners, sorted(targets))) as found:
+    async with aclosing(read_each(context.service.owners, list(enumerate(sorted(targets))))) as found:
         async for _, outcome in found:
             outcome.unwrap()
     outcomes = await context.service.owners.change(*changes)
