@@ -104,9 +104,8 @@ class _Tally:
         """Remove and return the complete datasets: all but the last, or all at the end."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
-        return [
-            stored for stored in done if stored.recorded
-        ]  # without a record these are left-over chunks of a deleted dataset
+        # Without a record these are left-over chunks of a deleted dataset.
+        return [stored for stored in done if stored.recorded]
 
 
 async def scan_domain(owners: Owners, root: str) -> Record:
