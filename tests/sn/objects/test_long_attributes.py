@@ -95,12 +95,15 @@ async def test_few_elements_are_looked_at_at_once(client: RestClient, on_loop: l
     assert on_loop == [True, True]
 
 
+@pytest.mark.parametrize("in_one", [False, True], ids=["many elements", "one long element"])
 async def test_many_elements_of_many_objects_are_shown_in_a_thread(
-    client: RestClient, monkeypatch: pytest.MonkeyPatch
+    client: RestClient, in_one: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = (await client("GET", "/"))["root"]
     ids = [(await client("POST", "/groups", {"link": {"id": root, "name": name}}))["id"] for name in "xy"]
-    long = {"type": "H5T_IEEE_F32LE", "shape": [LONG + 1], "value": [0.5] * (LONG + 1)}
+    long: dict[str, Any] = {"type": "H5T_IEEE_F32LE", "shape": [LONG + 1], "value": [0.5] * (LONG + 1)}
+    if in_one:
+        long = {"type": {"class": "H5T_VLEN", "base": long["type"]}, "shape": [1], "value": [long["value"]]}
     assert (await client("PUT", f"/groups/{ids[0]}/attributes/a", long)).status == 201
     on_loop: list[bool] = []
     value_json = object_json.attribute_value_json
