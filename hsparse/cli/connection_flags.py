@@ -137,9 +137,8 @@ def _token(path: Path) -> str:
 
 def _piped() -> Credential:
     """Return the credential on standard input; from now on, the end of input interrupts the main thread."""
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # it may be ignored, as in the background of a shell
+    # It may be ignored, as in the background of a shell.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     line = b""
     # Not sys.stdin: a thread that waits in it would block the end of the process.
     while not line.endswith(b"\n") and len(line) < LONGEST and (byte := os.read(STANDARD_INPUT, 1)):

@@ -33,6 +33,8 @@ BASE64_ELEMENT = 2
 WITHOUT_FLOATS = frozenset(
     f"H5T_{name}" for name in ("INTEGER", "STRING", "REFERENCE", "ENUM", "OPAQUE", "BITFIELD")
 )
+WITHOUT_PARTS = WITHOUT_FLOATS | {"H5T_FLOAT"}
+"""Classes whose elements are one number or text in JSON, or a few."""
 Json = dict[str, Any]
 
 
@@ -131,8 +133,16 @@ def attribute_size(stored: Json) -> int:
 
 
 def answer_work(attributes: Iterable[Json]) -> int:
-    """Return how many elements stored attributes have, each of which is looked at to answer with them."""
-    return sum(num_elements(stored["shape"]) for stored in attributes)
+    """Return about how many items stored attributes have, each of which is looked at to answer with them."""
+    return sum(map(_items, attributes))
+
+
+def _items(stored: Json) -> int:
+    """Return the number of elements or, as one may be a list of millions, that of the items of their JSON."""
+    count, item = num_elements(stored["shape"]), stored["type"]
+    if isinstance(item, dict) and item.get("class") in WITHOUT_PARTS:
+        return count
+    return max(count, item_count(stored.get("value")))
 
 
 def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:

@@ -13,9 +13,8 @@ from typing import Any
 
 from hsparse.optional_module import OptionalModule
 
-H5JSON = OptionalModule(
-    "h5json.hdf5dtype", "files"
-)  # it imports h5py, which takes as long as all of the client
+# It imports h5py, which takes as long as all of the client.
+H5JSON = OptionalModule("h5json.hdf5dtype", "files")
 MAX_POINTS = 1 << 16
 """Elements of a selection in several pieces: h5json spells each of them out."""
 MAX_RANK = 32

@@ -92,9 +92,8 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
             handlers.setdefault(path, {"OPTIONS": cors.preflight})[route.method] = bind_route(service, route)
     for path, by_method in handlers.items():
         if hdrs.METH_GET in by_method:
-            by_method.setdefault(
-                hdrs.METH_HEAD, by_method[hdrs.METH_GET]
-            )  # the same headers: aiohttp sends no body
+            # The same headers: aiohttp sends no body.
+            by_method.setdefault(hdrs.METH_HEAD, by_method[hdrs.METH_GET])
         resource = app.router.add_resource(path)
         for method, handler in by_method.items():
             resource.add_route(method, handler, expect_handler=answer_expect)

@@ -13,6 +13,7 @@ from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
+from hsparse.format.selections.select_syntax import MAX_PAIRED
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.auth.code_flow import CodeFlow
 from hsparse.sn.data_nodes.owners import Owners
@@ -22,6 +23,9 @@ from hsparse.sn.http.rate_limit import RateLimit
 from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
+
+SELECTION_MEMORY = 4 * MAX_PAIRED
+"""Bytes of the points of paired lists, of which a short request can name many: those of four requests, or of more."""
 
 
 class Component(Protocol):
@@ -40,10 +44,10 @@ C = TypeVar("C", bound=Component)
 
 
 class Service:
-    """The components that handlers use; `bodies` and `answers` are memory budgets, `admission` has the places.
+    """The components that handlers use; `bodies`, `selections` and `answers` are memory budgets.
 
-    A handler reserves memory for its body before that for its answer, never after, to avoid a deadlock. Nothing that
-    has a place waits for memory for its body.
+    A handler reserves memory for its body before that for its selection, and this before that for its answer, not
+    after, to avoid a deadlock. Nothing that has a place, which `admission` gives, waits for memory for its body.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Service:
         self.start_time = start_time
         self.log = log or RequestLog(clock)
         self.bodies = BodyBudget(settings.request_memory)
+        self.selections = MemoryBudget(SELECTION_MEMORY)
         self.answers = MemoryBudget(settings.answer_memory)
         self.admission = Admission(settings.requests_at_once, metrics.watcher)
         self.users = KnownUsers()

@@ -104,9 +104,8 @@ class _Tally:
         """Remove and return the complete datasets: all but the last, or all at the end."""
         count = len(self.datasets) if all else max(len(self.datasets) - 1, 0)
         done, self.datasets = self.datasets[:count], self.datasets[count:]
-        return [
-            stored for stored in done if stored.recorded
-        ]  # without a record these are left-over chunks of a deleted dataset
+        # Without a record these are left-over chunks of a deleted dataset.
+        return [stored for stored in done if stored.recorded]
 
 
 async def scan_domain(owners: Owners, root: str) -> Record:
@@ -141,10 +140,8 @@ async def scan_domain(owners: Owners, root: str) -> Record:
 async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, datasets: Record) -> int:
     """Add datasets to the sums; return how many there are."""
     count = 0
-    by_id = {one.id: one for one in done}
-    async with aclosing(read_each(owners, list(by_id))) as found:
-        async for id, outcome in found:
-            stored = by_id[id]
+    async with aclosing(read_each(owners, [(one, one.id) for one in done])) as found:
+        async for stored, outcome in found:
             if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                 continue  # deleted since it was listed
             record = outcome.unwrap()
@@ -238,9 +235,8 @@ class Statistics:
     async def rescan(self, root: str, *, lasting: bool = True) -> Record:
         """Count a domain, including all that was stored before this call, and return its summary."""
         if root in self._running:
-            await asyncio.wait(
-                {self._running[root].task}
-            )  # a count under way may have listed the keys before the last write
+            # A count under way may have listed the keys before the last write.
+            await asyncio.wait({self._running[root].task})
         scan = self._running.get(root)
         if scan is None:
             scan = self._running[root] = _Scan(asyncio.create_task(self._scan(root)))

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.attribute import (
+    answer_work,
     attribute_bytes,
     attribute_from_bytes,
     attribute_size,
@@ -175,3 +176,31 @@ def test_lists_of_nested_elements_count() -> None:
     with pytest.raises(TooLarge, match="lists"):
         parse_attribute({"shape": [200_000]}, nested)
     assert parse_attribute({"shape": [1]}, nested)["value"] is None
+
+
+NUMBER = {"class": "H5T_FLOAT", "base": "H5T_IEEE_F64LE"}
+PAIR = {"class": "H5T_COMPOUND", "fields": [{"name": name, "type": "H5T_IEEE_F64LE"} for name in "ab"]}
+
+
+@pytest.mark.parametrize(
+    ("item", "shape", "value", "work"),
+    [
+        (NUMBER, [1000], [0.5] * 1000, 1000),
+        (NUMBER, [1000], None, 1000),
+        ({"class": "H5T_VLEN", "base": "H5T_IEEE_F64LE"}, [1], [[0.5] * 1000], 1000),
+        (
+            {"class": "H5T_ARRAY", "base": "H5T_IEEE_F64LE", "dims": [10, 100]},
+            [1],
+            [[[0.5] * 100] * 10],
+            1000,
+        ),
+        (PAIR, [500], [[0.5, 1.5]] * 500, 1000),
+    ],
+    ids=["numbers", "nothing", "vlen", "array", "compound"],
+)
+def test_the_work_of_an_answer_counts_what_is_in_elements(
+    item: Any, shape: list[int], value: Any, work: int
+) -> None:
+    stored = parse_attribute({"shape": shape, "value": value}, parse_type(item))
+    assert work <= answer_work([stored]) <= 2 * work
+    assert answer_work([stored, stored]) == 2 * answer_work([stored])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import Context
 from typing import TypeVar
 
@@ -81,8 +81,9 @@ class ServiceOperations:
         async def load() -> Dataset:
             return Dataset.of(await self.owners.record(id))
 
-        async def prepare(slab: Dataset) -> tuple[Selection, Values]:
-            return Orthogonal.all(slab.extent), np.full(count, value, DTYPE)
+        @asynccontextmanager
+        async def prepare(slab: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
+            yield Orthogonal.all(slab.extent), np.full(count, value, DTYPE)
 
         async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
             await ChunkFanout(self.owners, dataset).write(selection, values)

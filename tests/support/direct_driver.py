@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -67,9 +67,10 @@ class DirectDriver:
         await self._do(id, resize)
 
     async def append(self, id: str, slab: Slab, place: Place, values: ElementValues, drop_fill: bool) -> None:
-        async def prepare(dataset: Dataset) -> tuple[Selection, ElementValues]:
+        @asynccontextmanager
+        async def prepare(dataset: Dataset) -> AsyncIterator[tuple[Selection, ElementValues]]:
             selection = _selection(place, dataset.extent)
-            return selection, values.reshape(selection.shape)
+            yield selection, values.reshape(selection.shape)
 
         async def write(dataset: Dataset, selection: Selection, shaped: ElementValues) -> None:
             await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)

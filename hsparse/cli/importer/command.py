@@ -109,10 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 def run(args: argparse.Namespace) -> int:
     """Import the file; raise the `HsparseError` that stops it."""
     connect = connector(args, args.domain)
-    server, sending = (
-        RetryingClient(connect),
-        RetryingClient(connect),
-    )  # a client of its own for undoing, because the other one is stopped
+    # There is a client of its own for undoing, because the other one is stopped.
+    server, sending = RetryingClient(connect), RetryingClient(connect)
     try:
         with interruptible(), _open(args, args.file) as source:
             name = source.name.rpartition("/")[2]

@@ -195,9 +195,8 @@ class ListedAxes:
         low, high = int(numbers[0]), int(numbers[-1])
         if high - low > TABLE_LIMIT:
             return np.searchsorted(numbers, own.astype(np.uint64))
-        table = np.zeros(
-            high - low + 1, np.int32 if len(numbers) < 2**31 else np.intp
-        )  # narrow ones are faster
+        # Narrow ones are faster.
+        table = np.zeros(high - low + 1, np.int32 if len(numbers) < 2**31 else np.intp)
         table[numbers - np.uint64(low)] = np.arange(len(numbers))
         return table[own - own.dtype.type(low)]
 

@@ -51,9 +51,8 @@ class DatasetArray(BackendArray):
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         if isinstance(key, indexing.BasicIndexer | indexing.OuterIndexer):
-            return self._read(
-                key.tuple
-            )  # the adapter would sort lists, and index a sparse.COO, which takes seconds
+            # The adapter would sort lists, and index a sparse.COO, which takes seconds.
+            return self._read(key.tuple)
         support = indexing.IndexingSupport.OUTER
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 

@@ -58,9 +58,8 @@ class Shuffle(FilterDefinition):
         split = count * itemsize
         planes = list(whole[:split].reshape(itemsize, count)) if itemsize in (2, 4, 8) else []
         if planes and split == len(data) and not any(map(has_bits, planes[: itemsize // 2])):
-            return byte_view(
-                join_high_planes(planes).astype(f"<u{itemsize}", copy=False)
-            )  # small numbers: half of the time
+            # Small numbers: half of the time.
+            return byte_view(join_high_planes(planes).astype(f"<u{itemsize}", copy=False))
         output = np.empty(len(data), np.uint8)
         rows, shuffled = output[:split].reshape(count, itemsize), whole[:split].reshape(itemsize, count)
         if itemsize < count:  # up to 8 times as fast as the transposition in one go

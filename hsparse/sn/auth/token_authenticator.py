@@ -52,9 +52,8 @@ class TokenAuthenticator:
         self._clock = clock
         self._rules = rules
         self._secret = clock.token(32)
-        self._verified: OrderedDict[bytes, tuple[Principal, float]] = (
-            OrderedDict()
-        )  # until when, oldest first
+        # Until when, oldest first.
+        self._verified: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._version = issuer.version
 
     async def principal(self, token: str) -> Principal:

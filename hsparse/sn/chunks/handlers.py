@@ -39,7 +39,7 @@ from hsparse.sn.records.stored_chunks import (
     chunk_place,
 )
 from hsparse.sn.values.chunk_fanout import table_reader
-from hsparse.sn.values.selected import selected_in_url
+from hsparse.sn.values.selected import selected_if_named
 
 DEFAULT_LIMIT = 1000
 MAX_LIMIT = 10_000
@@ -86,9 +86,7 @@ async def get_chunks(context: Context) -> web.StreamResponse:
         raise BadRequest(f"limit must be 1 to {MAX_LIMIT}, not {limit}.")
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        if not context.arg("select"):
-            return await answer(dataset, None)
-        async with selected_in_url(context, dataset.extent) as selection:
+        async with selected_if_named(context, dataset.extent) as selection:
             return await answer(dataset, selection)
 
     async def answer(dataset: Dataset, selection: Selection | None) -> web.StreamResponse:

@@ -36,7 +36,7 @@ from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, map_query
-from hsparse.sn.values.selected import selected_in_url
+from hsparse.sn.values.selected import selected_if_named
 from hsparse.wire.message import Record
 
 MAP_VERSION = 1
@@ -74,16 +74,10 @@ async def _object_map(context: Context, dataset: Dataset, chunks: ChunkPages) ->
     etag = await map_etag(context, dataset)
     if (known := not_modified(context, etag)) is not None:
         return known
-
-    async def answer(selection: Selection | None) -> web.StreamResponse:
+    async with selected_if_named(context, dataset.extent) as selection:
         page = await chunks.page(map_query((), selection))
         parts = _map(dataset, chunks, page, _directory(context), selection)
         return await respond_parts(context, parts, headers=etag_headers(etag))
-
-    if not context.arg("select"):
-        return await answer(None)
-    async with selected_in_url(context, dataset.extent) as selection:
-        return await answer(selection)
 
 
 def _directory(context: Context) -> Json:

@@ -63,11 +63,9 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
     async with aclosing(groups):
         async for path, record in groups:
             found[path_components(path)] = record["id"]
-    paths = ["/" + "/".join(parts) for parts in sorted(found)]
-    async with aclosing(read_each(owners, [found[path_components(path)] for path in paths])) as read:
-        places = iter(paths)
-        async for _, outcome in read:
-            path = next(places)
+    places = [("/" + "/".join(parts), found[parts]) for parts in sorted(found)]
+    async with aclosing(read_each(owners, places)) as read:
+        async for path, outcome in read:
             if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                 yield MappedObject(path, outcome.unwrap(), path)
 
@@ -75,10 +73,8 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
 async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
     """Yield titles and records of the datasets that are targets of a group's hard links and exist."""
     links = [link for link in hard_links(group) if collection_of(link[1]) == "datasets"]
-    async with aclosing(read_each(owners, [id for _, id in links])) as read:
-        titles = iter(links)
-        async for _, outcome in read:
-            title, _ = next(titles)
+    async with aclosing(read_each(owners, links)) as read:
+        async for title, outcome in read:
             if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:
                 yield title, outcome.unwrap()
 

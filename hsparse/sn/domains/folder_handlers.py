@@ -116,17 +116,15 @@ async def _matching(context: Context, domains: list[Domain], query: AttributeQue
 
     Domains that the principal may not read never match, as this would disclose their attributes one by one.
     """
-    domains = [domain for domain in domains if domain.root is not None and _may_read(context, domain)]
+    readable = [(domain, domain.root) for domain in domains if domain.root and _may_read(context, domain)]
     found: list[Domain] = []
-    async with aclosing(
-        read_each(context.service.owners, [domain.root or "" for domain in domains])
-    ) as roots:
-        place = 0
-        async for _, root in roots:
+    async with aclosing(read_each(context.service.owners, readable)) as roots:
+        matched = 0
+        async for domain, root in roots:
             if root.failure is None and query.matches(root.unwrap().get("attributes") or {}):
-                found.append(domains[place])
-            place += 1
-            if place % MATCHED_AT_ONCE == 0:
+                found.append(domain)
+            matched += 1
+            if matched % MATCHED_AT_ONCE == 0:
                 await asyncio.sleep(0)
     return found
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from aiohttp import hdrs, web
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.sn.about import server_facts
@@ -17,8 +17,8 @@ from hsparse.sn.domains.folder_handlers import respond_folder
 from hsparse.sn.domains.kept_objects import check_still_kept, require_kept
 from hsparse.sn.explorer.handlers import get_explorer, wants_explorer
 from hsparse.sn.http.request import read_json_object, text_list
-from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
-from hsparse.sn.objects.handlers import object_json_with_class
+from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
+from hsparse.sn.objects.handlers import object_json_with_class, object_work
 from hsparse.sn.records.access import require_domain
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
@@ -64,7 +64,13 @@ async def get_domain(context: Context) -> web.StreamResponse:
     if h5path:
         found, record = await resolve_object(context, domain, h5path)
         links = domain_hrefs(context, found.path, root_of(domain), home=True)
-        return respond_floats(object_json_with_class(record, found, context) | {"hrefs": links})
+        work = object_work(context, record)
+        return await offload(
+            work,
+            lambda: respond_floats(
+                object_json_with_class(record, found, context) | {"hrefs": links}, items=work
+            ),
+        )
     answer = domain_json(domain)
     if domain.root is not None:
         answer |= await _details(context, domain, domain.root)
@@ -86,7 +92,7 @@ async def _is_changing(context: Context, root: str) -> bool:
 async def _with_objects(context: Context, root: str, answer: Record) -> web.StreamResponse:
     ignore_nan = context.flag("ignore_nan")
 
-    def whole(id: str, record: Record) -> bytes | Callable[[], bytes]:
+    def whole(id: str, record: Record) -> Encoded:
         return context.service.component(ObjectJsonCache).object_json(record, ignore_nan=ignore_nan)
 
     crawl = Crawl(context.service.owners, root, leaves=True)
@@ -104,8 +110,11 @@ async def post_domain(context: Context) -> web.StreamResponse:
     steps = PathSteps(context)
     places = {path: await resolve_path(context, domain, path, steps=steps) for path in paths}
 
-    def show(path: str, record: Record) -> Record:
-        return object_json_with_class(record, places[path].domain, context)
+    def show(path: str, record: Record) -> Encoded:
+        domain = places[path].domain
+        return encode_unless_long(
+            object_work(context, record), lambda: object_json_with_class(record, domain, context)
+        )
 
     reading = RecordReader(context.service.owners, {path: place.id for path, place in places.items()})
     return await respond_records(context, "h5paths", reading, show, {})

@@ -69,9 +69,8 @@ def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator |
         raise BadRequest(f"The initializer {LOCATOR} needs {', '.join(OPTIONS)}, each with a value.")
     del properties["initializer"]
     bucket, key = given["--bucket"], given["--filepath"]
-    scheme = (
-        SCHEMES[0] if bucket in buckets else ""
-    )  # hsload takes the first component of a path for the bucket
+    # hsload takes the first component of a path for the bucket.
+    scheme = SCHEMES[0] if bucket in buckets else ""
     return ChunkLocator(f"{scheme}{bucket}/{key}", given["--h5path"])
 
 

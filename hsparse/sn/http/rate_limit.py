@@ -20,9 +20,8 @@ class RateLimit:
         self._rate = rate
         self._burst = float(burst or max(1, math.ceil(rate * BURST_SECONDS)))
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = (
-            OrderedDict()
-        )  # tokens, and the time when they were counted; oldest first
+        # Tokens, and the time when they were counted; oldest first.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str) -> None:
         """Count a request of `who`; `RateLimited` names the limit and the time to wait."""

@@ -174,9 +174,8 @@ async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda
     frozen = memory.frozen_objects() if memory is not None and len(data) >= 2 * MANY else None
     value = await offload(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
     if memory is not None and item_count(value, FEW) <= FEW:
-        await (
-            memory.drop_value()
-        )  # arrays took the place of lists: a client that reads its answer slowly holds no more
+        # Arrays took the place of lists: a client that reads its answer slowly holds no more.
+        await memory.drop_value()
     return value
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import orjson
@@ -35,6 +35,8 @@ UNPRINTABLE = re.compile("[^ -~]")
 """What may not stand in the reason of a status line."""
 Href = dict[str, str]
 """A link of an answer: `rel` and `href`."""
+Encoded: TypeAlias = bytes | Callable[[], bytes]
+"""JSON, or a function that makes it, in any thread, because that takes long."""
 
 
 def respond(value: Any, status: int = 200) -> web.Response:
@@ -117,17 +119,13 @@ def _is_flat(items: Sequence[Any]) -> bool:
     return bool(items) and {type(item) for item in items}.isdisjoint({dict, list, tuple, np.ndarray})
 
 
-def encode_json_members(members: dict[str, Any]) -> bytes:
-    """Return the members of a JSON object, without its braces, like `encode_json`; one call for all is fastest.
+def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
+    """Return the JSON of the value that `make` returns or, for one of more than `LONG` items, what makes the JSON."""
 
-    Members of bytes are encoded JSON; then all must be.
-    """
-    if any(isinstance(item, bytes) for item in members.values()):
-        return b",".join(orjson.dumps(name) + b":" + item for name, item in members.items())
-    body = orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
-    if b"null" not in body:
-        return body[1:-1]
-    return b",".join(encode_json(name) + b":" + encode_json(item) for name, item in members.items())
+    def encode() -> bytes:
+        return encode_json(make(), items)
+
+    return encode if items > LONG else encode()
 
 
 def href(reader: RequestReader, path: str, domain: str | None = None, more: str = "") -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,20 @@ PATIENCE = 60.0
 HURRY = 5.0
 """The same while others wait for memory: 200 kB a second is the least rate then, so that few cannot hold up many."""
 ANSWERS_KEY = web.AppKey("answers", MemoryBudget)
+BUDGETS_KEY = web.RequestKey("budgets", tuple[MemoryBudget, ...])
+"""The other budgets of which a request holds memory until its answer is sent."""
+
+
+@asynccontextmanager
+async def hold_until_sent(request: web.Request, budget: MemoryBudget, nbytes: int) -> AsyncIterator[None]:
+    """Hold memory of a budget while an answer is made and streamed; its client is hurried while others wait for it."""
+    async with budget.hold(nbytes):
+        before = request.get(BUDGETS_KEY, ())
+        request[BUDGETS_KEY] = (*before, budget)
+        try:
+            yield
+        finally:
+            request[BUDGETS_KEY] = before
 
 
 async def respond_stream(
@@ -55,7 +70,8 @@ async def send_stream(
     request: web.Request, response: web.StreamResponse, pieces: AsyncGenerator[BodyPart, None]
 ) -> web.StreamResponse:
     """Send the headers of `response`, then the pieces, as `respond_stream` does."""
-    budget = request.app.get(ANSWERS_KEY)
+    answers = request.app.get(ANSWERS_KEY)
+    budgets = (*((answers,) if answers is not None else ()), *request.get(BUDGETS_KEY, ()))
     following = asyncio.ensure_future(_next(pieces))
     try:
         piece = await following
@@ -66,7 +82,7 @@ async def send_stream(
         try:
             while piece is not None:
                 following = asyncio.ensure_future(_next(pieces))
-                await _send(response, piece, budget)
+                await _send(response, piece, budgets)
                 piece = await following
             await response.write_eof()
         except BaseException:
@@ -87,7 +103,7 @@ async def _end(following: asyncio.Future[BodyPart | None], pieces: AsyncGenerato
     await pieces.aclose()
 
 
-async def _send(response: web.StreamResponse, piece: BodyPart, budget: MemoryBudget | None) -> None:
+async def _send(response: web.StreamResponse, piece: BodyPart, budgets: Sequence[MemoryBudget]) -> None:
     """Send a piece in parts; `TimeoutError` for a client that does not read, or too slowly while others wait."""
     view, loop = memoryview(piece), asyncio.get_running_loop()
 
@@ -95,7 +111,7 @@ async def _send(response: web.StreamResponse, piece: BodyPart, budget: MemoryBud
 
     def hurry() -> None:
         nonlocal look
-        if budget is not None and budget.is_waited_for:
+        if any(budget.is_waited_for for budget in budgets):
             limit.reschedule(loop.time())
         else:
             look = loop.call_later(HURRY, hurry)

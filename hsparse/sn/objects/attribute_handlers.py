@@ -26,7 +26,7 @@ from hsparse.model.creation_time import given_creation_time
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import Href, href, hrefs, respond, respond_floats
+from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
 from hsparse.sn.records.access import require_right
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
@@ -210,17 +210,22 @@ async def _requested(context: Context) -> tuple[str, Record]:
 
 def _of_object(
     context: Context, wanted: dict[str, NamePlaces | None], limit: ReplyLimit | None = None
-) -> Callable[[str, Record], list[Record]]:
+) -> Callable[[str, Record], Encoded]:
     """Return a function that lists an object's attributes: all, or those of `wanted` that exist.
 
     `Limit` is of each object or, with `limit`, of all.
     """
 
-    def to_json(id: str, record: Record) -> list[Record]:
+    data = context.flag("IncludeData")
+
+    def to_json(id: str, record: Record) -> Encoded:
         stored, places = record.get("attributes") or {}, wanted.get(id)
         names = ordered_names(context, stored) if places is None else stored_names(places, stored)
         names = matching_names(context, names) if limit is None else limit.take(names)
-        return [_attribute_answer(context, name, stored[name]) for name in names]
+        work = answer_work(stored[name] for name in names) if data else 0
+        return encode_unless_long(
+            work, lambda: [_attribute_answer(context, name, stored[name], data=data) for name in names]
+        )
 
     return to_json
 

@@ -106,8 +106,7 @@ async def answer_object(
 
 async def _make_answer(context: Context, domain: Domain, record: Record, extra: Record) -> web.Response:
     collection = collection_of(record["id"])
-    shown = (record.get("attributes") or {}).values() if context.flag("include_attrs") else ()
-    work = answer_work(shown)
+    work = object_work(context, record)
     answer = await offload(work, _requested_json, context, record)
     answer["domain"] = domain.path
     if collection == "groups":
@@ -117,6 +116,11 @@ async def _make_answer(context: Context, domain: Domain, record: Record, extra: 
     return await offload(
         work, respond_floats, answer | extra | {"hrefs": object_hrefs(context, record)}, items=work
     )
+
+
+def object_work(context: Context, record: Record) -> int:
+    """Return how many elements of attributes an answer with an object has; for many it is made in a thread."""
+    return answer_work((record.get("attributes") or {}).values()) if context.flag("include_attrs") else 0
 
 
 def object_json_with_class(record: Record, domain: Domain, context: Context) -> Record:

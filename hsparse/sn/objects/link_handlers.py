@@ -15,7 +15,7 @@ from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import href, hrefs, respond
+from hsparse.sn.http.response import Encoded, encode_unless_long, href, hrefs, respond
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
@@ -128,7 +128,7 @@ async def _put(context: Context, links: dict[str, Record]) -> web.StreamResponse
     """Set checked links of groups, if their targets exist."""
     changes = [PutLinks(id, some) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
-    async with aclosing(read_each(context.service.owners, sorted(targets))) as found:
+    async with aclosing(read_each(context.service.owners, list(enumerate(sorted(targets))))) as found:
         async for _, outcome in found:
             outcome.unwrap()
     outcomes = await context.service.owners.change(*changes)
@@ -152,15 +152,13 @@ async def _parsed(context: Context, bodies: Any) -> Record:
     return links
 
 
-def _of_group(
-    context: Context, wanted: dict[str, NamePlaces | None]
-) -> Callable[[str, Record], list[Record]]:
+def _of_group(context: Context, wanted: dict[str, NamePlaces | None]) -> Callable[[str, Record], Encoded]:
     """Return a function that lists a group's links: all, or those of `wanted` that exist."""
 
-    def to_json(id: str, group: Record) -> list[Record]:
+    def to_json(id: str, group: Record) -> Encoded:
         links, places = group.get("links") or {}, wanted.get(id)
         titles = ordered_names(context, links) if places is None else stored_names(places, links)
-        return [listed_link_json(title, links[title]) for title in matching_names(context, titles)]
+        return _encoded(links, matching_names(context, titles))
 
     return to_json
 
@@ -169,9 +167,9 @@ async def _reachable(context: Context, ids: Sequence[str], around: Record) -> we
     """Answer with the links of groups and of all groups below them, by group; `Limit` counts all of them."""
     limit = ReplyLimit(context)
 
-    def to_json(id: str, group: Record) -> list[Record]:
+    def to_json(id: str, group: Record) -> Encoded:
         links = group.get("links") or {}
-        return [listed_link_json(title, links[title]) for title in limit.take(ordered_names(context, links))]
+        return _encoded(links, limit.take(ordered_names(context, links)))
 
     crawl = Crawl(context.service.owners, *ids, leaves=False, ended=limit.reached)
     return await respond_records(context, "links", crawl, to_json, around)
@@ -183,3 +181,9 @@ def _browsable(context: Context, id: str, title: str, link: Record) -> Record:
         collection = collection_of(link["id"])
         listed |= {"collection": collection, "target": href(context, f"/{collection}/{link['id']}")}
     return listed | {"href": href(context, f"/groups/{id}/links/{title}")}
+
+
+def _encoded(links: Record, titles: Sequence[str]) -> Encoded:
+    return encode_unless_long(
+        len(titles), lambda: [listed_link_json(title, links[title]) for title in titles]
+    )

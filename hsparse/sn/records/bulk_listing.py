@@ -14,14 +14,15 @@ from aiohttp import web
 
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import JSON_TYPE
-from hsparse.sn.http.response import JSON_HEADER, encode_json, encode_json_members
+from hsparse.sn.http.response import JSON_HEADER, Encoded, encode_json
 from hsparse.sn.http.stream import NO_HEADERS, respond_stream
 from hsparse.sn.records.crawl import RecordSource
 from hsparse.wire.message import Record
 
 PIECE = 1 << 20
 ENCODED_AT_ONCE = 64
-"""Records that are encoded without letting other requests run."""
+ENCODED_BYTES = 1 << 16
+"""Records, and about the bytes of their JSON, that are encoded without letting other requests run."""
 
 
 async def respond_parts(
@@ -75,28 +76,33 @@ async def wrap_items(
 
 
 async def respond_records(
-    context: Context, name: str, records: RecordSource, to_json: Callable[[str, Record], Any], around: Record
+    context: Context,
+    name: str,
+    records: RecordSource,
+    to_json: Callable[[str, Record], Encoded],
+    around: Record,
 ) -> web.StreamResponse:
     """Answer with the keys of `around` and, under `name`, `to_json` of each record by its name.
 
-    `to_json` may return encoded JSON, or a function that encodes it, which is called in a thread.
+    `to_json` is called in the records' order; a function that it returns is called in a thread.
     """
     return await respond_parts(context, wrap_items(name, _encoded_records(records, to_json), around))
 
 
 async def _encoded_records(
-    records: RecordSource, to_json: Callable[[str, Record], Any]
+    records: RecordSource, to_json: Callable[[str, Record], Encoded]
 ) -> AsyncGenerator[bytes, None]:
     batches = records.batches()
     async with aclosing(batches):
         async for batch in batches:
-            size = 0
-            for first in range(0, len(batch), ENCODED_AT_ONCE):
-                some = batch[first : first + ENCODED_AT_ONCE]
-                found = {name: to_json(name, record) for name, record in some}
-                for name in [name for name, item in found.items() if callable(item)]:
-                    found[name] = await asyncio.to_thread(found[name])
-                members = encode_json_members(found)
-                size += len(members)
-                yield members
+            size, some = 0, bytearray()
+            for done, (name, record) in enumerate(batch, 1):
+                found = to_json(name, record)
+                item = found if isinstance(found, bytes) else await asyncio.to_thread(found)
+                some += b"%b%b:%b" % (b"," if some else b"", encode_json(name), item)
+                if len(some) >= ENCODED_BYTES or done % ENCODED_AT_ONCE == 0 or done == len(batch):
+                    size += len(some)
+                    yield bytes(some)
+                    some = bytearray()
+                    await asyncio.sleep(0)
             records.pace.weigh(size)

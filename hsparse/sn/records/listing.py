@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from fnmatch import translate
 from typing import Any, TypeAlias
 
+from hsparse.concurrency.offload import offload
 from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
+from hsparse.model.json_size import item_count
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import MAX_NAMES, text_list
@@ -130,7 +132,9 @@ class MultiObjectRequest:
             self._check_number(len(checked), len(items) if isinstance(items, dict) else 0)
             common = await parse(items)
             if len(checked) > 1:
-                self._check_bytes(context, len(checked), len(encode_json(common)))
+                count = item_count(common)
+                encoded = await offload(count, encode_json, common, count)
+                self._check_bytes(context, len(checked), len(encoded))
             return dict.fromkeys(checked, common)
         if not isinstance(ids, dict) or not ids or items is not None:
             raise BadRequest(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from math import prod
 
 from hsparse.model.attribute import answer_work, attribute_size, attribute_value_json
@@ -13,7 +12,7 @@ from hsparse.model.ids import collection_of
 from hsparse.model.initial_values import fill_value_json
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json, stored_layout
 from hsparse.model.link import group_link_json
-from hsparse.sn.http.response import LONG, encode_json
+from hsparse.sn.http.response import Encoded, encode_unless_long
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
@@ -120,25 +119,22 @@ class ObjectJsonCache:
         """Make the cache of a service node."""
         return cls()
 
-    def object_json(self, record: Record, *, ignore_nan: bool = False) -> bytes | Callable[[], bytes]:
+    def object_json(self, record: Record, *, ignore_nan: bool = False) -> Encoded:
         """Return an object's JSON with its links and attributes.
 
         For one of many elements a function is returned, which makes it, in any thread; it is not kept.
         """
         key = record["id"], "ignore_nan" if ignore_nan else ""
         data = self.get(key, record)
-        if data is None:
-            work = answer_work((record.get("attributes") or {}).values())
-
-            def encoded() -> bytes:
-                found = object_json(record, links=True, attributes=True, ignore_nan=ignore_nan)
-                return encode_json(found, work)
-
-            if work > LONG:
-                return encoded
-            data = encoded()
-            self.keep(key, record, data)
-        return data
+        if data is not None:
+            return data
+        found = encode_unless_long(
+            answer_work((record.get("attributes") or {}).values()),
+            lambda: object_json(record, links=True, attributes=True, ignore_nan=ignore_nan),
+        )
+        if isinstance(found, bytes):
+            self.keep(key, record, found)
+        return found
 
     def get(self, key: JsonKey, record: Record) -> bytes | None:
         """Return what was kept by `key` for this very record, else None."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hsparse.errors import MISSING_KINDS, BadRequest, NotFound, TooLarge
 from hsparse.model.acl import Right
@@ -18,6 +19,7 @@ from hsparse.sn.records.domain_path import normal_path
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
+T = TypeVar("T")
 MAX_HOPS = 64
 """The most soft and external links followed for one path; more are taken for a cycle."""
 MAX_PATH = 32 * 1024
@@ -170,20 +172,20 @@ async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, R
 
     Links to groups that are gone are passed over. After `MAX_GROUPS` it ends.
     """
-    paths = {start: "/"}
-    level = [start]
+    met = {start}
+    level = [("/", start)]
     while level:
-        following: list[str] = []
+        following: list[tuple[str, str]] = []
         async with aclosing(read_each(owners, level)) as found:
-            async for id, outcome in found:
+            async for path, outcome in found:
                 if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                     continue
                 record = outcome.unwrap()
-                yield paths[id], record
+                yield path, record
                 for title, target in hard_links(record):
-                    if collection_of(target) == "groups" and target not in paths and len(paths) < MAX_GROUPS:
-                        paths[target] = join_path(paths[id], title)
-                        following.append(target)
+                    if collection_of(target) == "groups" and target not in met and len(met) < MAX_GROUPS:
+                        met.add(target)
+                        following.append((join_path(path, title), target))
         level = following
 
 
@@ -212,14 +214,19 @@ def join_path(path: str, title: str) -> str:
     return path + title if path.endswith("/") else f"{path}/{title}"
 
 
-async def read_each(owners: Owners, ids: Sequence[str]) -> AsyncGenerator[tuple[str, Outcome], None]:
-    """Read any number of records, a bounded number and size at a time; yield the outcome for each id, in order."""
-    for start in range(0, len(ids), READS_AT_ONCE):
-        some = ids[start : start + READS_AT_ONCE]
-        async with aclosing(owners.read_parts(some)) as parts:
+async def read_each(
+    owners: Owners, named: Sequence[tuple[T, str]]
+) -> AsyncGenerator[tuple[T, Outcome], None]:
+    """Read any number of records, a bounded number and size at a time; `named` has what each id stands for.
+
+    Yields the outcomes with that, in order.
+    """
+    for start in range(0, len(named), READS_AT_ONCE):
+        some = named[start : start + READS_AT_ONCE]
+        async with aclosing(owners.read_parts([id for _, id in some])) as parts:
             async for first, outcomes in parts:
-                for id, outcome in zip(some[first:], outcomes, strict=False):
-                    yield id, outcome
+                for (meant, _), outcome in zip(some[first:], outcomes, strict=False):
+                    yield meant, outcome
 
 
 async def read_records(owners: Owners, ids: Sequence[str]) -> list[Outcome]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +47,7 @@ PATIENCE = 1.0
 """Seconds of waiting after which the data node is asked whether one of them is out of time."""
 
 Load = Callable[[], Awaitable[Dataset]]
-Prepare = Callable[[Dataset], Awaitable[tuple[Selection, Values]]]
+Prepare = Callable[[Dataset], AbstractAsyncContextManager[tuple[Selection, Values]]]
 Write = Callable[[Dataset, Selection, Values], Awaitable[None]]
 
 
@@ -80,23 +80,23 @@ class Append:
     ) -> str:
         """Append to the dataset that `load` returns; return the select string of the new elements.
 
-        `prepare` returns what to append, as a selection in the slab that it is given, and its values. What was appended
+        `prepare` has what to append, as a selection in the slab that it is given, and its values. What was appended
         with `key` before is not appended again; `BadRequest` if that was something else. With `deferred` the elements
         are durable on return and visible soon, if they are few; else they are visible.
         """
         for _ in range(ATTEMPTS):
             dataset = await load()
             slab = self.slab(dataset)
-            selection, values = await prepare(slab)
-            if not self.count:
-                return self._select(dataset, dataset.extent[self.dim])
-            if "trim" in dataset.record:
-                await finish_trim(owners, dataset.record)
-            elements = None if deferred is None else deferred_elements(slab, selection, values)
-            with suppress(Moved):
+            async with prepare(slab) as (selection, values):
+                if not self.count:
+                    return self._select(dataset, dataset.extent[self.dim])
+                if "trim" in dataset.record:
+                    await finish_trim(owners, dataset.record)
+                elements = None if deferred is None else deferred_elements(slab, selection, values)
                 token = keyed_token(key, clock.token(8).hex())
                 begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE, elements)
-                return await self._attempt(owners, begin, slab, selection, values, write, deferred)
+                with suppress(Moved):
+                    return await self._attempt(owners, begin, slab, selection, values, write, deferred)
             await self._others(owners, dataset.id, deferred=elements is not None)
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 

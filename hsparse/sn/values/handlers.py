@@ -5,6 +5,8 @@ Tests: tests/sn/values/test_values.py, tests/sn/values/test_sparse.py, tests/sn/
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -14,7 +16,7 @@ from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.axis import as_span
-from hsparse.format.selections.select_syntax import parse_select
+from hsparse.format.selections.select_syntax import COORDINATE_BYTES
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
@@ -38,16 +40,16 @@ from hsparse.sn.values.request_selection import (
     Resolve,
     body_resolve,
     pack_points,
+    select_parameter,
+    selection_work,
 )
-from hsparse.sn.values.selected import selected, selected_in_url
+from hsparse.sn.values.selected import hold_points, points_bytes, selected, selected_in_url
 from hsparse.sn.values.write_size import check_written, written_bytes
 
 
 async def get_value(context: Context) -> web.StreamResponse:
     """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined ones."""
-    select = context.arg("select")
-    request = ReadRequest.of(context, {"select": select}, lambda extent: parse_select(select, extent))
-    return await _read(context, request)
+    return await _read(context, ReadRequest.of(context, *select_parameter(context)))
 
 
 async def post_value(context: Context) -> web.StreamResponse:
@@ -58,8 +60,10 @@ async def post_value(context: Context) -> web.StreamResponse:
 async def post_values(context: Context) -> web.StreamResponse:
     """`POST /datasets/values`: the values of many datasets as one stream of bytes."""
     reads = parse_reads(await read_json_object(context))
-    read = await MultiObjectRead.plan(context, reads)
-    async with context.service.answers.hold(read.memory):
+    async with (
+        MultiObjectRead.planned(context, reads) as read,
+        context.service.answers.hold(read.memory),
+    ):
         return await respond_stream(context.request, BINARY_TYPE, read.parts())
 
 
@@ -114,8 +118,8 @@ class ValueWrite:
 
     def __init__(self, context: Context, body: WriteBody) -> None:
         self.body = body
+        self._context = context
         self._owners = context.service.owners
-        self._make_room = context.make_room
         self._most = context.service.settings.max_write_size
         self._drop_fill = context.flag("drop_fill")
         self._sparse = self._drop_fill or body.sparse or context.flag("sparse")
@@ -127,17 +131,23 @@ class ValueWrite:
 
     async def apply(self, dataset: Dataset) -> None:
         """Write to the dataset; `Moved` if its extent was shrunk meanwhile."""
-        await self.write(dataset, *await self.resolve(dataset))
+        async with self.resolve(dataset) as (selection, values):
+            await self.write(dataset, selection, values)
 
-    async def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
-        """Return the selection and the values; `BadRequest` if the dataset cannot take them."""
+    @asynccontextmanager
+    async def resolve(self, dataset: Dataset) -> AsyncIterator[tuple[Selection, Values]]:
+        """Have the selection, in memory that is held, and the values; `BadRequest` if the dataset cannot take them."""
         if self._sparse:
             dataset.require_sparse()
         check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
-        work = self.body.work(dataset.arrays)
-        selection, values, nbytes = await offload(work, self._resolve, dataset)
-        await self._make_room(nbytes)
-        return selection, values
+        named, work = self.body.named, self.body.work(dataset.arrays)
+        points = await offload(selection_work(named), points_bytes, named, dataset.extent)
+        async with hold_points(self._context, points):
+            selection, values, nbytes = await offload(
+                work + points // COORDINATE_BYTES, self._resolve, dataset
+            )
+            await self._context.make_room(nbytes)
+            yield selection, values
 
     def _resolve(self, dataset: Dataset) -> tuple[Selection, Values, int]:
         selection, values = self.body.resolve(dataset)
@@ -179,8 +189,7 @@ async def get_defined(context: Context) -> web.StreamResponse:
 
     In a dense dataset all elements are, as for H5Dget_defined.
     """
-    select = context.arg("select")
-    return await _defined(context, {"select": select}, lambda extent: parse_select(select, extent))
+    return await _defined(context, *select_parameter(context))
 
 
 async def post_defined(context: Context) -> web.StreamResponse:
@@ -240,8 +249,7 @@ async def delete_value(context: Context) -> web.StreamResponse:
     """`DELETE /datasets/{id}/value`: make the selected elements undefined; durable when answered."""
     if context.arg("select") is None:
         raise BadRequest("Name what to erase by ?select=; [...] with every dimension's ':' erases all.")
-    select = context.arg("select")
-    return await _erase(context, {"select": select}, lambda extent: parse_select(select, extent))
+    return await _erase(context, *select_parameter(context))
 
 
 async def post_erase(context: Context) -> web.StreamResponse:

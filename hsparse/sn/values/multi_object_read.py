@@ -10,15 +10,15 @@ Tests: tests/sn/values/test_multi_object_read.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any
+from typing import Any, TypeAlias
 
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
-from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
@@ -27,7 +27,7 @@ from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
 from hsparse.sn.values.request_selection import select_selection, selection_work
-from hsparse.sn.values.selected import points_bytes
+from hsparse.sn.values.selected import hold_points, points_bytes
 
 MAX_DATASETS = 10_000
 AT_ONCE = 32
@@ -60,6 +60,10 @@ class _PlannedRead:
     selection: Selection
 
 
+_Place: TypeAlias = tuple[int, int, tuple[int, ...]]
+"""What a selection depends on: the objects that name it, which all ids of a group have in common, and the extent."""
+
+
 def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
     """Return the reads of `{"reads": [{"ids": [...], "select": ..., "sparse": ...}]}`; else `BadRequest`."""
     groups = body.get("reads")
@@ -90,17 +94,17 @@ class MultiObjectRead:
         self._page_size = context.service.settings.page_size
 
     @classmethod
-    async def plan(cls, context: Context, reads: Sequence[NamedRead]) -> MultiObjectRead:
-        """Check every dataset and selection."""
-        return cls(context, await _plan(context, reads))
+    @asynccontextmanager
+    async def planned(cls, context: Context, reads: Sequence[NamedRead]) -> AsyncIterator[MultiObjectRead]:
+        """Have the read, whose datasets and selections are checked; the memory of the selections is held."""
+        async with _planned(context, reads) as planned:
+            yield cls(context, planned)
 
     @property
     def memory(self) -> int:
-        """About the most bytes of the answer that are in memory at a time."""
+        """About the most bytes of the answer that are in memory at a time, without the selections."""
         total = sum(_expected(read) for read in self._planned)
-        points = {id(read.selection): read.selection for read in self._planned}
-        places = sum(some.coordinates.nbytes for some in points.values() if isinstance(some, Points))
-        return min(STREAM_PAGES * self._page_size, total) + places + SLACK
+        return min(STREAM_PAGES * self._page_size, total) + SLACK
 
     async def parts(self) -> AsyncGenerator[bytes | memoryview, None]:
         """Yield the answer, in pieces of about a page at most."""
@@ -114,8 +118,9 @@ class MultiObjectRead:
                 if piece:
                     yield bytes(piece)
                     piece.clear()
-                async for block in self._large(read):
-                    yield block
+                async with aclosing(self._large(read)) as large:
+                    async for block in large:
+                        yield block
             if piece:
                 yield bytes(piece)
 
@@ -144,21 +149,23 @@ class MultiObjectRead:
             return None
         return None if isinstance(values, int) else b"".join(_blocks(arrays.to_bytes(values))) + END
 
-    async def _large(self, read: _PlannedRead) -> AsyncIterator[bytes | memoryview]:
-        """Yield the blocks of any read; a stale plan is made again while nothing of it was yielded."""
-        for attempt in range(1, ATTEMPTS + 1):
-            started = False
-            try:
-                async for data in self._pages(read):
-                    for block in _blocks(data):
-                        started = True
-                        yield block
-                yield END
-                return
-            except Moved:
-                if started or attempt == ATTEMPTS:
-                    raise
-                (read,) = await _plan(self._context, [read.named])
+    async def _large(self, read: _PlannedRead) -> AsyncGenerator[bytes | memoryview, None]:
+        """Yield the blocks of any read; a stale plan is made again, in more memory, while nothing of it was yielded."""
+        async with AsyncExitStack() as again:
+            for attempt in range(1, ATTEMPTS + 1):
+                started = False
+                try:
+                    async for data in self._pages(read):
+                        for block in _blocks(data):
+                            started = True
+                            yield block
+                    yield END
+                    return
+                except Moved:
+                    if started or attempt == ATTEMPTS:
+                        raise
+                await again.aclose()  # the memory of the last plan, if there was one
+                (read,) = await again.enter_async_context(_planned(self._context, [read.named]))
 
     async def _pages(self, read: _PlannedRead) -> AsyncIterator[bytes | memoryview]:
         if read.named.sparse:
@@ -171,37 +178,37 @@ class MultiObjectRead:
             yield read.dataset.arrays.to_bytes(values)
 
 
-async def _plan(context: Context, reads: Sequence[NamedRead]) -> list[_PlannedRead]:
+@asynccontextmanager
+async def _planned(context: Context, reads: Sequence[NamedRead]) -> AsyncIterator[list[_PlannedRead]]:
+    """Have the reads with their datasets and selections; the memory for points of paired lists is held before."""
     datasets = await load_datasets(context, list({read.id: None for read in reads}))
-    known: dict[tuple[int, int, tuple[int, ...]], Selection] = {}
-    planned = []
-    memory = 0
+    named: dict[_Place, Mapping[str, Any]] = {}
     for read in reads:
-        dataset = datasets[read.id]
         if read.sparse:
-            dataset.require_sparse()
-        place = id(read.select), id(read.orthogonal), dataset.extent  # one object for all ids of a group
-        if place not in known:
-            known[place], nbytes = await _selection(read, dataset.extent)
-            memory += nbytes
-            if memory > MAX_PAIRED:
-                raise TooLarge(
-                    f"The paired lists of the reads have points of more than {MAX_PAIRED} bytes: read less at a time."
-                )
-            await asyncio.sleep(0)  # let other requests run
-        planned.append(_PlannedRead(read, dataset, known[place]))
-    return planned
+            datasets[read.id].require_sparse()
+        named[_place(read, datasets)] = {"select": read.select, "orthogonal": read.orthogonal}
+    sizes: dict[_Place, int] = {}
+    for place, body in named.items():
+        sizes[place] = await offload(selection_work(body), points_bytes, body, place[-1])
+        await asyncio.sleep(0)  # let other requests run
+    nbytes = sum(sizes.values())
+    if nbytes > MAX_PAIRED:
+        raise TooLarge(
+            f"The paired lists of the reads have points of more than {MAX_PAIRED} bytes: read less at a time."
+        )
+    async with hold_points(context, nbytes):
+        known: dict[_Place, Selection] = {}
+        for place, body in named.items():
+            work = selection_work(body) + sizes[place] // COORDINATE_BYTES
+            known[place] = await offload(
+                work, select_selection, body["select"], place[-1], body["orthogonal"]
+            )
+            await asyncio.sleep(0)
+        yield [_PlannedRead(read, datasets[read.id], known[_place(read, datasets)]) for read in reads]
 
 
-async def _selection(read: NamedRead, extent: tuple[int, ...]) -> tuple[Selection, int]:
-    """Return the selection of a read, and the bytes of the points of its paired lists."""
-    body = {"select": read.select, "orthogonal": read.orthogonal}
-    work = selection_work(body)
-    nbytes = await offload(work, points_bytes, body, extent)
-    selection = await offload(
-        work + nbytes // COORDINATE_BYTES, select_selection, read.select, extent, read.orthogonal
-    )
-    return selection, nbytes
+def _place(read: NamedRead, datasets: Mapping[str, Dataset]) -> _Place:
+    return id(read.select), id(read.orthogonal), datasets[read.id].extent
 
 
 def _expected(read: _PlannedRead) -> int:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import INLINE_ELEMENTS
 from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
@@ -79,10 +78,14 @@ class WriteSelection:
         return cls(select, body.get("points"), hyperslab, count)
 
     @property
+    def named(self) -> dict[str, Any]:
+        """What may be paired lists, as in the body of a read."""
+        return {"select": self.select}
+
+    @property
     def work(self) -> int:
-        """About how many numbers `resolve` looks at; paired lists with slices may have any number of points."""
-        work = selection_work({"select": self.select, "points": self.points})
-        return work + (INLINE_ELEMENTS if _may_pair(self.select) else 0)
+        """About how many numbers `resolve` looks at, but for the points that paired lists have."""
+        return selection_work({"select": self.select, "points": self.points})
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
         """Return the selection in an extent or, for what is appended, in a slab: all elements if none are named."""
@@ -129,6 +132,12 @@ def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = Fal
     if select is not None and not isinstance(select, str):
         raise BadRequest("select must be a string like '[0:10,5]', or a list like ['0:10', 5].")
     return parse_select(select, extent, orthogonal=orthogonal)
+
+
+def select_parameter(context: Context) -> tuple[dict[str, Any], Resolve]:
+    """Return the `select` parameter in the form of a body, and what resolves it: to all elements without one."""
+    select = context.arg("select")
+    return {"select": select}, lambda extent: parse_select(select, extent)
 
 
 def body_resolve(body: dict[str, Any]) -> Resolve:
@@ -237,9 +246,8 @@ def _packed(points: list[Any]) -> NDArray[Any] | None:
             return None
         blocks.append(block)
     packed = np.concatenate(blocks)
-    return (
-        packed if packed.dtype.kind in "iu" else None
-    )  # numbers beyond 2^63 beside negative ones are floats
+    # Numbers beyond 2^63 beside negative ones are floats.
+    return packed if packed.dtype.kind in "iu" else None
 
 
 def binary_points(data: bytes | bytearray, extent: tuple[int, ...]) -> Points:

@@ -7,26 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Self
+from typing import Any
 
-from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import offload
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED, paired_bytes, parse_select
+from hsparse.format.selections.select_syntax import COORDINATE_BYTES, paired_bytes
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
-from hsparse.sn.service import Service
-from hsparse.sn.values.request_selection import Resolve, paired_select, selection_work
-
-
-class SelectionMemory:
-    """The memory of a node for the points of paired lists, of which a short request can name many."""
-
-    def __init__(self) -> None:
-        self.budget = MemoryBudget(MAX_PAIRED)
-
-    @classmethod
-    def of(cls, service: Service) -> Self:
-        return cls()
+from hsparse.sn.http.stream import hold_until_sent
+from hsparse.sn.values.request_selection import Resolve, paired_select, select_parameter, selection_work
 
 
 @asynccontextmanager
@@ -40,14 +28,33 @@ async def selected(
     """
     work = work or selection_work(body)
     nbytes = await offload(work, points_bytes, body, extent)
-    async with context.service.component(SelectionMemory).budget.hold(nbytes):
+    async with hold_points(context, nbytes):
         yield await offload(work + nbytes // COORDINATE_BYTES, resolve, extent)
 
 
 def selected_in_url(context: Context, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
-    """Have the selection of the `select` parameter."""
-    select = context.arg("select")
-    return selected(context, extent, {"select": select}, lambda extent: parse_select(select, extent))
+    """Have the selection of the `select` parameter, all elements without one."""
+    return selected(context, extent, *select_parameter(context))
+
+
+@asynccontextmanager
+async def selected_if_named(context: Context, extent: tuple[int, ...]) -> AsyncIterator[Selection | None]:
+    """Have the selection of the `select` parameter, None without one."""
+    if not context.arg("select"):
+        yield None
+    else:
+        async with selected_in_url(context, extent) as selection:
+            yield selection
+
+
+@asynccontextmanager
+async def hold_points(context: Context, nbytes: int) -> AsyncIterator[None]:
+    """Hold memory for the points of paired lists; who needs none waits for nobody."""
+    if nbytes:
+        async with hold_until_sent(context.request, context.service.selections, nbytes):
+            yield
+    else:
+        yield
 
 
 def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:

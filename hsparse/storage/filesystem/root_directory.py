@@ -103,9 +103,8 @@ class RootDirectory:
             path = parent / component
             with suppress(FileExistsError):
                 path.mkdir(stat.S_ISVTX | DIRECTORY_MODE)
-            if not stat.S_ISDIR(
-                path.stat().st_mode
-            ):  # `is_dir` would be False for a directory that was just pruned
+            # `is_dir` would be False for a directory that was just pruned.
+            if not stat.S_ISDIR(path.stat().st_mode):
                 raise directory_conflict(key)
             if durable:
                 self._make_durable(parent, path)

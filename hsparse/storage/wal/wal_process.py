@@ -150,9 +150,8 @@ class _Worker:
         self.lost = True
         self._leave()
         self.process.kill()
-        self._reaped = self._loop.run_in_executor(
-            None, self.process.wait
-        )  # for as long as its disk blocks it
+        # For as long as its disk blocks it.
+        self._reaped = self._loop.run_in_executor(None, self.process.wait)
         for done in self.waiting.values():
             if not done.done():
                 done.set_exception(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.sn.http import response
-from hsparse.sn.http.response import PIECE_ITEMS, encode_json, encode_json_members, respond_error
+from hsparse.sn.http.response import LONG, PIECE_ITEMS, encode_json, encode_unless_long, respond_error
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -73,12 +73,18 @@ def test_only_what_may_be_a_float_is_encoded_slowly(monkeypatch: pytest.MonkeyPa
     assert repr(json.loads(text)) == repr(value)
 
 
-@pytest.mark.parametrize("odd", [1.5, math.nan, None, "null", np.array([1.0, math.inf])])
-def test_members_are_encoded_together_as_one_by_one(odd: Any) -> None:
-    members = {"a": {"value": [1, 2]}, 'b"': odd, "c": "é"}
-    one_by_one = b",".join(encode_json(name) + b":" + encode_json(item) for name, item in members.items())
-    assert encode_json_members(members) == one_by_one
-    assert encode_json_members({}) == b""
+def test_a_long_value_is_neither_made_nor_encoded_at_once() -> None:
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append([1.5, math.nan])
+        return made[-1]
+
+    assert encode_unless_long(LONG, make) == b"[1.5,NaN]"
+    encode = encode_unless_long(LONG + 1, make)
+    assert callable(encode)
+    assert len(made) == 1
+    assert encode() == b"[1.5,NaN]"
 
 
 @pytest.mark.parametrize(

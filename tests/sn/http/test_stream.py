@@ -15,15 +15,11 @@ from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.stream import respond_stream
 
 
-def serving(
-    pieces: AsyncGenerator[bytes, None], length: int | None = None, budget: MemoryBudget | None = None
-) -> TestClient:
+def serving(pieces: AsyncGenerator[bytes, None], length: int | None = None) -> TestClient:
     async def handle(request: web.Request) -> web.StreamResponse:
         return await respond_stream(request, BINARY_TYPE, pieces, length)
 
     app = web.Application()
-    if budget is not None:
-        app[stream.ANSWERS_KEY] = budget
     app.router.add_get("/", handle)
     return TestClient(TestServer(app))
 
@@ -117,19 +113,29 @@ class Looks(MemoryBudget):
         return super().is_waited_for
 
 
-async def test_a_slow_client_is_let_go_once_others_wait_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of_answers", [True, False], ids=["answers", "another"])
+async def test_a_slow_client_is_let_go_once_others_wait_for_memory(
+    of_answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(stream, "HURRY", 0.02)
     budget, ended = Looks(), asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes, None]:
+        while True:
+            yield b"x" * stream.PART
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        hold = budget.hold(1) if of_answers else stream.hold_until_sent(request, budget, 1)
         try:
-            async with budget.hold(1):
-                while True:
-                    yield b"x" * stream.PART
+            async with hold:
+                return await respond_stream(request, BINARY_TYPE, endless())
         finally:
             ended.set()
 
-    async with serving(endless(), budget=budget) as client:
+    app = web.Application()
+    app[stream.ANSWERS_KEY] = budget if of_answers else MemoryBudget(1)
+    app.router.add_get("/", handle)
+    async with TestClient(TestServer(app)) as client:
         _, writer = await asyncio.open_connection(client.host, client.port, limit=1024)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         while budget.looks < 3:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from hsparse.sn.http.response import LONG
 from hsparse.sn.objects import attribute_handlers, create, handlers
+from hsparse.sn.records import listing, object_json
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient
@@ -66,8 +68,64 @@ async def test_many_elements_are_looked_at_in_a_thread(client: RestClient, on_lo
     assert not on_loop[len(on_loop_so_far)]
 
 
+async def test_many_elements_for_many_objects_are_measured_in_a_thread(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = (await client("GET", "/"))["root"]
+    group = (await client("POST", "/groups", {"link": {"id": root, "name": "x"}}))["id"]
+    on_loop: list[bool] = []
+    encode_json = listing.encode_json
+
+    def recorded(*args: Any) -> Any:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return encode_json(*args)
+
+    monkeypatch.setattr(listing, "encode_json", recorded)
+    for count in (COUNT, 1):
+        attribute = {"type": "H5T_STD_U8LE", "shape": [count], "value": [0] * count}
+        body = {"obj_ids": [root, group], "attributes": {f"a{count}": attribute}}
+        assert (await client("PUT", f"/groups/{root}/attributes", body)).status == 201
+    assert on_loop == [False, True]
+
+
 async def test_few_elements_are_looked_at_at_once(client: RestClient, on_loop: list[bool]) -> None:
     path = f"/groups/{(await client('GET', '/'))['root']}/attributes/a"
     assert (await client("PUT", path, {"type": "H5T_STD_U8LE", "value": 1})).status == 201
     assert (await client("GET", path))["value"] == 1
     assert on_loop == [True, True]
+
+
+@pytest.mark.parametrize("in_one", [False, True], ids=["many elements", "one long element"])
+async def test_many_elements_of_many_objects_are_shown_in_a_thread(
+    client: RestClient, in_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = (await client("GET", "/"))["root"]
+    ids = [(await client("POST", "/groups", {"link": {"id": root, "name": name}}))["id"] for name in "xy"]
+    long: dict[str, Any] = {"type": "H5T_IEEE_F32LE", "shape": [LONG + 1], "value": [0.5] * (LONG + 1)}
+    if in_one:
+        long = {"type": {"class": "H5T_VLEN", "base": long["type"]}, "shape": [1], "value": [long["value"]]}
+    assert (await client("PUT", f"/groups/{ids[0]}/attributes/a", long)).status == 201
+    on_loop: list[bool] = []
+    value_json = object_json.attribute_value_json
+
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return value_json(*args, **kwargs)
+
+    monkeypatch.setattr(object_json, "attribute_value_json", recorded)
+    attributes = f"/groups/{root}/attributes"
+    listed = [
+        await client("POST", attributes, {"obj_ids": ids}, IncludeData=1),
+        await client("POST", attributes, {"obj_ids": [root]}, IncludeData=1, follow_links=1),
+        await client("GET", attributes, IncludeData=1, follow_links=1),
+    ]
+    for reply in listed:
+        [shown] = reply["attributes"][ids[0]]
+        assert shown["value"] == long["value"]
+        assert reply["attributes"][ids[1]] == []
+    found = await client("POST", "/", {"h5paths": ["/x", "/y"]}, include_attrs=1)
+    assert found["h5paths"]["/x"]["attributes"]["a"]["value"] == long["value"]
+    assert found["h5paths"]["/y"]["attributes"] == {}
+    reply = await client("GET", "/", h5path="/x", include_attrs=1)
+    assert reply["attributes"]["a"]["value"] == long["value"]
+    assert on_loop == [False] * 5

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
 from hsparse.model.ids import new_id, new_root_id
+from hsparse.sn.http import response
 from hsparse.sn.http.response import LONG, encode_json
-from hsparse.sn.records import object_json as object_json_module
 from hsparse.sn.records.object_json import (
     RECORD_WEIGHT,
     ObjectJsonCache,
@@ -82,7 +82,7 @@ def test_an_object_of_many_elements_is_encoded_by_who_asks() -> None:
 async def test_objects_of_many_elements_beside_others(
     rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(object_json_module, "LONG", 3)
+    monkeypatch.setattr(response, "LONG", 3)
     body = {"type": "H5T_STD_I32LE", "shape": [4], "value": [1, 2, 3, 4]}
     assert (await rest("PUT", f"/groups/{root}/attributes/null", body)).status == 201
     group = (await rest("POST", "/groups", {"link": {"id": root, "name": "g"}}))["id"]

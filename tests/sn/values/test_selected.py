@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.errors import Moved
+from hsparse.format.selections.select_syntax import MAX_PAIRED
+from hsparse.sn.http import stream
+from hsparse.sn.service import SELECTION_MEMORY
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.sn.values import handlers, multi_object_read
-from hsparse.sn.values import selected as module
+from hsparse.sn.values import handlers, multi_object_read, request_selection
+from hsparse.sn.values.chunk_fanout import ChunkFanout
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -44,14 +51,139 @@ async def test_paired_lists_with_slices_are_refused_by_their_bytes(client: RestC
 
 async def test_memory_of_paired_lists_is_held(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
-    budget = client.service.component(module.SelectionMemory).budget
+    budget = client.service.selections
     held: list[int] = []
     hold = budget.hold
     monkeypatch.setattr(budget, "hold", lambda nbytes: (held.append(nbytes), hold(nbytes))[1])
     for select in ("[[0,0],[0,0],0:1000]", "[[0,0],0:2,0:1000]", "[0:2,0,0:10]"):
         assert (await client("GET", f"{path}/value", select=select)).status == 200
-    assert held == [2 * 1000 * 3 * 8, 0, 0]
+    assert held == [2 * 1000 * 3 * 8]
     assert budget.used == 0
+
+
+PAIRS = "[[0,1],[0,1],0:1000]"
+PAIRS_BYTES = 2 * 1000 * 3 * 8
+
+
+@pytest.fixture
+def held(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Record how many bytes of points are held where selections are made, and where chunks are written and read."""
+    seen: list[tuple[str, int]] = []
+    budget = client.service.selections
+
+    def record(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            seen.append((name, budget.used))
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, recorded)
+
+    record(request_selection, "select_selection")
+    record(multi_object_read, "select_selection")
+    record(ChunkFanout, "write")
+    record(ChunkFanout, "read_within")
+    return seen
+
+
+@pytest.mark.parametrize("form", ["bytes", "json"])
+@pytest.mark.parametrize("append", [{}, {"append": 1000, "append_dim": 2}], ids=["in place", "append"])
+async def test_points_are_held_while_they_are_written(
+    client: RestClient, held: list[tuple[str, int]], append: dict[str, int], form: str
+) -> None:
+    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE", maxdims=[10, 10, 0])
+    if form == "bytes":
+        query = {"select": PAIRS, "element_count": 1, **append}
+        reply = await client("PUT", f"{path}/value", b"\x07", headers={"Content-Type": BINARY}, **query)
+    else:
+        reply = await client("PUT", f"{path}/value", {"select": PAIRS, "value": 7, **append})
+    assert reply.status == 200, reply.body
+    assert held == [("select_selection", PAIRS_BYTES), ("write", PAIRS_BYTES)]
+    assert client.service.selections.used == 0
+    held.clear()
+    assert (await client("PUT", f"{path}/value", {"select": "[0:2,0,0]", "value": 7})).status == 200
+    assert held == [("select_selection", 0), ("write", 0)]
+
+
+async def test_points_of_many_datasets_are_held_while_they_are_read(
+    client: RestClient, held: list[tuple[str, int]]
+) -> None:
+    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE")
+    ids = [path.rsplit("/", 1)[1]]
+    reads = [{"ids": ids * 2, "select": PAIRS}, {"ids": ids, "select": PAIRS + " "}]
+    reply = await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)
+    assert reply.status == 200, reply.body
+    assert held == [("select_selection", 2 * PAIRS_BYTES)] * 2 + [("read_within", 2 * PAIRS_BYTES)] * 3
+    assert client.service.selections.used == 0
+
+
+async def test_points_of_a_stale_plan_are_held_again(
+    client: RestClient, held: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [10, 10, 1000], "H5T_STD_I8LE")
+    pages, stale = ChunkFanout.pages, iter([True, True])
+
+    async def read(self: ChunkFanout, *args: Any) -> AsyncIterator[Any]:
+        if next(stale, False):
+            raise Moved("The extent was changed.")
+        async for page in pages(self, *args):
+            yield page
+
+    monkeypatch.setattr(ChunkFanout, "pages", read)
+    reads = [{"ids": [path.rsplit("/", 1)[1]], "select": PAIRS}]
+    reply = await client("POST", "/datasets/values", {"reads": reads}, accept=BINARY)
+    assert reply.status == 200, reply.body
+    again = ("select_selection", 2 * PAIRS_BYTES)
+    assert held == [("select_selection", PAIRS_BYTES), again, again, ("read_within", 2 * PAIRS_BYTES)]
+    assert client.service.selections.used == 0
+
+
+async def test_paired_lists_of_others_keep_nobody_waiting(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    budget, asked = client.service.selections, asyncio.Event()
+    hold = budget.hold
+    async with budget.hold(MAX_PAIRED):
+        assert (await client("GET", f"{path}/value", select="[[0,0],[0,0],0:10]")).status == 200
+        async with budget.hold(SELECTION_MEMORY - MAX_PAIRED):
+            monkeypatch.setattr(budget, "hold", lambda nbytes: (asked.set(), hold(nbytes))[1])
+            waiting = asyncio.create_task(client("GET", f"{path}/value", select="[[0,0],[0,0],0:10]"))
+            await asked.wait()
+            assert budget.is_waited_for
+            assert (await client("GET", f"{path}/value", select="[0:2,0,0:10]")).status == 200
+            assert budget.is_waited_for
+        assert (await waiting).status == 200
+
+
+async def test_who_holds_points_is_hurried_while_others_wait_for_them(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
+    hurried: list[object] = []
+    send = stream._send
+
+    async def recorded(response: Any, piece: Any, budgets: Sequence[MemoryBudget]) -> None:
+        hurried.extend(budgets)
+        await send(response, piece, budgets)
+
+    monkeypatch.setattr(stream, "_send", recorded)
+    found = [
+        await client("GET", f"{path}/value", accept=BINARY, select=select)
+        for select in ("[0,0,0:2000000]", "[[0,0],[0,0],0:1000000]")
+    ]
+    assert [len(reply.body) for reply in found] == [2_000_000] * 2
+    answers, selections = client.service.answers, client.service.selections
+    assert hurried[0] is answers
+    assert hurried[-1] is selections
+    assert set(map(id, hurried)) == {id(answers), id(selections)}
+
+
+async def test_all_buckets_have_one_memory(client: RestClient) -> None:
+    settings = replace(client.service.settings, other_buckets=("other",))
+    client.service.settings = settings
+    assert client.service.of_bucket("other").selections is client.service.selections
 
 
 async def test_reads_of_many_datasets_have_points_of_bounded_bytes_together(client: RestClient) -> None:
@@ -129,13 +261,13 @@ async def test_long_selections_of_reductions_are_made_in_a_thread(
 ) -> None:
     path = await create(client, [MANY], "H5T_STD_I8LE")
     on_loop: list[bool] = []
-    parse_select = module.parse_select
+    parse_select = request_selection.parse_select
 
     def recorded(*args: Any, **kwargs: Any) -> Any:
         on_loop.append(threading.current_thread() is threading.main_thread())
         return parse_select(*args, **kwargs)
 
-    monkeypatch.setattr("hsparse.sn.values.request_selection.parse_select", recorded)
+    monkeypatch.setattr(request_selection, "parse_select", recorded)
     reply = await client("POST", f"{path}/reduce", {"op": "count", "select": [list(range(MANY))]})
     assert reply["value"] == {"count": MANY}
     assert on_loop == [False]

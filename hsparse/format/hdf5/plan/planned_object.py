@@ -262,9 +262,8 @@ def _attributes(one: PlannedObject, dense: list[FilePiece]) -> Iterator[PlannedM
     found = [_attribute(attribute) for attribute in one.attributes]
     storage = DenseStorage(next_order=len(found) if one.ordered else None, indexed=one.ordered)
     if _is_compact(found):
-        if (
-            one.ordered or found
-        ):  # without this message libhdf5 finds attributes, but reports their number as 0
+        # Without this message libhdf5 finds attributes, but reports their number as 0.
+        if one.ordered or found:
             yield PlannedMessage(
                 MessageType.ATTRIBUTE_INFO, Addressed(encode_dense_storage(storage, ATTRIBUTE_ORDER_WIDTH))
             )

@@ -8,7 +8,7 @@ Tests: tests/format/test_arrow_stream.py, tests/sn/values/media/test_arrow_colum
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -242,6 +242,10 @@ class ArrowBody:
     append: Append | None
     fields: str | None
     sparse: bool = True
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        return {}
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         refuse_fields(self.fields, dataset)

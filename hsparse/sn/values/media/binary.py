@@ -8,9 +8,10 @@ Tests: tests/sn/values/test_values.py, tests/sn/values/test_sparse.py, tests/sn/
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 from aiohttp import web
@@ -125,6 +126,10 @@ class BytesBody:
     fields: str | None
     sparse: bool = False
 
+    @property
+    def named(self) -> Mapping[str, Any]:
+        return self.selection.named
+
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         arrays = dataset.arrays.of_fields(parse_fields(self.fields, dataset.dtype))
         selection = self.selection.resolve(dataset.extent)
@@ -147,6 +152,10 @@ class RegionBody:
     append: Append | None
     fields: str | None
     sparse: bool = True
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        return {}
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         refuse_fields(self.fields, dataset)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -266,6 +266,10 @@ class JsonBody:
     append: Append | None
     fields: str | None
     sparse: bool = False
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        return self.selection.named
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         arrays = dataset.arrays.of_fields(parse_fields(self.fields, dataset.dtype))

@@ -5,9 +5,9 @@ Tests: tests/sn/values/media/test_registry.py.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from aiohttp import web
 
@@ -75,6 +75,11 @@ class WriteBody(Protocol):
     @property
     def sparse(self) -> bool:
         """Whether the body has the places of its elements, which only a sparse dataset accepts."""
+        ...
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        """The `select` of the request, as in the body of a read, for the memory of paired lists; {} if it has none."""
         ...
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:

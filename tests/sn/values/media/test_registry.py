@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,6 +108,10 @@ class CsvBody:
     append: Append | None = None
     fields: str | None = None
     sparse: bool = True
+
+    @property
+    def named(self) -> Mapping[str, Any]:
+        return {}
 
     def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
         try:
