@@ -313,7 +313,7 @@ class ChangeObjects(Message[tuple[Outcome, ...]]):
     """Apply changes, each atomically; one outcome a change, in order.
 
     With `repeated` they may have been applied before: it is a success to create what is there with the same content,
-    and to delete what is not there.
+    and to delete what is not there. Such a deletion is not `changed`: others may have deleted the object.
     """
 
     changes: tuple[RecordChange, ...]
