@@ -209,6 +209,9 @@ class Dense:
         copied = fields or not is_regular(selection) or nbytes * COPY_RATIO < chunk.nbytes
         return nbytes if copied else 0
 
+    def defined_work(self, chunk: Array, selection: Selection) -> int:
+        return 0  # it is refused
+
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return self._nbytes
 
