@@ -100,6 +100,7 @@ class Dense:
             given = DirectWrite(np.ndarray(self.spec.dims, self._dtype, content), None)
         else:
             given = DirectWrite(decode_dense(data, self.spec.dims, self._dtype, pipeline), data)
+        given.chunk.flags.writeable = False  # filters may return what is not: `trim` would not copy it
         if stop != self.spec.dims:
             trimmed, _ = self.trim(scaled, stop)(given.chunk)
             if trimmed is None or trimmed.tobytes() != given.chunk.tobytes():
