@@ -365,7 +365,7 @@ class BeginDeletion(Message[str]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawDeletion(Message[None]):
-    """Take back the note that `BeginDeletion` stored with this `token`: the domain's record was not deleted.
+    """Withdraw the note that `BeginDeletion` stored with this `token`: the domain's record was not deleted.
 
     A note that another deletion counts on, and one that is decided, stay. Any data node answers.
     """
