@@ -30,8 +30,9 @@ class MemberConnections:
     async def follow(self, urls: Mapping[str, str], versions: Mapping[str, int]) -> None:
         """Let the members be those with `urls` and `versions`, by their ids; close the connections to others."""
         self._urls, self._versions = urls, versions
-        for id in self._nodes.keys() - urls.keys():
-            await self._nodes.pop(id).close()
+        gone = [self._nodes.pop(id) for id in self._nodes.keys() - urls.keys()]
+        for node in gone:  # which takes a moment, and others may call this meanwhile
+            await node.close()
 
     async def send(self, id: str, message: Message[R]) -> R:
         """Send a message to a member; `Misdirected` for a node that is none any more, `Unanswered` without a reply.

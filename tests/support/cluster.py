@@ -12,7 +12,7 @@ from hsparse.clock import SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.service import DataService
-from hsparse.errors import Unanswered
+from hsparse.errors import Unanswered, Unauthenticated
 from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.node_set import FixedNodes
@@ -45,6 +45,8 @@ class Link:
         member = self.cluster.members.get(self.url)
         if member is None or (self.sender, self.url) in self.cluster.cut:
             raise Unanswered(f"{self.url} does not answer.")
+        if self.cluster.token(self.sender) != self.cluster.token(self.url):
+            raise Unauthenticated(f"{self.url} has another token.")
         own, other = self.cluster.contract(self.sender), self.cluster.contract(self.url)
         if own is other is CONTRACT:
             reply: R = await member.send(message)
@@ -77,6 +79,13 @@ class Cluster:
     contracts: dict[str, Contract] = field(default_factory=dict)
     """The contracts of nodes, by URL or as senders, that have another one."""
 
+    tokens: dict[str, str] = field(default_factory=dict)
+    """The tokens of nodes, by URL or as senders, that have another one."""
+
+    def token(self, node: str) -> str:
+        """Return a node's token."""
+        return self.tokens.get(node, TOKEN)
+
     def contract(self, node: str) -> Contract:
         """Return a node's contract."""
         return self.contracts.get(node, CONTRACT)
@@ -92,6 +101,8 @@ class Cluster:
     ) -> MemberNode:
         """Return a data node that has not joined."""
         store = self.stores[url] = CrashingStore(self.store)
+        if token not in ("", TOKEN):
+            self.tokens[url] = token
         clock = SystemClock()
         return MemberNode(
             lambda ownership: DataService(store, clock, ownership=ownership),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from demo.frames import FOUND
 from hsparse.client.connection import Connection
 from tests.web.conftest import CELLS, DETECTOR, go, open_page, settled
+from tests.web.test_signing_in import PASSWORD, guarded_server, sign_in
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -43,6 +45,19 @@ def test_there_are_no_violations(browser: Browser, site: str, scheme: Any) -> No
         go(page, domain="/home/none")
         expect(page.get_by_role("alert")).to_be_visible()
         page.get_by_role("button", name="Sign in").click()
+        check(page)
+
+
+def test_the_top_level_for_admins(browser: Browser, tmp_path: Path) -> None:
+    with guarded_server(tmp_path) as guarded, open_page(browser, guarded.url, color_scheme="light") as page:
+        go(page, domain="/")
+        sign_in(page, "root", PASSWORD)
+        page.get_by_text("Users and groups").click()
+        expect(page.get_by_role("table", name="Groups")).to_be_visible()
+        page.get_by_text("Jobs").click()
+        expect(page.get_by_text("No jobs.")).to_be_visible()
+        check(page)
+        page.emulate_media(color_scheme="dark")
         check(page)
 
 

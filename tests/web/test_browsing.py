@@ -79,6 +79,41 @@ def test_a_large_folder_is_searched_by_the_server_and_read_on(page: Page) -> Non
     expect(page.get_by_role("button", name="Load more")).to_have_count(0)
 
 
+def test_who_leaves_a_folder_waits_for_its_rest_no_more(page: Page) -> None:
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        if "Marker" in route.request.url:
+            asked.append(route.request.url)
+            route.abort()
+        else:
+            names = [f"/home/admin/n{number:04}" for number in range(1000)]
+            route.fulfill(json={"domains": [{"name": name, "class": "domain"} for name in names]})
+
+    page.clock.install()
+    page.route("**/domains?*admin*", answer)
+    go(page, domain="/home/admin")
+    more = page.get_by_role("button", name="Load more")
+    more.click()
+    expect(page.get_by_role("alert")).to_contain_text("This page asks again")
+    with page.expect_request("**/domains?*Marker*"):
+        page.clock.run_for(2000)
+    more.click()
+    expect(page.get_by_role("alert")).to_contain_text("This page asks again")
+    asked.clear()
+    with page.expect_request("**/domains?*Marker*"):
+        page.clock.run_for(2000)
+    expect(page.get_by_role("alert")).to_contain_text("This page asks again")
+    page.clock.run_for(1000)
+    assert len(asked) == 1, "the first click asks no more"
+    go(page, domain="/home")
+    expect(page.get_by_role("link", name="admin/")).to_be_visible()
+    page.clock.run_for(60_000)
+    go(page, domain="/")
+    expect(page.get_by_role("link", name="home/")).to_be_visible()
+    assert len(asked) == 1
+
+
 def test_another_bucket_is_another_place(page: Page) -> None:
     go(page, domain=CELLS)
     expect(page.get_by_role("treeitem", name="raw.X")).to_be_visible()
@@ -232,7 +267,7 @@ def test_what_is_not_there_is_told_in_words(page: Page) -> None:
     for path, view in (("/X", "display"), ("/raw.X", "picture"), ("/raw.X", "table")):
         go(page, domain=CELLS, path=path, view=view, select="[0:9999,3]")
         expect(page.get_by_role("heading", name=path[1:], exact=True)).to_be_visible()
-        expect(alert).to_contain_text("[0:9999,3] does not fit the extent [700, 765]")
+        expect(alert).to_contain_text("[0:9999,3] does not fit the extent [700, 765]. The default selection")
 
 
 def test_a_server_that_goes_away_and_comes_back(page: Page) -> None:

@@ -133,6 +133,27 @@ def test_texts_are_no_formulas_in_a_table(page: Page, site: str) -> None:
     assert rows == [["'=1+1"], ["'@x"], ["-2"], ["a,b"], ["'+cmd"]]
 
 
+def test_a_large_table_is_not_made_as_one_text(page: Page, site: str) -> None:
+    values = np.random.default_rng(3).random(100_000)
+    with Connection(site, "/home/admin/web-long.h5") as connection:
+        connection.json("PUT", "/", {})
+        body = {"type": "H5T_IEEE_F64LE", "shape": [len(values)], "h5path": "/long"}
+        id = connection.json("POST", "/datasets", body)["id"]
+        connection.json("PUT", f"/datasets/{id}/value", {"value": values.tolist()})
+    page.add_init_script(
+        """const {join} = Array.prototype;
+        Array.prototype.join = function (...given) {
+            const text = join.apply(this, given);
+            if (text.length > 1.5e6) throw new RangeError('Invalid string length');
+            return text;
+        };"""
+    )
+    go(page, domain="/home/admin/web-long.h5", path="/long")
+    saved = downloaded(page, "Save CSV")
+    assert len(saved) > 1_500_000
+    assert np.array_equal(np.array(saved.split(), float), values)
+
+
 def test_what_is_saved_is_what_is_zoomed_to(page: Page) -> None:
     go(page, domain=CELLS, path="/raw.X")
     settled(page, "rows 0 to 699")

@@ -118,6 +118,34 @@ def test_who_closes_the_dialog_waits_no_more(page: Page, guarded: Guarded) -> No
     expect(page.get_by_role("banner").get_by_role("button", name="Sign in")).to_be_visible()
 
 
+def test_an_issuer_without_an_address_is_waited_for_by_nobody(page: Page, guarded: Guarded) -> None:
+    """A page in which somebody waits on has an error of the browser's when the dialog is closed."""
+    client = {
+        "issuer": guarded.issuer.url,
+        "authorization_endpoint": "none",
+        "client_id": "x",
+        "scope": "openid",
+    }
+    page.route("**/sign-in/client", lambda route: route.fulfill(json=client))
+    page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    with page.expect_popup() as popup:
+        page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("URL")
+    assert popup.value.is_closed()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    # What is opened next is drawn after all that the closing has caused.
+    page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def test_a_busy_server_is_asked_again_by_hand(page: Page) -> None:
+    page.route("**/sign-in/client", lambda route: route.abort())
+    page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+    alert = page.get_by_role("dialog").get_by_role("alert")
+    expect(alert).to_have_text("The server does not answer.Try again in a moment.")
+
+
 def test_a_token_of_another_sign_in_is_refused(page: Page, guarded: Guarded) -> None:
     guarded.issuer.changed = {"nonce": "n" * 43}
     try:

@@ -154,6 +154,61 @@ def test_a_table_is_sorted_by_all_values_and_has_their_names(page: Page) -> None
     expect(first).to_contain_text(str(part.data[best]))
 
 
+def test_what_is_undefined_is_in_no_table_whatever_the_fill_value(page: Page, site: str) -> None:
+    domain = "/home/admin/web-fills.h5"
+    fills: dict[str, tuple[str, float]] = {
+        "largest": ("u8", 2**64 - 1),
+        "least": ("i8", -(2**63)),
+        "infinite": ("f4", np.inf),
+        "nan": ("f8", np.nan),
+        "half": ("f2", 0.1),
+        "third": ("f4", 1 / 3),
+        "zero": ("u8", 0),
+    }
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        for name, (dtype, fill) in fills.items():
+            shape = (2, 2, 2)
+            found = SparseDataset.create(connection, f"/{name}", shape, dtype, shape, fill_value=fill)
+            found.write(np.array([[0, 1, 1], [1, 0, 0]]), np.array([7, 8], dtype))
+    for name in fills:
+        go(page, domain=domain, path=f"/{name}", view="table")
+        settled(page, "1 defined elements in [0:1,0:2,0:2], the first of")
+        by_value = page.get_by_role("button", name="Value")
+        by_value.click()
+        by_value.click()
+        is_sorted = name in ("nan", "half", "third", "zero")
+        settled(
+            page, "The 2 greatest of" if is_sorted else "1 defined elements in [0:1,0:2,0:2], the first of"
+        )
+        expect(page.get_by_role("row").nth(1)).to_contain_text("8" if is_sorted else "7")
+
+
+def test_the_first_rows_of_a_table_are_found_without_all_chunks(page: Page, site: str) -> None:
+    domain = "/home/admin/web-tall.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        shape = (1_000_000, 200)
+        dataset = SparseDataset.create(connection, "/tall", shape, np.uint8, (200, 200))
+        places = np.stack([np.arange(25_000) // 200, np.arange(25_000) % 200], axis=1)
+        dataset.write(np.concatenate([places, [[999_999, 0]]]), np.ones(25_001, np.uint8))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(unquote(request.url)))
+    go(page, domain=domain, path="/tall", view="table")
+    settled(page, "25,000 defined elements in [0:196,0:200], the first of [0:1000000,0:200]")
+    assert [re.findall(r"select=([^&]*)", url) for url in asked if "density" in url] == [["[0:200000,0:200]"]]
+
+
+def test_a_table_of_no_places_is_empty(page: Page, site: str) -> None:
+    domain = "/home/admin/web-none.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        SparseDataset.create(connection, "/none", (0, 4), np.float32, (4, 4), max_shape=(None, 4))
+    go(page, domain=domain, path="/none", view="table")
+    settled(page, "0 defined elements in [0:0,0:4]")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_table_says_that_another_selection_loads(page: Page) -> None:
     go(page, domain=CELLS, path=MATRIX, view="table", select="[0:3,0:765]")
     settled(page, "defined elements in [0:3,0:765]")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Request, Route, expect
 
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
@@ -32,8 +34,13 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A server with an admin and two users, of whom one has a domain that others may not read."""
-    root = tmp_path_factory.mktemp("guarded")
+    with guarded_server(tmp_path_factory.mktemp("guarded")) as guarded:
+        yield guarded
+
+
+@contextmanager
+def guarded_server(root: Path) -> Iterator[Guarded]:
+    """Run a server with an admin and two users, of whom one has a domain that others may not read."""
     passwords, keys = PasswordFile(root / "passwords"), KeyFile(root / "keys")
     cheap = PasswordHash(PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     for name in ("ann", "bob"):
@@ -61,6 +68,11 @@ def page(browser: Browser, guarded: Guarded) -> Iterator[Page]:
 
 def sign_in(page: Page, name: str, secret: str) -> None:
     page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    fill_in(page, name, secret)
+
+
+def fill_in(page: Page, name: str, secret: str) -> None:
+    """Sign in with the dialog, which is open."""
     dialog = page.get_by_role("dialog")
     if name:
         dialog.get_by_label("name and password").check()
@@ -117,6 +129,45 @@ def test_an_admin_sees_users_groups_jobs_and_rights(page: Page) -> None:
     users.get_by_role("link", name="ann").click()
     page.get_by_text("Rights").click()
     expect(page.get_by_role("row").filter(has_text="ann" + 6 * "yes")).to_be_visible()
+
+
+def test_a_busy_server_is_asked_again_by_hand(page: Page) -> None:
+    go(page, domain="/")
+    error = {"kind": "busy", "message": "Too many."}
+    busy: dict[str, Any] = {"status": 429, "headers": {"Retry-After": "1"}, "json": {"error": error}}
+    page.get_by_role("banner").get_by_role("button", name="Sign in").click()
+    page.route("**/about", lambda route: route.fulfill(**busy))
+    fill_in(page, "ann", PASSWORD)
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text("Too many.Try again in a moment.")
+    page.unroute("**/about")
+    page.get_by_role("dialog").get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("banner")).to_contain_text("ann")
+
+
+def test_nobody_else_asks_for_the_rest_of_a_folder(page: Page) -> None:
+    asked: list[Request] = []
+
+    def answer(route: Route) -> None:
+        if "Marker" in route.request.url:
+            asked.append(route.request)
+            route.abort()
+        else:
+            names = [f"/n{number:04}" for number in range(1000)]
+            route.fulfill(json={"domains": [{"name": name, "class": "folder"} for name in names]})
+
+    page.clock.install()
+    page.route("**/domains?*", answer)
+    go(page, domain="/")
+    sign_in(page, "ann", PASSWORD)
+    expect(page.get_by_role("banner")).to_contain_text("ann")
+    with page.expect_request("**/domains?*Marker*"):
+        page.get_by_role("button", name="Load more").click()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("link", name="n0999/")).to_be_visible()
+    page.clock.run_for(60_000)
+    sign_in(page, "bob", PASSWORD)
+    expect(page.get_by_role("banner")).to_contain_text("bob")
+    assert len(asked) == 1
 
 
 def test_by_key(page: Page, guarded: Guarded) -> None:

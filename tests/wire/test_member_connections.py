@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,9 @@ class Node:
         return self.url
 
     async def close(self) -> None:
+        assert not self.closed
         self.closed = True
+        await asyncio.sleep(0)
 
 
 @dataclass(slots=True)
@@ -42,6 +45,17 @@ async def test_a_connection_is_made_once_and_on_use() -> None:
     for _ in range(2):
         assert await connections.send("a", GetInfo()) == "http://a"
     assert [node.url for node in network.made] == ["http://a"]
+
+
+async def test_members_may_be_followed_by_many_at_once() -> None:
+    network = Network()
+    connections = MemberConnections(network.connect)
+    urls = {name: f"http://{name}" for name in "abc"}
+    await connections.follow(urls, {})
+    for name in urls:
+        await connections.send(name, GetInfo())
+    await asyncio.gather(*(connections.follow({}, {}) for _ in range(3)))
+    assert all(node.closed for node in network.made)
 
 
 async def test_a_member_is_spoken_to_in_its_version() -> None:

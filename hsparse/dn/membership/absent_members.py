@@ -74,9 +74,13 @@ class AbsentMembers:
         self, absent: Iterable[str], id: str, view: Membership, refused: Misconfigured | None
     ) -> None:
         """Evict members when their leases have run out; that the first one renews its lease is an error."""
+        nobody_owns = not view.nodes and refused is None
 
         async def await_end(other: str) -> None:
-            if await self._eviction.evict(other, id, view) is None:
+            evicting = (
+                self._eviction.evict(other, id, view) if nobody_owns else self._eviction.expire(other, id)
+            )
+            if await evicting is None:
                 raise refused or _is_alive(other, view)
 
         tasks = [self._tasks.start(await_end(other)) for other in absent]

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 
 from hsparse.clock import Clock
-from hsparse.cluster.lease_object import EVICTED, HELD, RECALLED, LeaseObjects
+from hsparse.cluster.lease_object import EVICTED, HELD, RECALLED, REVOKED, LeaseObjects
 from hsparse.cluster.lease_watch import LeaseWatch
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.dn.membership.peers import Peers
+from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import Unanswered
 
@@ -46,11 +46,11 @@ class Eviction:
         """Return the membership without `other`, None if that is alive and may not be evicted.
 
         It takes up to the grace of the other's lease. Two members that revoke each other's leases do not both go: the
-        one with the greater id gives up.
+        one with the greater id gives up, and who is evicted already.
         """
 
         async def may_still() -> bool:
-            return own < other or await self._holds(own, view)
+            return await self._holds(own, view, *((REVOKED,) if own < other else ()))
 
         lease = await self._leases.read(other)
         if lease is not None and lease.state != EVICTED:
@@ -91,12 +91,12 @@ class Eviction:
         log.warning("%s evicted %s, which did not answer; epoch %d", own, other, after.epoch)
         return after
 
-    async def _holds(self, own: str, view: Membership) -> bool:
-        """Say whether nobody has revoked this node's lease; it has none before it joins."""
+    async def _holds(self, own: str, view: Membership, *others: str) -> bool:
+        """Say whether nobody has revoked this node's lease, or it is one of `others`; before it joins it has none."""
         if own not in view.members:
             return True
         lease = await self._leases.read(own)
-        return lease is not None and lease.state in (HELD, RECALLED)
+        return lease is not None and lease.state in (HELD, RECALLED, *others)
 
     async def _reaches_most(self, other: str, own: str, view: Membership, witnessed: bool) -> bool:
         """Say whether this node reaches more than half of the members, or half of them with a witness.
@@ -108,5 +108,7 @@ class Eviction:
         asked = [id for id in view.nodes if id not in (other, own)]
         reached = await self._peers.answering(asked, view.epoch) | ({own} & set(view.nodes))
         if 2 * len(reached) == len(view.nodes):
-            return witnessed and await self._witnesses.ask_about(other)
+            # Who asks goes around all members, and waits for each.
+            rounds = len(view.members) + 1
+            return witnessed and await self._witnesses.ask_about(other, rounds * PATIENCE)
         return 2 * len(reached) > len(view.nodes)

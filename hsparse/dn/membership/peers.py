@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from functools import partial
 
 from hsparse.concurrency.staggered import staggered
-from hsparse.errors import HsparseError, Misdirected, Unanswered
+from hsparse.errors import HsparseError, Misdirected, Unanswered, Unauthenticated
 from hsparse.wire.member_connections import MemberConnections
 from hsparse.wire.membership_message import AdoptMembership
 
+NO_ANSWERS = (Unanswered, Misdirected, Unauthenticated)
 PATIENCE = 1.0
 """Seconds in which a member answers that is alive."""
 
@@ -35,11 +36,11 @@ class Peers(MemberConnections):
             raise Unanswered(f"The data node {id} did not answer within {PATIENCE:g} s.") from error
 
     async def answering(self, ids: Iterable[str], epoch: int) -> set[str]:
-        """Return those of some members that answer."""
+        """Return those of some members that answer, and take this node for one of theirs."""
         some = list(ids)
         replies = await asyncio.gather(*(self.adopted(id, epoch) for id in some), return_exceptions=True)
         for reply in replies:
             if isinstance(reply, BaseException) and not isinstance(reply, HsparseError):
                 raise reply
         pairs = zip(some, replies, strict=True)
-        return {id for id, reply in pairs if not isinstance(reply, Unanswered | Misdirected)}
+        return {id for id, reply in pairs if not isinstance(reply, NO_ANSWERS)}

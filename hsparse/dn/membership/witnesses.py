@@ -1,4 +1,6 @@
-"""Who outside has asked about members that do not answer: so this node is not the one that is cut off.
+"""Witnesses: nodes outside the membership that ask about a member which does not answer them.
+
+A member that they reach is not the one that is cut off.
 
 Tests: tests/dn/membership/test_witnesses.py.
 """
@@ -6,8 +8,6 @@ Tests: tests/dn/membership/test_witnesses.py.
 from __future__ import annotations
 
 import asyncio
-
-from hsparse.dn.membership.peers import PATIENCE
 
 FRESH = 0.25
 """Seconds for which it counts that somebody has asked: this node may have been cut off after it."""
@@ -28,15 +28,15 @@ class Witnesses:
         async with self._changed:
             self._changed.notify_all()
 
-    async def ask_about(self, member: str) -> bool:
-        """Wait until somebody asks about a member who has just asked, or asks again; False if nobody does."""
+    async def ask_about(self, member: str, patience: float) -> bool:
+        """Wait until somebody asks about a member who has just asked, or asks again; False if nobody does in time."""
         loop = asyncio.get_running_loop()
 
         def is_fresh() -> bool:
             return member in self._times and loop.time() - self._times[member] <= FRESH
 
         try:
-            async with asyncio.timeout(PATIENCE), self._changed:
+            async with asyncio.timeout(patience), self._changed:
                 return await self._changed.wait_for(is_fresh)
         except TimeoutError:
             return False

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from hsparse.errors import Unanswered
+from hsparse.cluster.lease_object import LeaseObjects
+from hsparse.errors import Misconfigured, Unanswered
 from tests.support.cluster import Cluster, cluster
 
 
@@ -53,3 +54,15 @@ async def test_of_two_members_that_do_not_reach_each_other_a_newcomer_chooses() 
         newcomer = made.members["http://new"] = made.make("http://new")
         await newcomer.join("http://new")
         assert members(made, "http://new") == {urls[1], "http://new"}
+
+
+async def test_a_node_with_another_token_evicts_nobody() -> None:
+    async with cluster(3) as (made, urls):
+        before = {url: made.members[url].id for url in urls}
+        newcomer = made.members["http://new"] = made.make("http://new", "another")
+        with pytest.raises(Misconfigured, match="token"):
+            await newcomer.join("http://new")
+        assert {url: made.members[url].id for url in urls} == before
+        assert all(made.members[url].in_force for url in urls)
+        leases = LeaseObjects(made.store)
+        assert {(await leases.read(id)).state for id in before.values()} == {"held"}

@@ -75,6 +75,21 @@ async def test_a_member_whose_lease_was_revoked_evicts_nobody() -> None:
         assert second.id in await nodes(made)
 
 
+async def test_a_member_that_was_evicted_meanwhile_evicts_nobody() -> None:
+    async with cluster(2) as (made, urls):
+        first, second = parted(made, urls)
+        leases = LeaseObjects(made.store)
+        evicting = asyncio.create_task(ask(first, second))
+        async with asyncio.timeout(20):
+            while (await leases.read(second.id)).state != "revoked":  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0)
+        while (await leases.read(first.id)).state != "evicted":
+            await leases.evict(first.id, await leases.read(first.id))
+        with pytest.raises(Unanswered):
+            await evicting
+        assert second.id in await nodes(made)
+
+
 async def test_of_three_members_the_one_that_two_do_not_reach_goes() -> None:
     async with cluster(3) as (made, urls):
         lonely = made.members[urls[2]]

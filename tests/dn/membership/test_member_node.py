@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import lease_key
+from hsparse.cluster.lease_object import LeaseObjects, lease_key
 from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
-from hsparse.errors import ErrorKind, Misconfigured, Misdirected, Unanswered
+from hsparse.errors import ErrorKind, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.data_nodes.patience import Patience
 from hsparse.storage.memory import MemoryStore
@@ -335,3 +335,15 @@ async def test_a_member_that_died_while_it_left_alone_is_evicted() -> None:
         url = await made.start()
         view = await MembershipObject(made.store, TOKEN).read()
         assert view.members == (made.members[url].id,)
+
+
+async def test_who_could_not_join_leaves_no_lease() -> None:
+    async with cluster(1) as (made, urls):
+        store = made.store = FaultyStore(made.store)
+        newcomer = made.members["http://new"] = made.make("http://new")
+        store.fail_before("put_if_match", KEY)
+        with pytest.raises(StoreFailed):
+            await newcomer.join("http://new")
+        assert await LeaseObjects(store).nodes() == [made.members[urls[0]].id]
+        await newcomer.join("http://new")
+        await made.in_force("http://new", *urls)

@@ -7,6 +7,9 @@ const PASSING = [429, 502, 503, 504];
 
 /** An answer that is an error, or no answer: `kind` is the server's, `away` or `redirected`. */
 export class RequestError extends Error {
+  /** Whether what failed is asked for again, without a person. */
+  isAskedAgain = false;
+
   constructor(
     readonly kind: string,
     readonly status: number,
@@ -25,7 +28,8 @@ export class RequestError extends Error {
 
   /** What a person can do about it, in a sentence. */
   get remedy(): string {
-    if (this.isPassing) return 'This page asks again until the server answers.';
+    if (this.isAskedAgain) return 'This page asks again until the server answers.';
+    if (this.isPassing) return 'Try again in a moment.';
     if (this.kind === 'redirected') return 'Load this page again: a sign-in at the proxy may have ended.';
     if (this.status === 401) return 'Sign in again, with another name, password or key.';
     if (this.status === 403) return 'Sign in as a user who may read it, or ask its owner for the right to read.';
@@ -115,6 +119,7 @@ export async function untilAnswered<T>(load: () => Promise<T>, signal: AbortSign
       return await load();
     } catch (error) {
       if (!(error instanceof RequestError) || !error.isPassing || signal?.aborted) throw error;
+      error.isAskedAgain = true;
       onWait?.(error);
       await pause(error.retryAfter ?? RETRY, signal);
     }

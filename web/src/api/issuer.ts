@@ -19,9 +19,10 @@ export async function signInAtIssuer(signal: AbortSignal): Promise<string> {
   try {
     const client = await sendJson<IssuerClient>('/sign-in/client', {}, { signal });
     const [state, nonce, verifier] = [secret(), secret(), secret()];
-    const waiting = answerTo(state, signal);
-    popup.location.replace(await authorizationUrl(client, { state, nonce, verifier, redirect }));
-    const { code, error, iss } = await waiting;
+    const url = await authorizationUrl(client, { state, nonce, verifier, redirect });
+    popup.location.replace(url);
+    // Not before: nobody is to wait if there is no such URL. The issuer answers later than this line is reached.
+    const { code, error, iss } = await answerTo(state, signal);
     if (iss !== null && iss !== client.issuer) throw new Error('Another issuer than that of this server has answered: sign in again.');
     if (code === null) throw new Error(`The issuer signs nobody in: ${error ?? 'it gives no code'}.`);
     const body = { code, verifier, nonce, redirect_uri: redirect };

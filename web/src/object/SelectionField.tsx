@@ -37,5 +37,5 @@ export function SelectionField({ text, dims, onSelect }: Props) {
 /** Says so if an address has a selection that cannot be shown. */
 export function SelectionNotice({ select, dims }: { select: string | undefined; dims: number[] }) {
   if (select === undefined || parseSelect(select, dims) !== undefined) return null;
-  return <ErrorNotice error={new Error(`The selection ${select} does not fit the extent [${dims.join(', ')}]. The whole dataset is shown.`)} />;
+  return <ErrorNotice error={new Error(`The selection ${select} does not fit the extent [${dims.join(', ')}]. The default selection is shown.`)} />;
 }

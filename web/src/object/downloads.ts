@@ -13,6 +13,8 @@ import { formatExact } from '../shell/format';
 const MAX_ELEMENTS = 1 << 24;
 /** The largest file that a page keeps in memory, to send credentials with its request. */
 const MAX_FILE = 1 << 30;
+/** About the characters of a part of a table. A browser's text has less than 2^29, which a table may pass. */
+const PART = 1 << 20;
 
 export type Format = 'csv' | 'npy' | 'arrow' | 'tiff';
 
@@ -60,42 +62,54 @@ export async function saveSelection(domain: Domain, object: HdfObject, spans: Sp
   if (count > MAX_ELEMENTS) throw new Error(`More than ${MAX_ELEMENTS.toLocaleString('en')} elements: select less, or use hsparse.open.`);
   if (format === 'npy') return save(npy(object, spans, await readBytes(domain, object, spans)), `${name}.npy`, 'application/octet-stream');
   if (format === 'tiff') return save(tiff(object, spans, await readBytes(domain, object, spans)), `${name}.tiff`, 'image/tiff');
-  const lines = isList ? await sparseLines(domain, object, spans) : await denseLines(domain, object, spans);
-  save([lines.join('')], `${name}.csv`, 'text/csv');
+  save(inParts(isList ? await sparseCells(domain, object, spans) : await denseCells(domain, object, spans)), `${name}.csv`, 'text/csv');
 }
 
-/** Returns the lines of a table with the places and values of the defined elements. */
-async function sparseLines(domain: Domain, object: HdfObject, spans: Span[]): Promise<string[]> {
+/** Returns the parts of a file of these texts. As blobs they take none of the memory that scripts have. */
+function inParts(texts: Iterable<string>): Blob[] {
+  const parts: Blob[] = [];
+  let part = '';
+  for (const text of texts) {
+    part += text;
+    if (part.length < PART) continue;
+    parts.push(new Blob([part]));
+    part = '';
+  }
+  return [...parts, new Blob([part])];
+}
+
+/** Returns a table with the places and values of the defined elements, cell by cell. */
+async function sparseCells(domain: Domain, object: HdfObject, spans: Span[]): Promise<Iterable<string>> {
   const { places, values } = await readDefined(domain, object, formatSelect(spans));
-  const lines = [csvLine([...places.map((_, dim) => `dim_${dim}`), 'value'])];
   const isSingle = values instanceof Float32Array;
-  for (let at = 0; at < values.length; at += 1) lines.push(csvLine([...places.map((column) => column[at]), values[at]], isSingle));
-  return lines;
+  return (function* () {
+    yield `${[...places.map((_, dim) => `dim_${dim},`), 'value'].join('')}\r\n`;
+    for (let at = 0; at < values.length; at += 1) {
+      yield `${places.map((column) => `${column[at]},`).join('')}${csvCell(values[at], isSingle)}\r\n`;
+    }
+  })();
 }
 
-/** Returns the lines of a table with all values: a line has the last dimension, of a dataset with only one an element. */
-async function denseLines(domain: Domain, object: HdfObject, spans: Span[]): Promise<string[]> {
+/** Returns a table with all values, cell by cell: a line has the last dimension, of a dataset with only one an element. */
+async function denseCells(domain: Domain, object: HdfObject, spans: Span[]): Promise<Iterable<string>> {
   const values = await readValues(domain, object, spans);
   const last = spans[spans.length - 1];
   const width = spans.length > 1 && last !== undefined ? Math.max(1, spanLength(last)) : 1;
-  const lines: string[] = [];
   const isSingle = values instanceof Float32Array;
-  for (let at = 0; at < values.length; at += width) lines.push(csvLine(Array.from(values.slice(at, at + width) as ArrayLike<unknown>), isSingle));
-  return lines;
+  return (function* () {
+    for (let at = 0; at < values.length; at += 1) yield csvCell(values[at], isSingle) + ((at + 1) % width === 0 ? '\r\n' : ',');
+  })();
 }
 
 /** Texts that spreadsheets would take for formulas. */
 const FORMULA = /^[=+\-@\t\r]/;
 
-/** Returns a line of CSV (RFC 4180); `isSingle` says that floats have 32 bits. Before a formula stands a `'`, so that it is a text. */
-function csvLine(row: unknown[], isSingle = false): string {
-  const cell = (value: unknown) => {
-    if (typeof value === 'number' || typeof value === 'bigint') return formatExact(value, isSingle);
-    const bare = typeof value === 'object' ? JSON.stringify(value) : String(value);
-    const text = FORMULA.test(bare) && Number.isNaN(Number(bare)) ? `'${bare}` : bare;
-    return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
-  };
-  return `${row.map(cell).join(',')}\r\n`;
+/** Returns a cell of CSV (RFC 4180); `isSingle` says that floats have 32 bits. Before a formula stands a `'`, so that it is a text. */
+function csvCell(value: unknown, isSingle: boolean): string {
+  if (typeof value === 'number' || typeof value === 'bigint') return formatExact(value, isSingle);
+  const bare = typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const text = FORMULA.test(bare) && Number.isNaN(Number(bare)) ? `'${bare}` : bare;
+  return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
 /** Returns a header of NPY, version 1.0, and the values behind it, little-endian. */

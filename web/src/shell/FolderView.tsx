@@ -1,10 +1,10 @@
 /** What a folder has: folders and domains, as a table that can be searched and sorted. */
 
-import { useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { type Address, formatAddress, nameOf } from '../address';
 import { type Query, sendJson, untilAnswered } from '../api/client';
 import type { Domain } from '../api/hdf';
-import { useLoad } from '../api/load';
+import { useLoad, useSignIns } from '../api/load';
 import { Acls } from './Acls';
 import { ErrorNotice } from './ErrorNotice';
 import { formatBytes, formatCount, formatTime } from './format';
@@ -47,12 +47,26 @@ export function FolderView({ address, folder }: Props) {
   const matching = useLoad(isAsked ? `${place} ${typed}` : undefined, (signal) => readPage(address, { pattern: patternOf(typed) }, signal));
   const listing = isAsked && matching.isCurrent ? matching : all;
   const [more, setMore] = useState<unknown>();
+  const reading = useRef<AbortController>();
+  const signIns = useSignIns();
+  useEffect(() => {
+    setMore(undefined);
+    return () => reading.current?.abort();
+  }, [place, typed, signIns]);
   const readMore = (after: Entry) => {
+    reading.current?.abort();
+    const { signal } = (reading.current = new AbortController());
     setMore(undefined);
     const query = { Marker: after.name, pattern: listing === all ? undefined : patternOf(typed) };
-    const add = (page: Page) =>
+    const add = (page: Page) => {
+      if (signal.aborted) return;
+      setMore(undefined);
       listing.change((old) => (old.entries.at(-1) === after ? { ...page, entries: [...old.entries, ...page.entries] } : old));
-    untilAnswered(() => readPage(address, query), undefined).then(add, setMore);
+    };
+    const fail = (error: unknown) => {
+      if (!signal.aborted) setMore(error);
+    };
+    untilAnswered(() => readPage(address, query, signal), signal, fail).then(add, fail);
   };
   const error = listing.error ?? (isAsked ? matching.error : undefined) ?? more;
   const entries = listing.value?.entries ?? [];
