@@ -19,7 +19,7 @@ from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Points
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED
+from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED_BYTES
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
@@ -184,9 +184,10 @@ async def _plan(context: Context, reads: Sequence[NamedRead]) -> list[_PlannedRe
         if place not in known:
             known[place], nbytes = await _selection(read, dataset.extent)
             memory += nbytes
-            if memory > MAX_PAIRED:
+            if memory > MAX_PAIRED_BYTES:
                 raise TooLarge(
-                    f"The paired lists of the reads have points of more than {MAX_PAIRED} bytes: read less at a time."
+                    f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: "
+                    "read less at a time."
                 )
             await asyncio.sleep(0)  # let other requests run
         planned.append(_PlannedRead(read, dataset, known[place]))

@@ -11,7 +11,12 @@ from typing import Any, Self
 
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import offload
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED, paired_bytes, parse_select
+from hsparse.format.selections.select_syntax import (
+    COORDINATE_BYTES,
+    MAX_PAIRED_BYTES,
+    paired_bytes,
+    parse_select,
+)
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
 from hsparse.sn.service import Service
@@ -22,7 +27,7 @@ class SelectionMemory:
     """The memory of a node for the points of paired lists, of which a short request can name many."""
 
     def __init__(self) -> None:
-        self.budget = MemoryBudget(MAX_PAIRED)
+        self.budget = MemoryBudget(MAX_PAIRED_BYTES)
 
     @classmethod
     def of(cls, service: Service) -> Self:
@@ -51,6 +56,6 @@ def selected_in_url(context: Context, extent: tuple[int, ...]) -> AbstractAsyncC
 
 
 def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
-    """Return the bytes of the points of paired lists in a body, 0 without; `TooLarge` beyond `MAX_PAIRED`."""
+    """Return the bytes of the points of paired lists in a body, 0 without; `TooLarge` beyond `MAX_PAIRED_BYTES`."""
     select = paired_select(body)
     return 0 if select is None else paired_bytes(select, extent)
