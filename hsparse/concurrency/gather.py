@@ -41,10 +41,10 @@ async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U],
 
     async def work() -> None:
         for number, item in drawn:
-            if failed:
-                return
             if number % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
+            if failed:
+                return
             try:
                 done[number] = await function(item)
             except BaseException as error:  # noqa: BLE001 - raised below

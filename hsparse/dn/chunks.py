@@ -21,7 +21,6 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type
 from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
-from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
@@ -91,9 +90,8 @@ class Chunks:
             chunk = await self._load(kind, at)
             if chunk is None:
                 return None
-            whole = at.selection.is_all and isinstance(chunk, SparseChunk)  # that is there, without any work
             found = await self._workers.run(
-                0 if whole else kind.nbytes(chunk),
+                kind.defined_work(chunk, at.selection),
                 kind.defined,
                 chunk,
                 at.selection,

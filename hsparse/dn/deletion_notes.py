@@ -114,8 +114,8 @@ class DeletionNotes:
             return False
         return True
 
-    async def take_back(self, id: str, token: str) -> None:
-        """Remove the intended note of `token`; any other one stays."""
+    async def withdraw_intended(self, id: str, token: str) -> None:
+        """Withdraw the intended note of `token`; any other one stays."""
         note = await self.read(id)
         if note is not None and note.state is DeletionState.INTENDED and token and note.token == token:
             await self.withdraw(note)

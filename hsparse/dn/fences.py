@@ -14,7 +14,11 @@ from hsparse.errors import Gone, HsparseError, Moved, NotFound
 from hsparse.format.chunk_spec import ChunkSpec
 
 MAX_FENCES = 100_000
-"""The most datasets that are remembered; a forgotten one is learnt again from its record."""
+"""The most datasets that are remembered. The generation of a forgotten one is learnt again from its record.
+
+A deleted one has none: what was planned before its deletion, and comes after 100,000 others, is carried out again, and
+the chunks stay until a sweep. A chunk may be written without a record, so a missing one refuses nothing.
+"""
 
 
 class Fences:

@@ -72,7 +72,7 @@ def change_record(
             return record, Outcome({})
         raise NotFound(f"The {change.id} to be deleted is gone; another one was created there meanwhile.")
     if repeated and isinstance(change, DeleteObject) and record is None:
-        return None, Outcome({}, changed=True)
+        return None, Outcome({})
     if repeated and isinstance(change, PutAcl) and record is not None and _acl_after(change, record)[1]:
         change = replace(change, expect=None, expect_acls=None)
     if repeated and isinstance(change, DeleteAttributes | DeleteLinks):

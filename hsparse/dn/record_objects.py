@@ -151,8 +151,13 @@ class RecordObjects:
             return ObjectState(RecordValue(record), RecordVersion(stored.etag), nbytes=memory)
         key = delta_key(self.key, token)
         found = await self._store.get(key)
-        delta, sealed = decode_delta(found.data, token, size, key)
-        delta.apply(record)
+
+        def change() -> tuple[RecordDelta, bool]:
+            delta, sealed = decode_delta(found.data, token, size, key)
+            delta.apply(record)
+            return delta, sealed
+
+        delta, sealed = await self._workers.run(len(found.data), change)
         version = RecordVersion(stored.etag, token, found.etag, sealed, memory)
         state = self._state(RecordValue(record, delta), version)
         if sealed:
@@ -174,7 +179,7 @@ class RecordObjects:
         # What is deferred is there for a moment, and put whole with each append.
         if len(data) > self._limit and not has_deferred(record):
             new = await self._new_delta()
-            data = self._codec.name_delta(data, record, new.token)
+            data = await self._workers.run(len(data), self._codec.name_delta, data, record, new.token)
         try:
             if old is None:
                 base = await self._store.put_if_absent(self.key, data)
@@ -196,8 +201,9 @@ class RecordObjects:
         if version is None or not version.token or version.sealed:
             return version
         assert state.value is not None
-        assert state.value.delta is not None  # or the delta were sealed
-        data = state.value.delta.encode(sealed=True)
+        delta = state.value.delta
+        assert delta is not None  # or it were sealed
+        data = await self._workers.run(delta.size, delta.encode, sealed=True)
         etag = await self._store.put_if_match(delta_key(self.key, version.token), data, version.delta)
         return replace(version, delta=etag, sealed=True)
 

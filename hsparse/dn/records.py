@@ -68,10 +68,6 @@ class _ReplyRoom:
         self._used += nbytes
 
     @property
-    def is_full(self) -> bool:
-        return self._used >= REPLY_MEMORY
-
-    @property
     def is_exceeded(self) -> bool:
         return self._used > REPLY_MEMORY
 
@@ -116,21 +112,19 @@ class Records:
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
         room = _ReplyRoom()
-        outcomes = [self._cached(id, room) for id in ids]
-        missing = [place for place, outcome in enumerate(outcomes) if outcome is None]
-        count_hits(len(ids) - len(missing))
-        if room.is_exceeded or missing:
-            room = _ReplyRoom()
 
-            async def read(place: int) -> Outcome:
-                if place and room.is_full:
-                    return LEFT_OUT
-                outcome = self._cached(ids[place], room) or await self._read(ids[place], room)
-                # Others may have taken the room meanwhile; but the first is never left out.
-                return LEFT_OUT if place and room.is_exceeded else outcome
+        async def read(place: int) -> Outcome:
+            if place and room.is_exceeded:
+                return LEFT_OUT
+            outcome = self._cached(ids[place], room)
+            if outcome is None:
+                outcome = await self._read(ids[place], room)
+            else:
+                count_hits()
+            # Others may have taken the room meanwhile; but the first is never left out.
+            return LEFT_OUT if place and room.is_exceeded else outcome
 
-            return tuple(await gather_each(read, range(len(ids)), READS_AT_ONCE))
-        return tuple(outcome for outcome in outcomes if outcome is not None)
+        return tuple(await gather_each(read, range(len(ids)), READS_AT_ONCE))
 
     async def change(self, message: ChangeObjects) -> tuple[Outcome, ...]:
         """Answer `ChangeObjects`: changes of one object are applied in the order given."""

@@ -252,7 +252,7 @@ class DataService:
             case BeginDeletion():
                 return await self.deletions.begin(message)
             case WithdrawDeletion(id, token):
-                return await self.deletions.notes.take_back(id, token)
+                return await self.deletions.notes.withdraw_intended(id, token)
             case DeleteTree(id, born):
                 return await self.deletions.delete_tree(id, born)
             case ChangedLately(root, seconds):

@@ -19,8 +19,9 @@ from hsparse.clock import Clock
 from hsparse.dn.deletion_notes import DeletionNote, DeletionState, born_of
 from hsparse.dn.deletions import NOTE_AGE, Deletions, Resumed
 from hsparse.dn.domain_scan import DomainScan, StoredDomain
+from hsparse.dn.record_checksum import has_checksum
 from hsparse.dn.record_codec import RecordCodec
-from hsparse.errors import Corrupt, NotFound, PreconditionFailed, Unsupported
+from hsparse.errors import BadRequest, Corrupt, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.ids import storage_key, tree_of_key
 from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore
 from hsparse.wire.message import Record
@@ -196,18 +197,24 @@ class Sweep:
     async def _may_be_named(self, root: str) -> bool:
         """Say whether a damaged record may be that of the root group's domain.
 
-        It may unless the root group tells for which domain it was created, and there is none, or one with another root.
+        It may if that is the record of the domain for which the root group says it was created, and cannot be read, has
+        this root, or has no root and no checksum: with one it is a folder's. It also may if the root group cannot be
+        read.
         """
         try:
             home = (await self._record(storage_key(root))).get("domain")
             if not isinstance(home, str) or not home.startswith("/"):
                 return False
-            named = (await self._record(storage_key(home))).get("root")
-        except NotFound:
+            key = storage_key(home)
+            stored = await self._store.get(key)
+            named = RecordCodec(key).decode(stored.data).get("root")
+        except (NotFound, BadRequest):  # no domain has a path that is refused
             return False
         except (Corrupt, Unsupported) as error:
             log.warning("The objects of %s, which no domain has, stay: %s", root, error.message)
             return True
+        if named is None and has_checksum(stored.data):
+            return False
         if named is None:
             log.warning("The objects of %s stay: they were created for %s, which has no root.", root, home)
         return named in (None, root)

@@ -135,17 +135,13 @@ def decode_piece(
     `mask` is the filter mask, as far as it is known. `Corrupt` when no pipeline decodes to exactly that many elements.
     """
     expected = math.prod(dims) * dtype.itemsize
-    failure: Corrupt | None = None
+    reason = ""  # of the first failure; its error would keep this frame, and have itself, until a collection
     for filters, skipped in _ways(pipeline, mask, len(data) >= expected):
         try:
             return np.ndarray(dims, dtype, undo_filters(filters, data, skipped, expected))
         except Corrupt as error:
-            failure = failure or error
-    assert failure is not None
-    try:
-        raise failure
-    finally:
-        del failure  # an error that its own traceback refers to stays until a collection
+            reason = reason or error.message
+    raise Corrupt(reason)
 
 
 def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> Pipeline:
@@ -153,7 +149,7 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
 
     `Corrupt` as `decode_piece`.
     """
-    failure: Corrupt | None = None
+    reason = ""
     ways = list(_ways(pipeline, mask, len(data) >= size))
     # Pipelines with a checksum at the end come first: decompressors may ignore its bytes.
     with_checksum = [(*pipeline, checksum) for checksum in LEFT_OUT_BY_CLIENTS]
@@ -162,12 +158,8 @@ def pipeline_of(data: Buffer, size: int, pipeline: Pipeline, mask: int = 0) -> P
             undo_filters(filters, data, skipped, size)
             return filters
         except Corrupt as error:
-            failure = failure or error
-    assert failure is not None
-    try:
-        raise failure
-    finally:
-        del failure  # an error that its own traceback refers to stays until a collection
+            reason = reason or error.message
+    raise Corrupt(reason)
 
 
 def mask_of(filters: Pipeline, described: Pipeline, mask: int, nbytes: int, size: int) -> int:

@@ -39,6 +39,8 @@ ELEMENT = "_"
 """How a query names the element itself, where it has no fields."""
 CACHED_TEXT = 128 * 1024
 """Characters of queries that are remembered with the types that they are bound to."""
+FIELD_SIZE = 256
+"""Characters that a field of such a type counts; it takes some 200 bytes of memory."""
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -97,7 +99,12 @@ def _bound(text: str, dtype: np.dtype[Any]) -> Query:
     return Query(text, dtype, _bind(term, dtype), term)
 
 
-_BOUND = TextCache(_bound, CACHED_TEXT, MAX_LENGTH)
+def _weigh(dtype: np.dtype[Any]) -> int:
+    names = dtype.base.names or ()
+    return sum(FIELD_SIZE + _weigh(dtype.base[name]) for name in names)
+
+
+_BOUND = TextCache(_bound, CACHED_TEXT, MAX_LENGTH, _weigh)
 
 
 def queried(text: str) -> frozenset[str]:

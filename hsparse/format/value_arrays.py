@@ -146,15 +146,11 @@ def elements_from_json(
     arrays: ValueArrays, value: Any, shape: tuple[int, ...], forms: Sequence[Element]
 ) -> Values:
     """Return JSON values whose elements have one of `forms`, the likeliest first, in `shape` or one for all."""
-    failure: BadRequest | None = None
+    reason = ""
     for form in forms:
         for dims in (shape, (1,)):
             try:
                 return arrays.stored(from_json(value, dims, form), dims)
             except BadRequest as error:
-                failure = failure or error
-    assert failure is not None
-    try:
-        raise failure
-    finally:
-        del failure  # an error that its own traceback refers to stays until a collection
+                reason = reason or error.message
+    raise BadRequest(reason)

@@ -13,7 +13,7 @@ from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
-from hsparse.format.selections.select_syntax import MAX_PAIRED
+from hsparse.format.selections.select_syntax import MAX_PAIRED_BYTES
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.auth.code_flow import CodeFlow
 from hsparse.sn.data_nodes.owners import Owners
@@ -24,7 +24,7 @@ from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
 
-SELECTION_MEMORY = 4 * MAX_PAIRED
+SELECTION_MEMORY = 4 * MAX_PAIRED_BYTES
 """Bytes of the points of paired lists, of which a short request can name many: those of four requests, or of more."""
 
 

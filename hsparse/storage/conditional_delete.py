@@ -6,8 +6,8 @@ depend on them as on conditional puts, so such a store is served: an object is l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed, Unsupported
@@ -15,20 +15,35 @@ from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.delete_each import delete_each
 from hsparse.storage.object_store import PROBE_PREFIX, Entry, ObjectStore, OutcomeUnknown, current_etag
 
-PROBES = 5
+PROBES = 10
+PAUSE = 0.5
+"""Seconds between two probes."""
 STALE_ETAG = "0123456789abcdef0123456789abcdef"
 
 
-async def with_conditional_delete(store: ObjectStore, *, clock: Clock | None = None) -> ObjectStore:
+async def with_conditional_delete(
+    store: ObjectStore,
+    *,
+    clock: Clock | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> ObjectStore:
     """Return `store` if it honours the condition of a delete, else `LookBeforeDelete` over it.
 
     A probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure. It is repeated where a reply
-    was lost, `PROBES` times in all.
+    was lost; `OutcomeUnknown` where that happens to `PROBES` of them.
     """
-    for _ in range(PROBES):
-        with suppress(OutcomeUnknown):
+    probes = 0
+    while True:
+        try:
             return store if await _honours(store, clock or SystemClock()) else LookBeforeDelete(store)
-    return LookBeforeDelete(store)
+        except OutcomeUnknown as error:
+            probes += 1
+            if probes == PROBES:
+                raise OutcomeUnknown(
+                    f"Whether the store {store.name!r} honours the condition of a delete cannot be told: a reply was "
+                    f"lost in each of {PROBES} probes; check the network to the bucket, then start again."
+                ) from error
+        await sleep(PAUSE)
 
 
 async def _honours(store: ObjectStore, clock: Clock) -> bool:

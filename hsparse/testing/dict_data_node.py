@@ -84,8 +84,8 @@ class DictDataNode:
         match message:
             case ReadObjects(ids):
                 return tuple(self._read(id) for id in ids)
-            case ChangeObjects(changes):
-                return tuple(self._change(change) for change in changes)
+            case ChangeObjects(changes, repeated):
+                return tuple(self._change(change, repeated) for change in changes)
             case ListKeys():
                 return self._list(message)
             case BeginDeletion(id):
@@ -116,9 +116,12 @@ class DictDataNode:
             return Gone(f"{' '.join(name)} was deleted.")
         return NotFound(f"{' '.join(name)} does not exist.")
 
-    def _change(self, change: RecordChange) -> Outcome:
+    def _change(self, change: RecordChange, repeated: bool) -> Outcome:
         change = copy.deepcopy(change)
         last = self.records.get(change.id)
+        if repeated and isinstance(change, DeleteObject) and not _is_expected(change, last):
+            self._deleted.add((change.id,))
+            return Outcome({})
         try:
             changed, created = self._apply(change)
         except HsparseError as error:
@@ -146,7 +149,8 @@ class DictDataNode:
         if change.id not in self.records:
             raise self._missing(change.id)
         if isinstance(change, DeleteObject):
-            _check_expected(change, self.records[change.id])
+            if not _is_expected(change, self.records[change.id]):
+                raise NotFound(f"{change.id} is another one now.")
             del self.records[change.id]
             self._deleted.add((change.id,))
             return True, False
@@ -241,9 +245,10 @@ def _same(new: Record, there: Record | None) -> bool:
     return one | {"type": type_json(one.get("type"))} == other | {"type": type_json(other.get("type"))}
 
 
-def _check_expected(change: DeleteObject, record: Record) -> None:
-    if any(record.get(name) != value for name, value in (change.expect or {}).items()):
-        raise NotFound(f"{change.id} is another one now.")
+def _is_expected(change: DeleteObject, record: Record | None) -> bool:
+    if record is None:
+        return False
+    return all(record.get(name) == value for name, value in (change.expect or {}).items())
 
 
 def _put_acl(record: Record, change: PutAcl) -> bool:

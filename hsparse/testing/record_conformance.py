@@ -127,6 +127,19 @@ async def test_a_path_is_deleted_only_with_the_record_that_was_seen(node: DataNo
         assert kind(await change(node, DeleteObject(path, seen))) == ErrorKind.GONE
 
 
+async def test_a_repeated_deletion_of_what_is_gone_is_a_success_and_no_change(node: DataNode) -> None:
+    path, seen = "/home/user/file.h5", {"created": 1.0}
+    again = ChangeObjects((DeleteObject(path, seen),)).again()
+    for there in (None, {"created": 2.0}):
+        if there is not None:
+            (await change(node, CreateObject(path, there))).unwrap()
+        [outcome] = await node.send(again)
+        assert (outcome.failure, outcome.changed) == (None, False), "others may have deleted it"
+    assert await record_of(node, path) == {"created": 2.0}
+    [outcome] = await node.send(ChangeObjects((DeleteObject(path, {"created": 2.0}),)).again())
+    assert (outcome.failure, outcome.changed) == (None, True)
+
+
 async def test_a_record_is_put_whatever_is_there(node: DataNode) -> None:
     id = "s-00000000-00000001"
     outcome = await change(node, PutRecord(id, {"n": 1, "lastModified": 5.0}))

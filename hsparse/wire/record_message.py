@@ -343,7 +343,7 @@ class ChangeObjects(Message[tuple[Outcome, ...]]):
     """Apply changes, each atomically; one outcome a change, in order.
 
     With `repeated` they may have been applied before: it is a success to create what is there with the same content,
-    and to delete what is not there.
+    and to delete what is not there. Such a deletion is not `changed`: others may have deleted the object.
     """
 
     changes: tuple[RecordChange, ...]
@@ -395,7 +395,7 @@ class BeginDeletion(Message[str]):
 
 @dataclass(frozen=True, slots=True)
 class WithdrawDeletion(Message[None]):
-    """Take back the note that `BeginDeletion` stored with this `token`: the domain's record was not deleted.
+    """Withdraw the note that `BeginDeletion` stored with this `token`: the domain's record was not deleted.
 
     A note that another deletion counts on, and one that is decided, stay. Any data node answers.
     """

@@ -70,6 +70,23 @@ async def test_after_a_failure_no_more_are_begun(limit: int) -> None:
     assert ended == [0, 1], "what was begun is waited for"
 
 
+async def test_an_item_that_fails_while_another_one_has_its_turn_begins_no_more() -> None:
+    begun: list[int] = []
+    before_pause = asyncio.Event()
+
+    async def work(item: int) -> None:
+        begun.append(item)
+        if item == YIELD_EVERY - 2:
+            before_pause.set()
+        if item == 0:
+            await before_pause.wait()
+            raise ValueError(item)
+
+    with pytest.raises(ValueError, match="0"):
+        await gather_each(work, range(2 * YIELD_EVERY), 2)
+    assert begun == list(range(YIELD_EVERY - 1))
+
+
 @pytest.mark.parametrize("limit", [1, LIMIT])
 async def test_cancelling_it_cancels_what_was_begun(limit: int) -> None:
     begun: list[int] = []

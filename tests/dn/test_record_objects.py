@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from hsparse.clock import ManualClock, SystemClock
+from hsparse.dn import record_objects
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.record_checksum import remove_checksum
+from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.record_delta import RecordDelta
 from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, ErrorKind
@@ -114,6 +118,33 @@ async def test_a_change_of_a_large_record_is_one_small_put() -> None:
     found = await read(fresh)
     assert (list(found["links"]), found["attributes"]["b"]["value"]) == (["a"], 1)
     assert store.calls == {"get": 2}
+
+
+async def test_what_is_large_is_worked_on_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base is named its delta, and the delta is sealed, decoded and applied beside other requests."""
+    seen: list[tuple[str, bool]] = []
+    loop = threading.current_thread()
+
+    def watch(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            seen.append((name, threading.current_thread() is loop))
+            return function(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(RecordCodec, "name_delta")
+    watch(RecordDelta, "apply")
+    watch(record_objects, "decode_delta")
+    store = MemoryStore()
+    node = open_node(store)
+    await change(node, CreateObject(ID, record(long=30 * LONG)))
+    await change(node, PutAttributes(ID, {"a": stored_attribute(15 * LONG)}))
+    await read(node := open_node(store))
+    watch(RecordDelta, "encode")
+    await change(node, DeleteObject(ID))
+    assert seen == [("name_delta", False), ("decode_delta", False), ("apply", False), ("encode", False)]
 
 
 async def test_a_base_is_stored_again_by_four_calls() -> None:

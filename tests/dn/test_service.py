@@ -11,6 +11,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from hsparse.clock import SystemClock
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace
 from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.server import create_node_app
@@ -148,4 +149,24 @@ async def test_a_fence_does_not_wait_for_later_writes() -> None:
 
     await asyncio.gather(fence(), *(write(after) for after in range(8)))
     assert written < 2000
+    await node.close()
+
+
+async def test_records_are_looked_for_in_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = DataService(MemoryStore(), SystemClock())
+    ids = tuple(new_root_id(SystemClock()) for _ in range(4))
+    await node.send(ChangeObjects(tuple(CreateObject(id, {"id": id}) for id in ids[:3])))
+    looked: list[str] = []
+    get = node._cache.get
+
+    def counted(key: str) -> object:
+        looked.append(key)
+        return get(key)
+
+    monkeypatch.setattr(node._cache, "get", counted)
+    begin_trace(trace := RequestTrace("read"))
+    found = await node._records.read(ids)
+    assert [outcome.failure is None for outcome in found] == [True, True, True, False]
+    assert sorted(looked) == sorted(map(storage_key, ids))
+    assert (trace.hits, trace.loads) == (3, 1)
     await node.close()

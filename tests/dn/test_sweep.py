@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.dn.deletion_notes import born_of
+from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.sweep import Finding, Waste
 from hsparse.errors import Gone
 from hsparse.model.ids import chunk_key, deletion_key, storage_key, summary_id
@@ -211,6 +212,30 @@ async def test_objects_go_when_their_own_domain_has_others(world: World, node: N
     root, _ = await world.make(A)
     await node.delete(A, keep_root=True)
     await world.make(A)
+    del world.datasets[root]
+    await world.settle()
+    assert await world.is_gone(root)
+
+
+async def test_objects_go_when_a_folder_is_where_their_own_domain_was_to_be(world: World, node: Node) -> None:
+    """A creation died after its root group; then somebody created a folder of that name."""
+    root, _ = await world.make(A)
+    await world.store.delete(storage_key(A))
+    await node.create(A, folder=True)
+    del world.datasets[root]
+    await world.settle()
+    assert await world.is_gone(root)
+
+
+@pytest.mark.parametrize("path", ["/a//b", "/a\n", "/" + "x" * 2000])
+async def test_a_root_group_with_a_path_that_no_domain_has_ends_no_sweep(
+    world: World, node: Node, path: str
+) -> None:
+    root, _ = await world.make(A)
+    await world.store.delete(storage_key(A))
+    key = storage_key(root)
+    record = json.loads((await world.store.get(key)).data)
+    await world.store.put(key, RecordCodec(key).encode({**record, "domain": path}))
     del world.datasets[root]
     await world.settle()
     assert await world.is_gone(root)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.query import Ranges, bind_query, queried
+from hsparse.format.query import _BOUND, Ranges, bind_query, queried
 
 OPERATORS: dict[str, Any] = {
     "==": operator.eq,
@@ -205,3 +205,12 @@ def test_a_long_list_takes_no_memory_for_each_range_and_member() -> None:
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_types_of_many_fields_are_not_remembered() -> None:
+    """Their memory is the types', not that of the texts."""
+    inner = np.dtype([(f"f{number}", "<i4") for number in range(100)])
+    before = _BOUND.size
+    for dtype in (inner, np.dtype([("a", "<i4"), ("b", inner, (2,))])):
+        bind_query(f"{dtype.names[0]} > 1", dtype)  # type: ignore[index]
+        assert _BOUND.size == before

@@ -40,6 +40,19 @@ def test_what_was_used_lately_stays() -> None:
     assert made == ["a", "b", "c", "b"]
 
 
+def test_other_arguments_count() -> None:
+    made = []
+
+    def make(text: str, names: tuple[str, ...]) -> None:
+        made.append((text, names))
+
+    cache = TextCache(make, 2 * (ENTRY_SIZE + 3), largest=4, weigh=len)
+    for names in (("x", "y"), ("x", "y"), ("x", "y", "z"), ("x", "y", "z", "u"), ("x", "y", "z", "u")):
+        cache("a", names)
+    assert [len(names) for _, names in made] == [2, 3, 4, 4], "the latest are too large"
+    assert cache.size == ENTRY_SIZE + 4
+
+
 def test_an_error_is_not_remembered() -> None:
     cache = TextCache(int, 10 * ENTRY_SIZE, largest=10)
     for _ in range(2):

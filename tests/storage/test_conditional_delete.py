@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import PreconditionFailed, StoreFailed, Unsupported
-from hsparse.storage.conditional_delete import PROBES, LookBeforeDelete, with_conditional_delete
+from hsparse.storage.conditional_delete import PAUSE, PROBES, LookBeforeDelete, with_conditional_delete
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore, OutcomeUnknown
 from hsparse.storage.s3.s3_store import S3Store
@@ -88,11 +88,20 @@ async def test_removes_its_key_when_the_store_fails() -> None:
     assert await keys(memory) == []
 
 
-@pytest.mark.parametrize("lost", [1, PROBES])
+@pytest.mark.parametrize("lost", [1, PROBES - 1, PROBES])
 async def test_a_lost_reply_tells_nothing(lost: int) -> None:
     memory = MemoryStore()
     store = FaultyStore(memory)
     store.fail_before("delete_if_match", times=lost, error=OutcomeUnknown("lost"))
-    found = await with_conditional_delete(store)
-    assert isinstance(found, LookBeforeDelete) is (lost == PROBES)
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    if lost < PROBES:
+        assert await with_conditional_delete(store, sleep=sleep) is store
+    else:
+        with pytest.raises(OutcomeUnknown, match="check the network to the bucket, then start again"):
+            await with_conditional_delete(store, sleep=sleep)
+    assert pauses == [PAUSE] * min(lost, PROBES - 1)
     assert await keys(memory) == []

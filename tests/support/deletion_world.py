@@ -72,10 +72,10 @@ class Node:
         await self.data.close()
 
     async def create(self, path: str, **body: Any) -> str:
-        """Create a domain; return its root."""
+        """Create a domain, or a folder; return its root, empty for a folder."""
         context = Context(cast(web.Request, None), cast(Any, None), self._service, ADMIN, path, None)
         record = await create_domain(context, body)
-        return str(record["root"])
+        return str(record.get("root", ""))
 
     async def fill(self, root: str, dataset: str = "") -> str:
         """Create a dataset and write its chunks; return its id."""
@@ -153,7 +153,7 @@ class World:
         for key in await self.keys():
             if key.endswith("/.domain.json"):
                 record = json.loads((await self.store.get(key)).data)
-                if "deleted" not in record:
+                if "root" in record and "deleted" not in record:
                     found["/" + key.removesuffix("/.domain.json")] = record["root"]
         return found
 

@@ -93,6 +93,9 @@ MESSAGES: st.SearchStrategy[Message[Any]] = st.one_of(
     st.lists(CHANGES, min_size=1, max_size=3, unique_by=lambda change: change.id).map(
         lambda changes: ChangeObjects(tuple(changes))
     ),
+    st.builds(
+        DeleteObject, st.sampled_from([GROUP, DOMAIN]), st.sampled_from([None, {"root": ROOT}, {"root": ""}])
+    ).map(lambda change: ChangeObjects((change,)).again()),
     st.just(ReadObjects((ROOT, DATASET, DOMAIN, GROUP))),
     st.builds(
         ListKeys,

@@ -16,7 +16,7 @@ from hsparse.client.errors import InvalidValue, ResultTooLarge
 from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis
 from hsparse.format.selections.axis import indices
 from hsparse.format.selections.extent import strides, unravel
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED
+from hsparse.format.selections.select_syntax import most_paired
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
 
 KeyAxis: TypeAlias = SlicedAxis | ListedAxes
@@ -51,7 +51,7 @@ class IndexedRegion:
         has_ellipsis: bool,
         is_cut_off: bool,
     ) -> IndexedRegion:
-        """Return the region of axes; `ResultTooLarge` if the points of lists paired with steps exceed `MAX_PAIRED`."""
+        """Return the region of axes; `ResultTooLarge` if the points of lists paired with steps are too many."""
         is_scalar = not has_ellipsis and not any(axis.shape for axis in axes)
         is_scalar &= all(isinstance(axis, SlicedAxis) for axis in axes)
         return cls(extent, axes, lists_first, is_scalar, is_cut_off, _selection(extent, axes))
@@ -192,7 +192,7 @@ def _selection(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> Selection:
     sliced = [axis for axis in axes if isinstance(axis, SlicedAxis)]
     if not all(abs(axis.cut.step) == 1 or axis.size == 1 for axis in sliced):
         size = prod(axis.size for axis in axes)
-        most = MAX_PAIRED // len(extent) // COORDINATE_BYTES
+        most = most_paired(len(extent))
         if size > most:
             raise ResultTooLarge(
                 f"Lists paired with slices that have a step may select {most} elements, not {size}; leave out "

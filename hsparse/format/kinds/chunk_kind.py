@@ -239,6 +239,10 @@ class ChunkKind(Protocol[V]):
         """Return how many bytes `read` works on, see `OffloadPool.run`."""
         ...
 
+    def defined_work(self, chunk: V, selection: Selection) -> int:
+        """Return how many bytes `defined` works on, see `OffloadPool.run`."""
+        ...
+
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         """Return how much memory decoding a directly written chunk may take besides its bytes."""
         ...

@@ -37,7 +37,7 @@ from hsparse.format.selections.selection import Selection, coords_at, gather, is
 
 Array = NDArray[Any]
 COPY_RATIO = 2
-"""A view that is of less than this part of its chunk is copied: it would keep the whole chunk in memory."""
+"""A view of less than 1/COPY_RATIO of its chunk is copied: it would keep the whole chunk in memory."""
 
 
 def encode_dense(array: Array, pipeline: tuple[Filter, ...]) -> Buffer:
@@ -100,6 +100,7 @@ class Dense:
             given = DirectWrite(np.ndarray(self.spec.dims, self._dtype, content), None)
         else:
             given = DirectWrite(decode_dense(data, self.spec.dims, self._dtype, pipeline), data)
+        given.chunk.flags.writeable = False  # filters may return what is not: `trim` would not copy it
         if stop != self.spec.dims:
             trimmed, _ = self.trim(scaled, stop)(given.chunk)
             if trimmed is None or trimmed.tobytes() != given.chunk.tobytes():
@@ -110,9 +111,9 @@ class Dense:
         return self.spec.fill_of(scaled) if self.spec.arange else None
 
     def read(self, chunk: Array, selection: Selection, fields: tuple[str, ...], limit: int) -> Array:
-        return (
-            pick_fields(read_array(chunk, selection), fields) if fields else read_detached(chunk, selection)
-        )
+        if fields:
+            return pick_fields(read_array(chunk, selection), fields)
+        return read_detached(chunk, selection)
 
     def defined(self, chunk: Array, selection: Selection, places_only: bool, limit: int, alone: bool) -> None:
         raise not_sparse(self.spec)
@@ -205,9 +206,12 @@ class Dense:
 
     def read_work(self, chunk: Array, selection: Selection, fields: tuple[str, ...]) -> int:
         nbytes = selection.size * self._dtype.itemsize
-        # A large hyperslab is a view of the chunk.
+        # A large hyperslab is a view of the chunk; a small one is copied, see `COPY_RATIO`.
         copied = fields or not is_regular(selection) or nbytes * COPY_RATIO < chunk.nbytes
         return nbytes if copied else 0
+
+    def defined_work(self, chunk: Array, selection: Selection) -> int:
+        return 0  # it is refused
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return self._nbytes

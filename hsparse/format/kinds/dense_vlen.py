@@ -171,6 +171,9 @@ class DenseVlen:
     def read_work(self, chunk: VlenArray, selection: Selection, fields: tuple[str, ...]) -> int:
         return chunk.nbytes + selection.size
 
+    def defined_work(self, chunk: VlenArray, selection: Selection) -> int:
+        return 0  # it is refused
+
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return 2 * MAX_CHUNK_BYTES  # what the bytes decode to, twice while its buffer grows
 

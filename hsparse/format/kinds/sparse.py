@@ -175,6 +175,9 @@ class Sparse:
     def read_work(self, chunk: SparseChunk, selection: Selection, fields: tuple[str, ...]) -> int:
         return chunk.nbytes + selection.size
 
+    def defined_work(self, chunk: SparseChunk, selection: Selection) -> int:
+        return 0 if selection.is_all else chunk.nbytes  # all of it is there already
+
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         nbytes: int = sum(sections[:, UNFILTERED].tolist())
         return nbytes

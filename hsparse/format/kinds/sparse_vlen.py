@@ -152,6 +152,9 @@ class SparseVlen:
     def read_work(self, chunk: SparseVlenChunk, selection: Selection, fields: tuple[str, ...]) -> int:
         return chunk.nbytes + selection.size
 
+    def defined_work(self, chunk: SparseVlenChunk, selection: Selection) -> int:
+        return chunk.nbytes
+
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return 0
 

@@ -23,7 +23,7 @@ NUMBER = r"[0-9]{1,19}"
 INDEX = re.compile(NUMBER)
 SLICE = re.compile(rf"({NUMBER})?:({NUMBER})?(?::({NUMBER})?)?")
 LIST = re.compile(rf"\[(?:{NUMBER}(?:,{NUMBER})*)?\]")
-MAX_PAIRED = 1 << 27
+MAX_PAIRED_BYTES = 1 << 27
 """The most bytes of the points that lists paired with each other select together with slices."""
 COORDINATE_BYTES = 8
 
@@ -35,7 +35,7 @@ def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = 
     left out, or a list of indices in any order. Two or more lists must be of one length and are paired,
     as HSDS does: they give one dimension of the result, in the place of the first. If `orthogonal`, each list is
     for its own dimension instead. `BadRequest` names the item that is malformed, negative or beyond the extent;
-    `TooLarge` when the points of paired lists with slices take more than `MAX_PAIRED` bytes.
+    `TooLarge` when the points of paired lists with slices take more than `MAX_PAIRED_BYTES` bytes.
     """
     extent = check_extent(extent)
     axes = parse_axes(text, extent)
@@ -128,16 +128,22 @@ def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int])
     return Points(extent, coords.reshape(-1, len(extent)), shape)
 
 
-def check_paired(shape: Sequence[int], rank: int) -> int:
-    """Return the bytes of the points of a selection of paired lists, of this shape; `TooLarge` beyond `MAX_PAIRED`.
+def most_paired(rank: int) -> int:
+    """Return how many elements of a dataset of `rank` dimensions lists paired with slices may select."""
+    return MAX_PAIRED_BYTES // (rank * COORDINATE_BYTES)
 
-    A dimension of no elements counts as one: the indices of the others are listed nevertheless.
+
+def check_paired(shape: Sequence[int], rank: int) -> int:
+    """Return the bytes of the points of a selection of paired lists, of this shape.
+
+    `TooLarge` beyond `MAX_PAIRED_BYTES`. A dimension of no elements counts as one: the indices of the others are
+    listed nevertheless.
     """
     places = math.prod(max(1, length) for length in shape)
-    if places * rank * COORDINATE_BYTES > MAX_PAIRED:
+    if places > most_paired(rank):
         raise TooLarge(
-            f"Lists paired with slices may select {MAX_PAIRED // rank // COORDINATE_BYTES} elements of {rank} "
-            f"dimensions, not {places}: select less at a time."
+            f"Lists paired with slices may select {most_paired(rank)} elements of {rank} dimensions, not {places}: "
+            "select less at a time."
         )
     return math.prod(shape) * rank * COORDINATE_BYTES
 

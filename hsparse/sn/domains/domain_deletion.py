@@ -51,7 +51,8 @@ class DomainDeletions:
     async def remove(self, domain: Domain, *, keep_root: bool = False, wait: float = 0.0) -> None:
         """Delete the record of a domain or folder and, without `keep_root`, the domain's objects.
 
-        When this returns it is decided, durably, that these are deleted; for the end it waits so many seconds.
+        When this returns it is decided, durably, that these are deleted; for the end it waits so many seconds. Where a
+        lost reply hides who has deleted the record, the objects stay until a sweep has found no other name of them.
         `NotFound` or `Gone` if there is no record any more, or that of another domain: then nothing is deleted. The
         objects of a domain that is marked as deleted are another's.
         """
@@ -67,6 +68,13 @@ class DomainDeletions:
         if born and outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
             await owners.ask_any(WithdrawDeletion(root, token))
         outcome.unwrap()
+        if not outcome.changed:
+            log.warning(
+                "The objects of %s (%s) are left to `hsparse sweep`: a reply was lost, and others may have moved them.",
+                root,
+                path,
+            )
+            return
         await self._remove_objects(root, path, born, wait)
 
     async def remove_objects(self, root: str, path: str) -> None:

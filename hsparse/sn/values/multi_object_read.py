@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED
+from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED_BYTES
 from hsparse.format.selections.selection import Selection
 from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
@@ -192,9 +192,9 @@ async def _planned(context: Context, reads: Sequence[NamedRead]) -> AsyncIterato
         sizes[place] = await offload(selection_work(body), points_bytes, body, place[-1])
         await asyncio.sleep(0)  # let other requests run
     nbytes = sum(sizes.values())
-    if nbytes > MAX_PAIRED:
+    if nbytes > MAX_PAIRED_BYTES:
         raise TooLarge(
-            f"The paired lists of the reads have points of more than {MAX_PAIRED} bytes: read less at a time."
+            f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
         )
     async with hold_points(context, nbytes):
         known: dict[_Place, Selection] = {}

@@ -58,6 +58,6 @@ async def hold_points(context: Context, nbytes: int) -> AsyncIterator[None]:
 
 
 def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
-    """Return the bytes of the points of paired lists in a body, 0 without; `TooLarge` beyond `MAX_PAIRED`."""
+    """Return the bytes of the points of paired lists in a body, 0 without; `TooLarge` beyond `MAX_PAIRED_BYTES`."""
     select = paired_select(body)
     return 0 if select is None else paired_bytes(select, extent)

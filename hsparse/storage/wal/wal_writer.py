@@ -90,8 +90,8 @@ class WalWriter:
         """Start to sync the files of the log so that it can be reset; puts continue in another log."""
         if (old := self._log) is None:
             return
-        keys, self._keys, self._tail_unknown = self._keys, set(), False
         self._log = self._checkpointed() or self._new_log()
+        keys, self._keys, self._tail_unknown = self._keys, set(), False
         self._checkpointing = self._checkpointer.submit(self._sync_and_reset, old, keys)
 
     def close(self) -> None:
@@ -262,8 +262,9 @@ class WalWriter:
             self._root.sync_all_directories(key.rpartition("/")[0] for key in keys)
             full.reset()
             remove_old_deletion_markers(self._root)
-        except (OSError, HsparseError):
-            # Its records are safe until a recovery applies them, at the next start of any process.
+        except Exception:
+            # Its records are safe until a recovery applies them, at the next start of any process. An error that is not
+            # the disk's, such as too little memory, must not reach the puts that wait for the log: theirs are durable.
             logger.exception("The write-ahead log %s cannot be checkpointed.", full.path)
             full.release()
             return None

@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
+from hsparse.format.kinds.chunk_kind import ChunkKind, Search
 from hsparse.format.kinds.dense import decode_dense, encode_dense
+from hsparse.format.kinds.registry import kind_of
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.query import bind_query
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Orthogonal
 from tests.format.filters.filter_cases import CASES, pipeline
 from tests.support.endurance import repeats
 
@@ -86,3 +93,30 @@ def test_variable_length_types_are_refused() -> None:
         encode_dense(np.zeros(3, object), ())
     with pytest.raises(Unsupported):
         decode_dense(bytes(24), (3,), np.dtype(object), ())
+
+
+def test_computed_fill_values_are_computed_in_a_change_that_needs_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A change runs in a thread, what makes it on the event loop."""
+    asked: list[tuple[int, ...]] = []
+
+    def fill_of(spec: ChunkSpec, scaled: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        asked.append(scaled)
+        return np.arange(6 * scaled[0], 6 * scaled[0] + 6)
+
+    monkeypatch.setattr(ChunkSpec, "fill_of", fill_of)
+    spec = ChunkSpec("d-1", "H5T_STD_I64LE", (6,), False, b"\0" * 8, (), arange=(0.0, 1.0))
+    kind: ChunkKind[Any] = kind_of(spec)
+    whole, part = Orthogonal.all((6,)), Orthogonal((6,), (Span.range(1, 3),))
+    full = kind.write(ChunkSelection((2,), whole, True), np.arange(6), (), False)
+    write = kind.write(ChunkSelection((2,), part), np.zeros(2, np.int64), (), False)
+    search = Search(bind_query("_ > 13", spec.dtype))
+    update = kind.update(ChunkSelection((2,), whole), search, np.array(-1))
+    trim = kind.trim((2,), (4,))
+    assert full(None)[0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert asked == []
+    assert write(None)[0].tolist() == [12, 0, 0, 15, 16, 17]
+    assert update(None)[0].tolist() == [12, 13, -1, -1, -1, -1]
+    assert trim(np.zeros(6, np.int64))[0].tolist() == [0, 0, 0, 0, 16, 17]
+    assert asked == [(2,)] * 3

@@ -89,6 +89,21 @@ def test_dense_bytes_are_kept_as_they_are() -> None:
     assert np.array_equal(found.chunk, values)
 
 
+@pytest.mark.parametrize("mask", [0, 1, 2])
+@pytest.mark.parametrize("pipeline", [(Filter(2, (4,)), Filter(1, (6,))), (Filter(1, (6,)), Filter(3, ()))])
+def test_dense_elements_beyond_the_extent_are_refused(pipeline: tuple[Filter, ...], mask: int) -> None:
+    """Also where a filter decodes to an array that may be modified, as shuffle does."""
+    values = np.arange(42, dtype="<i4").reshape(DIMS)
+    used = tuple(one for place, one in enumerate(pipeline) if not mask >> place & 1)
+    data = bytes(encode_dense(values, used))
+    table = np.array([[len(data), 0, mask]], np.uint64)
+    with pytest.raises(BadRequest, match="beyond the extent"):
+        check_direct(spec(False, (pipeline,)), data, table, (6, 5))
+    found = check_direct(spec(False, (pipeline,)), data, table, DIMS)
+    assert np.array_equal(found.chunk, values)
+    assert not found.chunk.flags.writeable, "it is committed, and may not be changed in place"
+
+
 def test_sizes_that_nobody_could_check_are_refused() -> None:
     table = np.array([[1, 1, 0], [1, MAX_UNFILTERED + 1, 0]], np.uint64)
     with pytest.raises(TooLarge):

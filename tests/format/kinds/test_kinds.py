@@ -249,6 +249,18 @@ def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataOb
     assert isinstance(found, DefinedElements)
     assert (found.offsets.dtype, found.offsets.tolist()) == (np.uint32, expected)
     assert element_bytes(found.values) == ([] if places_only else elements)
+    work = subject.kind.defined_work(subject.chunk, selection)
+    assert work in (0, subject.kind.nbytes(subject.chunk))
+    assert work or found.offsets is subject.chunk.offsets, "what is no work is there"
+
+
+def test_all_that_is_defined_is_read_without_work() -> None:
+    kind: ChunkKind[Any] = kind_of(SPECS["sparse"])
+    values = np.frombuffer(as_bytes(False, (1, "a"), NAMES), kind.spec.dtype)
+    part = ChunkSelection(SCALED, Orthogonal(DIMS, (Span(1), Span.range(0, 2))))
+    chunk, _ = kind.write(part, values, (), False)(None)
+    assert kind.defined_work(chunk, WHOLE) == 0
+    assert kind.defined_work(chunk, part.selection) == kind.nbytes(chunk)
 
 
 @pytest.mark.endurance

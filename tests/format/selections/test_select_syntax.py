@@ -14,7 +14,13 @@ from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
-from hsparse.format.selections.select_syntax import MAX_PAIRED, format_select, paired_bytes, parse_select
+from hsparse.format.selections.select_syntax import (
+    MAX_PAIRED_BYTES,
+    format_select,
+    most_paired,
+    paired_bytes,
+    parse_select,
+)
 from hsparse.format.selections.selection import Selection, gather
 from tests.format.selection_strategies import any_selections, extents, iterate
 
@@ -141,14 +147,15 @@ def test_any_text_selects_or_is_refused(text: str, extent: tuple[int, ...]) -> N
 def test_paired_lists_are_bounded() -> None:
     with pytest.raises(TooLarge, match="select"):
         parse_select("[[1,2],[1,2],:]", (4, 4, 2**40))
-    most = MAX_PAIRED // (2 * 3 * 8)
+    assert most_paired(3) * 3 * 8 <= MAX_PAIRED_BYTES < (most_paired(3) + 1) * 3 * 8
+    most = most_paired(3) // 2
     for parse in (parse_select, paired_bytes):
         for text, rank in (("[[],[],:]", 3), ("[[1,2],[1,2],:,5:5]", 4)):
             with pytest.raises(TooLarge, match="select"):
                 parse(text, (9, 9, 2**40, 9)[:rank])
         with pytest.raises(TooLarge, match="select"):
             parse(f"[[1,2],[1,2],0:{most + 1}]", (4, 4, 2**40))
-    assert MAX_PAIRED - 48 < paired_bytes(f"[[1,2],[1,2],0:{most}]", (4, 4, 2**40)) <= MAX_PAIRED
+    assert MAX_PAIRED_BYTES - 48 < paired_bytes(f"[[1,2],[1,2],0:{most}]", (4, 4, 2**40)) <= MAX_PAIRED_BYTES
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
+from hsparse.dn.sweep import MIN_AGE, Sweep
 from hsparse.model.acl import Principal
 from hsparse.model.ids import deletion_key, tree_prefix
 from hsparse.sn.domains import domain_deletion
@@ -70,9 +71,13 @@ async def test_a_domain_without_its_root_group_can_be_deleted(
 
 
 class Gated:
-    """A data node that does not answer messages of a kind, the deletions of trees, while the gate is closed."""
+    """A data node that does not answer messages of a kind, the deletions of trees, while the gate is closed.
+
+    One that is lost does not carry them out; they are sent again, to another one.
+    """
 
     kind: type[Message[Any]] = DeleteTree
+    is_lost = False
 
     def __init__(self, store: MemoryStore, clock: ManualClock) -> None:
         self.service = DataService(store, clock)
@@ -82,6 +87,8 @@ class Gated:
         if isinstance(message, self.kind):
             self.reached.set()
             await self.gate.wait()
+            if self.is_lost:
+                message = message.again()
         return await self.service.send(message)
 
     async def close(self) -> None:
@@ -138,6 +145,34 @@ async def test_a_deletion_leaves_a_domain_that_was_created_meanwhile(
     assert (await client("GET", "/"))["root"] == new
     assert await keys(store, deletion_key(root)) == []
     assert await keys(store, tree_prefix(root)) != []
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+async def test_objects_that_were_moved_stay_though_a_deletion_was_sent_again(
+    gated: tuple[RestClient, Gated, MemoryStore], is_created_again: bool
+) -> None:
+    """The data node dies before it carries out the deletion; the next one finds that the domain has left its name."""
+    client, node, store = gated
+    root = (await client("GET", "/"))["root"]
+    assert (await client("PUT", "/", {"linked_domain": DOMAIN}, domain=LINK)).status == 201
+    node.kind, node.is_lost = ChangeObjects, True
+    late = asyncio.ensure_future(client("DELETE", "/"))
+    await node.reached.wait()
+    node.kind = DeleteTree
+    assert (await client("DELETE", "/", keep_root=1)).status == 200
+    if is_created_again:
+        client.service.clock.time += 1.0  # type: ignore[attr-defined]
+        assert (await client("PUT", "/", {})).status == 201
+    node.gate.set()
+    assert (await late).status == 200
+    await client.service.component(domain_deletion.DomainDeletions).close()
+    assert await keys(store, tree_prefix(root)) != []
+    assert await node.service.deletions.resume_all(age=-1.0) == 0, "a sweep looks for other names"
+    clock = client.service.clock
+    clock.time += 2 * MIN_AGE  # type: ignore[attr-defined]
+    await Sweep(store, clock).run()
+    assert await keys(store, deletion_key(root)) == []
+    assert (await client("GET", f"/groups/{root}", domain=LINK)).status == 200
 
 
 async def test_a_node_that_stops_leaves_the_objects_to_a_data_node(

@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import Moved
-from hsparse.format.selections.select_syntax import MAX_PAIRED
+from hsparse.format.selections.select_syntax import MAX_PAIRED_BYTES
 from hsparse.sn.http import stream
 from hsparse.sn.service import SELECTION_MEMORY
 from hsparse.sn.service_settings import ServiceSettings
@@ -145,9 +145,9 @@ async def test_paired_lists_of_others_keep_nobody_waiting(
     path = await create(client, [10, 10, 1 << 40], "H5T_STD_I8LE")
     budget, asked = client.service.selections, asyncio.Event()
     hold = budget.hold
-    async with budget.hold(MAX_PAIRED):
+    async with budget.hold(MAX_PAIRED_BYTES):
         assert (await client("GET", f"{path}/value", select="[[0,0],[0,0],0:10]")).status == 200
-        async with budget.hold(SELECTION_MEMORY - MAX_PAIRED):
+        async with budget.hold(SELECTION_MEMORY - MAX_PAIRED_BYTES):
             monkeypatch.setattr(budget, "hold", lambda nbytes: (asked.set(), hold(nbytes))[1])
             waiting = asyncio.create_task(client("GET", f"{path}/value", select="[[0,0],[0,0],0:10]"))
             await asked.wait()

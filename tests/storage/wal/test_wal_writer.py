@@ -29,7 +29,7 @@ from hsparse.storage.wal.file_deletion import delete_file, delete_files
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
 from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.wal_writer import WalWriter
-from hsparse.storage.wal.write_ahead_log import log_paths, read_log
+from hsparse.storage.wal.write_ahead_log import WriteAheadLog, log_paths, read_log
 from tests.support.endurance import repeats
 
 KEYS = ("a", "d/b", "d/e/c")
@@ -661,6 +661,27 @@ def test_a_sync_that_fails_keeps_the_log(
     assert path in log_paths(root)
     recover(root)
     assert Path(root.path, "a").read_bytes() == b"z"
+
+
+def test_an_unexpected_error_of_a_checkpoint_fails_no_put(
+    root: RootDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    puts = WalWriter(root, "store")
+    put(puts, "a", b"x")
+    (path,) = log_paths(root)
+
+    def fail(root: RootDirectory, key: str) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(wal_writer, "_sync_file", fail)
+        puts.checkpoint()
+        patch.setattr(WriteAheadLog, "full", True)  # so the next put waits for the checkpoint
+        put(puts, "b", b"y")
+    assert f"The write-ahead log {path} cannot be checkpointed." in caplog.text
+    die(puts)
+    recover(root)
+    assert (Path(root.path, "a").read_bytes(), Path(root.path, "b").read_bytes()) == (b"x", b"y")
 
 
 CALLS = (
