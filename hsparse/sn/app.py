@@ -5,14 +5,12 @@ Tests: tests/sn/http/test_error_middleware.py, tests/sn/test_routes.py, tests/sn
 
 from __future__ import annotations
 
-from functools import partial
-
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.model.acl import Principal, Right
-from hsparse.sn.context import Context, Domain
+from hsparse.errors import BadRequest, Forbidden, Unauthenticated
+from hsparse.model.acl import Principal
+from hsparse.sn.context import Context
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
@@ -165,12 +163,17 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         trace = request[TRACE_KEY]
         node, path = request_place(service, request)
         trace.domain = path
-        domain = still = None
+        domain = None
         if route.right is not None:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
             domain = await find_allowed(node, path, principal, route.right)
-            still = partial(_require_still, request, node, domain, route.right)
+
+        async def require_still_allowed() -> None:
+            await _require_same(service, request, principal)
+            if domain is not None and route.right is not None:
+                await require_still(node, domain, principal, route.right)
+
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
         names, root = ((), None) if domain is None else (other_names(domain), domain.root)
@@ -178,7 +181,7 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         with quotas.growth(path, principal, names, root, of_body=route.grows) as growth:
             if route.grows:
                 await growth.check(max(min(request.content_length or 0, limit), OBJECT_BYTES))
-            context = Context(request, limit, node, principal, path, domain, growth, still)
+            context = Context(request, limit, node, principal, path, domain, growth, require_still_allowed)
             if not request.body_exists:
                 return await route.handler(context)
             return await _handle_body(service, route, context)
@@ -216,10 +219,14 @@ async def _principal(service: Service, request: web.Request) -> Principal:
     return principal
 
 
-async def _require_still(request: web.Request, service: Service, domain: Domain, right: Right) -> None:
-    """Raise as `require_still` by what the credential is worth now, `Unauthenticated` if that is nothing."""
-    principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
-    await require_still(service, domain, principal, right)
+async def _require_same(service: Service, request: web.Request, principal: Principal) -> None:
+    """Raise `Unauthenticated` if the credential is worth nothing any more, `Forbidden` if the principal is another."""
+    found = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
+    if found != principal:
+        raise Forbidden(
+            f"The role or the groups of {principal.name} were changed before the body had come; nothing was applied: "
+            "send the request again."
+        )
 
 
 def _compression(service: Service) -> Middleware:

@@ -59,7 +59,7 @@ class Context(RequestReader):
     growth: Growth | None = None
     """What the request may add to the domain."""
     require_still: Callable[[], Awaitable[None]] | None = None
-    """Raises if the right that the route needs was taken away since the request came."""
+    """Raises if the principal, or the right that the route needs, is not what it was when the request came."""
 
     async def body(self) -> bytearray:
         """Return the whole body as `RequestReader.body`, with room for it if the request may add it to the domain."""
