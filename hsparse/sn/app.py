@@ -10,7 +10,7 @@ from aiohttp.typedefs import Middleware
 
 from hsparse.errors import BadRequest, Forbidden, Unauthenticated
 from hsparse.model.acl import Principal
-from hsparse.sn.context import Context
+from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
@@ -29,7 +29,7 @@ from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.records.access import find_allowed, require_still
+from hsparse.sn.records.access import find_allowed, find_still_allowed
 from hsparse.sn.records.domain_path import request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.second_names import other_names
@@ -169,10 +169,11 @@ def bind_route(service: Service, route: Route) -> AioHandler:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
             domain = await find_allowed(node, path, principal, route.right)
 
-        async def require_still_allowed() -> None:
+        async def find_again() -> Domain | None:
             await _require_same(service, request, principal)
-            if domain is not None and route.right is not None:
-                await require_still(node, domain, principal, route.right)
+            if domain is None or route.right is None:
+                return None
+            return await find_still_allowed(node, domain, principal, route.right)
 
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
@@ -181,7 +182,7 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         with quotas.growth(path, principal, names, root, of_body=route.grows) as growth:
             if route.grows:
                 await growth.check(max(min(request.content_length or 0, limit), OBJECT_BYTES))
-            context = Context(request, limit, node, principal, path, domain, growth, require_still_allowed)
+            context = Context(request, limit, node, principal, path, domain, growth, find_again)
             if not request.body_exists:
                 return await route.handler(context)
             return await _handle_body(service, route, context)

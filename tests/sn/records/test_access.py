@@ -258,6 +258,31 @@ async def test_a_right_that_is_taken_away_before_the_body_has_come(
     assert (await rest("GET", "/groups"))["groups"] == []
 
 
+@pytest.mark.parametrize("right", [Right.UPDATE, Right.READ])
+async def test_a_second_right_that_is_taken_away_before_the_body_has_come(
+    rest: RestClient, root: str, slow: SlowRequest, right: Right
+) -> None:
+    """A replacement needs the right to update beside that to create, a change by a query that to read."""
+    body = {"type": "H5T_STD_U8LE", "shape": [4], "link": {"id": root, "name": "d"}}
+    dataset = f"/datasets/{(await rest('POST', '/datasets', body))['id']}"
+    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    assert (await rest("PUT", f"{dataset}/attributes/a", attribute)).status == 201
+    assert (await rest("PUT", "/acls/test_user2", full_rights())).status == 201
+    changed, options = json.dumps(attribute | {"value": 2}).encode(), {"user": "test_user2"}
+    if right is Right.UPDATE:
+        await slow.begin(
+            "PUT", f"{dataset}/attributes", b'{"attributes": {"a": %s}}' % changed, **options, replace=1
+        )
+    else:
+        headers = {"Content-Type": "application/json"}
+        await slow.begin(
+            "PUT", f"{dataset}/value", b'{"value": 9}', **options, query="_ == 0", headers=headers
+        )
+    assert (await rest("PUT", "/acls/test_user2", {right.value: False})).status == 201
+    assert (await slow.end()).status == 403
+    assert (await rest("GET", f"{dataset}/attributes/a"))["value"] == 1
+
+
 LATE: list[tuple[str, str, bytes]] = [
     ("PUT", "/groups/{root}/attributes/a", b'{"type": "H5T_STD_I8LE", "value": 1}'),
     ("POST", "/", b'{"h5paths": ["/"]}'),
