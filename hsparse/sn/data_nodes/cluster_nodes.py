@@ -260,7 +260,10 @@ class ClusterNodes:
             await asyncio.sleep(self._patience.WITH_CHANGES)
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
-        """Have another node find out whether a node is a member and answers; where none can, the store may tell."""
+        """Have another node find out whether a node is a member and answers; where none can, the store may tell.
+
+        What cannot be found out is False.
+        """
         others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
         # One that does not answer may be gone, too; one of two has to know that it is reached still.
         asking = ASKS * [partial(self._connections.send, other, check) for other in others]
@@ -269,9 +272,12 @@ class ClusterNodes:
                 return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered, Outdated))
             except Misdirected:
                 return True
-            except (Unanswered, Outdated):  # what the store tells is left
+            except HsparseError:  # what the store tells is left
                 pass
-        await self._look()
+        try:
+            await self._look()
+        except HsparseError as error:  # the node may be carrying the message out
+            log.warning("whether the data node %s is gone could not be read: %s", node, error.message)
         return self.membership.epoch > membership.epoch
 
     async def _ask_instead(
