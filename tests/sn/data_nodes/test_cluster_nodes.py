@@ -11,12 +11,12 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.errors import HsparseError, Misconfigured, StoreFailed
+from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.patience import Patience
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.membership_message import CheckMember
+from hsparse.wire.membership_message import CheckMember, Routed
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, Outcome
 
@@ -127,4 +127,27 @@ async def test_a_witness_that_cannot_find_out_who_is_gone_ends_no_change() -> No
     await asked.happened_or(changing)
     carried_out.set()
     assert await changing == DONE
+    await nodes.close()
+
+
+async def test_a_stand_in_is_not_avoided_because_the_owner_is_gone() -> None:
+    owner = "a"
+
+    async def gone(message: Message[Any]) -> Any:
+        raise Unanswered("It does not answer.")
+
+    async def stand_in(message: Message[Any]) -> Any:
+        if isinstance(message, CheckMember):
+            if message.node == owner:
+                raise Misdirected("It is no member any more.")
+            return True
+        assert isinstance(message, Routed)
+        if message.to == first:
+            await asyncio.Event().wait()
+        return DONE
+
+    nodes, stored = members({owner: gone, "b": stand_in, "c": stand_in})
+    first, second = stored.view.stand_ins(owner)
+    assert await nodes.send(await nodes.members(None), owner, CHANGE, None) == DONE
+    assert [nodes._is_avoided(node) for node in (owner, first, second)] == [True, False, False]
     await nodes.close()
