@@ -28,11 +28,11 @@ from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
-from hsparse.sn.quotas.quotas import Quotas
+from hsparse.sn.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.records.access import find_allowed, find_still_allowed
 from hsparse.sn.records.domain_path import request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
-from hsparse.sn.records.second_names import other_names
+from hsparse.sn.records.second_names import names_of
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
@@ -177,9 +177,9 @@ def bind_route(service: Service, route: Route) -> AioHandler:
 
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        names, root = ((), None) if domain is None else (other_names(domain), domain.root)
+        names = DomainNames(path or "/") if domain is None else names_of(domain)
         quotas = node.component(Quotas)
-        with quotas.growth(path, principal, names, root, of_body=route.grows) as growth:
+        with quotas.growth(names, principal, of_body=route.grows) as growth:
             if route.grows:
                 await growth.check(max(min(request.content_length or 0, limit), OBJECT_BYTES))
             context = Context(request, limit, node, principal, path, domain, growth, find_again)
