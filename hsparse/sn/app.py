@@ -5,13 +5,11 @@ Tests: tests/sn/http/test_error_middleware.py, tests/sn/test_routes.py, tests/sn
 
 from __future__ import annotations
 
-from functools import partial
-
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Middleware
 
-from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.model.acl import Principal, Right
+from hsparse.errors import BadRequest, Forbidden, Unauthenticated
+from hsparse.model.acl import Principal
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.files.file_plans import FilePlans
@@ -30,11 +28,11 @@ from hsparse.sn.http.response import SERVER_NAME
 from hsparse.sn.http.stream import ANSWERS_KEY
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
-from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.records.access import find_allowed, require_still
+from hsparse.sn.quotas.quotas import DomainNames, Quotas
+from hsparse.sn.records.access import find_allowed, find_still_allowed
 from hsparse.sn.records.domain_path import request_place
 from hsparse.sn.records.object_json import ObjectJsonCache
-from hsparse.sn.records.second_names import other_names
+from hsparse.sn.records.second_names import names_of
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
@@ -167,20 +165,26 @@ def bind_route(service: Service, route: Route) -> AioHandler:
         trace = request[TRACE_KEY]
         node, path = request_place(service, request)
         trace.domain = path
-        domain = still = None
+        domain = None
         if route.right is not None:
             if path is None:
                 raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
             domain = await find_allowed(node, path, principal, route.right)
-            still = partial(_require_still, request, node, domain, route.right)
+
+        async def find_again() -> Domain | None:
+            await _require_same(service, request, principal)
+            if domain is None or route.right is None:
+                return None
+            return await find_still_allowed(node, domain, principal, route.right)
+
         most = service.settings.max_request_size
         limit = most if domain is not None else min(UNCHECKED_BODY, most)
-        names, root = ((), None) if domain is None else (other_names(domain), domain.root)
+        names = DomainNames(path or "/") if domain is None else names_of(domain)
         quotas = node.component(Quotas)
-        with quotas.growth(path, principal, names, root, of_body=route.grows) as growth:
+        with quotas.growth(names, principal, of_body=route.grows) as growth:
             if route.grows:
                 await growth.check(max(min(request.content_length or 0, limit), OBJECT_BYTES))
-            context = Context(request, limit, node, principal, path, domain, growth, still)
+            context = Context(request, limit, node, principal, path, domain, growth, find_again)
             if not request.body_exists:
                 return await route.handler(context)
             return await _handle_body(service, route, context)
@@ -218,10 +222,14 @@ async def _principal(service: Service, request: web.Request) -> Principal:
     return principal
 
 
-async def _require_still(request: web.Request, service: Service, domain: Domain, right: Right) -> None:
-    """Raise as `require_still` by what the credential is worth now, `Unauthenticated` if that is nothing."""
-    principal = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
-    await require_still(service, domain, principal, right)
+async def _require_same(service: Service, request: web.Request, principal: Principal) -> None:
+    """Raise `Unauthenticated` if the credential is worth nothing any more, `Forbidden` if the principal is another."""
+    found = await service.authenticator.principal(request.headers.get(hdrs.AUTHORIZATION))
+    if found != principal:
+        raise Forbidden(
+            f"The role or the groups of {principal.name} were changed before the body had come; nothing was applied: "
+            "send the request again."
+        )
 
 
 def _compression(service: Service) -> Middleware:

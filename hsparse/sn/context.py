@@ -44,11 +44,11 @@ class Domain:
         return own and (self.first is None or self.first.allows(principal, right))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Context(RequestReader):
     """The argument of a handler: the request, its principal and its domain.
 
-    `found` is None only on routes without a right.
+    `found` is None only on routes without a right; once a body has come late it is the domain as it is then.
     """
 
     service: Service
@@ -58,8 +58,8 @@ class Context(RequestReader):
     found: Domain | None
     growth: Growth | None = None
     """What the request may add to the domain."""
-    require_still: Callable[[], Awaitable[None]] | None = None
-    """Raises if the right that the route needs was taken away since the request came."""
+    find_again: Callable[[], Awaitable[Domain | None]] | None = None
+    """Returns `found` as it is now; raises if the principal is another now, or lacks the right that the route needs."""
 
     async def body(self) -> bytearray:
         """Return the whole body as `RequestReader.body`, with room for it if the request may add it to the domain."""
@@ -74,8 +74,8 @@ class Context(RequestReader):
             await self.growth.take(nbytes)
 
     async def body_came_late(self) -> None:
-        if self.require_still is not None:
-            await self.require_still()
+        if self.find_again is not None:
+            self.found = await self.find_again()
 
     @property
     def domain(self) -> Domain:

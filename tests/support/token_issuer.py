@@ -31,7 +31,8 @@ class TokenIssuer:
 
     `asked` counts the requests for its keys; while `down` it answers nothing but 503. Its page lets everybody sign in
     as each of the users. `codes` are what it has given to pages: the request for each, and the user. Of tokens of
-    identity `changed` replaces claims; those for access are no JSON Web Tokens while they are `opaque`.
+    identity `changed` replaces claims; those for access are no JSON Web Tokens while they are `opaque`. Its addresses
+    for keys, codes and tokens end in `query`; without it there are no keys or tokens.
     """
 
     users: dict[str, str] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class TokenIssuer:
     codes: dict[str, tuple[dict[str, str], str]] = field(default_factory=dict)
     changed: dict[str, Any] = field(default_factory=dict)
     opaque: bool = False
+    query: str = ""
 
     def __post_init__(self) -> None:
         self.rotate()
@@ -98,12 +100,15 @@ class TokenIssuer:
     async def _discovery(self, request: web.Request) -> web.Response:
         self._check_up()
         endpoints = {"token_endpoint": "token", "authorization_endpoint": "authorize", "jwks_uri": "keys"}
-        found = {"issuer": self.url} | {name: f"{self.url}/{path}" for name, path in endpoints.items()}
+        found = {"issuer": self.url} | {
+            name: f"{self.url}/{path}{self.query}" for name, path in endpoints.items()
+        }
         return web.json_response(found | self.document)
 
     async def _keys(self, request: web.Request) -> web.Response:
         self.asked += 1
         self._check_up()
+        self._check_query(request)
         return web.json_response({"keys": [key.as_dict(private=False) for key in self.keys.values()]})
 
     def code(self, asked: dict[str, str], name: str) -> str:
@@ -151,6 +156,7 @@ class TokenIssuer:
         )
 
     async def _token(self, request: web.Request) -> web.Response:
+        self._check_query(request)
         form = {key: str(value) for key, value in (await request.post()).items()}
         if form.get("grant_type") == "authorization_code":
             self._check_up()
@@ -168,6 +174,10 @@ class TokenIssuer:
     def _check_up(self) -> None:
         if self.down:
             raise web.HTTPServiceUnavailable
+
+    def _check_query(self, request: web.Request) -> None:
+        if request.query_string != self.query.removeprefix("?"):
+            raise web.HTTPNotFound
 
 
 @asynccontextmanager

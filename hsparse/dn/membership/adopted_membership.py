@@ -262,7 +262,7 @@ class AdoptedMembership:
     async def answers(self, other: str, *, witnessed: bool = False) -> bool:
         """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted.
 
-        `witnessed` on behalf of a node that is no member, and does not reach the other one either.
+        `witnessed` on behalf of a node that is no member, and has no answer of the other one either, or none so far.
         """
         if other not in self.view.members:
             raise Misdirected(f"{other} is no member any more.")

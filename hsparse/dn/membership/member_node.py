@@ -314,8 +314,7 @@ class MemberNode:
         """Answer instead of a member that did not answer the sender."""
         other = routed.instead_of
         if routed.message.only_reads:
-            # No witness: a read is sent here also where the other one is only slow.
-            self._tasks.start(self._adopted.answers(other))
+            self._tasks.start(self._adopted.answers(other, witnessed=True))
             return await self._service.send(routed.message)
         if await self._adopted.answers(other, witnessed=True):
             return await self._peers.send(other, replace(routed, to=other, instead_of=""))

@@ -59,7 +59,7 @@ class Issuer:
     def __init__(
         self, url: str, clock: Clock, fetch: Fetch | None = None, limits: IssuerLimits | None = None
     ) -> None:
-        check_issuer_url(url, "the issuer")
+        check_issuer_url(url)
         self.url = url
         self.version = 0
         """The number of key sets so far: a cached conclusion from one must not outlive it."""
@@ -93,7 +93,7 @@ class Issuer:
         where = self._document.get(name)
         if not isinstance(where, str):
             raise Misconfigured(f"The discovery document of {self.url} has no {name}.")
-        check_issuer_url(where, name)
+        check_endpoint(where, name)
         return where
 
     async def _wait_known(self) -> None:
@@ -146,7 +146,7 @@ class Issuer:
         if not isinstance(where, str):
             raise IssuerFailed(f"The discovery document of {self.url} has no jwks_uri.")
         try:
-            check_issuer_url(where, "jwks_uri")
+            check_endpoint(where, "jwks_uri")
         except Misconfigured as error:
             raise IssuerFailed(error.message) from error
         keys = read_keys(await self._fetch(where))
@@ -156,17 +156,31 @@ class Issuer:
         return keys
 
 
-def check_issuer_url(url: str, what: str) -> None:
-    """Raise `Misconfigured` for a URL whose answers could not be trusted: https, or http on this machine."""
+def check_issuer_url(url: str) -> None:
+    """Raise `Misconfigured` for an issuer that could not be trusted, or has a query (OpenID Discovery, section 3)."""
+    check_endpoint(url, "the issuer")
+    if urlsplit(url).query:
+        raise _unlike_a_url("the issuer")
+
+
+def check_endpoint(url: str, what: str) -> None:
+    """Raise `Misconfigured` for a URL whose answers could not be trusted: https, or http on this machine.
+
+    It may have a query (RFC 6749, section 3).
+    """
     try:
         parts = urlsplit(url)
         host = parts.hostname
     except ValueError as error:
         raise Misconfigured(f"The URL of {what} is not a URL: {error}.") from error
-    if not host or parts.query or parts.fragment or parts.username is not None:
-        raise Misconfigured(f"The URL of {what} must be like https://login.example.org/realm.")
+    if not host or parts.fragment or parts.username is not None:
+        raise _unlike_a_url(what)
     if parts.scheme != "https" and not (parts.scheme == "http" and host in LOOPBACK):
         raise Misconfigured(f"The URL of {what} must begin with https: its answers decide who signs in.")
+
+
+def _unlike_a_url(what: str) -> Misconfigured:
+    return Misconfigured(f"The URL of {what} must be like https://login.example.org/realm.")
 
 
 async def fetch_json(url: str) -> Any:

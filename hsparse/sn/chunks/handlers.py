@@ -37,6 +37,7 @@ from hsparse.sn.records.stored_chunks import (
     SignedChunks,
     StoredChunks,
     chunk_place,
+    parse_chunk_name,
 )
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.sn.values.selected import selected_if_named
@@ -155,23 +156,6 @@ def requested_chunk(context: Context, dataset: Dataset, grid: Grid) -> Scaled:
             f"There is no chunk {chunk_name(scaled)}: the extent {list(grid.extent)} has {list(grid.counts)} chunks."
         )
     return scaled
-
-
-def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
-    """Return the scaled coordinates in `<i>_<j>_<k>` (`0` for a scalar dataset); `BadRequest` otherwise."""
-    parts = name.split("_")
-    rank = len(dataset.extent)
-    if len(parts) != max(rank, 1) or not all(
-        part.isascii() and part.isdigit() and len(part) <= 19 for part in parts
-    ):
-        example = "_".join("0" * max(rank, 1))
-        raise BadRequest(
-            f"{name[:80]!r} names no chunk of {dataset.id}: {max(rank, 1)} scaled coordinates, as {example}, do."
-        )
-    found = tuple(map(int, parts))
-    if any(number >= 2**63 for number in found) or (not rank and found != (0,)):
-        raise BadRequest(f"There is no chunk {name} of {dataset.id}: it is beyond any extent.")
-    return found[:rank]
 
 
 def covered_selection(grid: Grid, scaled: NDArray[np.uint64]) -> Selection:

@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.model.file_backed import is_file_backed
-from hsparse.sn.chunks.handlers import MAX_LIMIT, parse_chunk_name
+from hsparse.sn.chunks.handlers import MAX_LIMIT
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import BINARY_TYPE, read_json_object, text_list
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_dataset
+from hsparse.sn.records.stored_chunks import parse_chunk_name
 from hsparse.wire.chunk_info_message import ReadObjectBytes
 
 LENGTH = Struct("<Q")

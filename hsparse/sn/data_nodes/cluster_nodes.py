@@ -4,7 +4,7 @@ A data node that is gone costs a message a hop: the next in rendezvous order rea
 from when its lease has run out (`hsparse.dn.membership`). A message that may have been carried out already is sent
 again: changes of records say so (`Message.again`), appends have tokens, and other writes set what they set.
 
-Tests: tests/dn/membership/test_member_node.py.
+Tests: tests/sn/data_nodes/test_cluster_nodes.py, tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations
@@ -231,36 +231,41 @@ class ClusterNodes:
     async def _unless_gone(
         self, membership: Membership, node: str, reply: Coroutine[Any, Any, T], *owners: str
     ) -> T:
-        """Return a node's reply; `Unanswered` when it gives none, and it or an owner is found to be gone meanwhile."""
-        sending = asyncio.create_task(reply)
-        waiting: set[asyncio.Task[T] | asyncio.Task[None]] = {sending}
+        """Return a node's reply; `Unanswered` when it gives none, and it or an owner is found to be gone meanwhile.
+
+        The one that is gone is avoided for a while.
+        """
+        sending, gone = asyncio.create_task(reply), node
+        ends: list[asyncio.Task[str]] = []
         try:
-            if not (await asyncio.wait(waiting, timeout=self._patience.WITH_CHANGES))[0]:
-                for one in (node, *owners):
-                    waiting.add(asyncio.create_task(self._wait_until_gone(membership, one)))
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if not (await asyncio.wait({sending}, timeout=self._patience.WITH_CHANGES))[0]:
+                ends = [
+                    asyncio.create_task(self._wait_until_gone(membership, one)) for one in (node, *owners)
+                ]
+                await asyncio.wait({sending, *ends}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 return sending.result()
-            for other in waiting - {sending}:
-                if other.done():
-                    other.result()
-            raise Unanswered(f"The data node {node} is gone.")
+            gone = next(end.result() for end in ends if end.done())
+            raise Unanswered(f"The data node {gone} is gone.")
         except Unanswered:
-            self._avoided[node] = self._clock.monotonic() + AVOIDED
+            self._avoided[gone] = self._clock.monotonic() + AVOIDED
             raise
         finally:
-            for task in waiting:
+            for task in (sending, *ends):
                 task.cancel()
 
-    async def _wait_until_gone(self, membership: Membership, node: str) -> None:
-        """Find out again and again whether a node is a member and answers, until it does not."""
+    async def _wait_until_gone(self, membership: Membership, node: str) -> str:
+        """Find out again and again whether a node is a member and answers; return its id when it does not."""
         while True:
             if await self._is_gone(membership, node):
-                return
+                return node
             await asyncio.sleep(self._patience.WITH_CHANGES)
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
-        """Have another node find out whether a node is a member and answers; where none can, the store may tell."""
+        """Have another node find out whether a node is a member and answers; where none can, the store may tell.
+
+        What cannot be found out is False.
+        """
         others, check = membership.stand_ins(node), CheckMember(membership.epoch, node)
         # One that does not answer may be gone, too; one of two has to know that it is reached still.
         asking = ASKS * [partial(self._connections.send, other, check) for other in others]
@@ -269,9 +274,12 @@ class ClusterNodes:
                 return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered, Outdated))
             except Misdirected:
                 return True
-            except (Unanswered, Outdated):  # what the store tells is left
+            except HsparseError:  # what the store tells is left
                 pass
-        await self._look()
+        try:
+            await self._look()
+        except HsparseError as error:  # the node may be carrying the message out
+            log.warning("whether the data node %s is gone could not be read: %s", node, error.message)
         return self.membership.epoch > membership.epoch
 
     async def _ask_instead(

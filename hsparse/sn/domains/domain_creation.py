@@ -12,7 +12,7 @@ from hsparse.model.short_text import short_repr
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
-from hsparse.sn.quotas.quotas import Quotas
+from hsparse.sn.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.records.access import (
     TOP_FOLDER,
     find_allowed,
@@ -152,7 +152,7 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     require_right(context.principal, parent, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
-    with context.service.component(Quotas).growth(new_path, context.principal) as growth:
+    with context.service.component(Quotas).growth(DomainNames(new_path), context.principal) as growth:
         await growth.take(OBJECT_BYTES)
     return parent
 

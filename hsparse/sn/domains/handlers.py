@@ -9,6 +9,7 @@ from aiohttp import hdrs, web
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
+from hsparse.model.schema import check_changeable
 from hsparse.sn.about import server_facts
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
@@ -152,6 +153,7 @@ async def delete_domain(context: Context) -> web.StreamResponse:
     body = await read_json_object(context)
     if _truth(context, body, "meta_only"):
         return respond({})  # HSDS's parameter to drop a cache entry; nothing to do here
+    wait = context.wait_seconds()
     domain = await require_domain(context, Right.DELETE, dangling=True)
     if domain.path.count("/") == 1 and not context.principal.admin:
         raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
@@ -166,8 +168,8 @@ async def delete_domain(context: Context) -> web.StreamResponse:
     given = given_names(domain, context.principal) if keep_root else []
     if keep_root and not context.principal.admin:
         kept = await require_kept(context, domain)
+    check_changeable(domain.path, domain.record)  # what is refused must release no second name
     await forget_first_name(owners, domain, given, release=True)
-    wait = context.wait_seconds()
     await context.service.component(DomainDeletions).remove(domain, keep_root=keep_root, wait=wait)
     if keep_root:
         await check_still_kept(context, domain, kept)

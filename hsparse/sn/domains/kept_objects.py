@@ -40,7 +40,8 @@ async def require_kept(context: Context, domain: Domain) -> tuple[str, ...]:
     said |= set() if domain.first is None else {domain.first.path}
     if opening := await _opening(context, domain, said):
         return (opening[0],)
-    return tuple([await _name_below(context, domain, usage.folder) for usage, _ in limited])
+    below = [await _name_below(context, domain, usage.folder) for usage, _ in limited]
+    return tuple(dict.fromkeys(below))
 
 
 async def check_still_kept(context: Context, domain: Domain, names: tuple[str, ...]) -> None:
@@ -49,7 +50,7 @@ async def check_still_kept(context: Context, domain: Domain, names: tuple[str, .
     If the objects have no other name, the deleted one is put back, and this is a `Conflict`; if another domain has its
     place, they are deleted.
     """
-    if len(await _opening(context, domain, names)) == len(set(names)):
+    if len(await _opening(context, domain, names)) == len(names):
         return
     try:
         await require_kept(context, domain)

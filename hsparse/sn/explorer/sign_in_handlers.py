@@ -19,7 +19,6 @@ from hsparse.sn.http.response import respond
 MAX_CODE = 8192
 MAX_URL = 2048
 VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
-"""RFC 7636, section 4.1; a nonce is made in the same way."""
 
 
 async def get_sign_in_client(context: Context) -> web.StreamResponse:
@@ -47,13 +46,17 @@ async def post_sign_in_token(context: Context) -> web.StreamResponse:
 def read_grant(body: object) -> CodeGrant:
     """Return the grant in a body; `BadRequest` names what is wrong, without what is in it."""
     members = body if isinstance(body, dict) else {}
-    code, redirect_uri = (
-        _text(members, name, most) for name, most in (("code", MAX_CODE), ("redirect_uri", MAX_URL))
-    )
-    for name in ("verifier", "nonce"):
-        if not VERIFIER.fullmatch(_text(members, name, 128)):
-            raise BadRequest(f"{name} must have 43 to 128 letters, digits, and -._~ (RFC 7636, section 4.1).")
-    return CodeGrant(code, members["verifier"], members["nonce"], redirect_uri)
+    code = _text(members, "code", MAX_CODE)
+    redirect_uri = _text(members, "redirect_uri", MAX_URL)
+    return CodeGrant(code, _random_text(members, "verifier"), _random_text(members, "nonce"), redirect_uri)
+
+
+def _random_text(members: dict[str, object], name: str) -> str:
+    """Return a verifier, or a nonce, which is made in the same way (RFC 7636, section 4.1)."""
+    value = _text(members, name, 128)
+    if not VERIFIER.fullmatch(value):
+        raise BadRequest(f"{name} must have 43 to 128 letters, digits, and -._~ (RFC 7636, section 4.1).")
+    return value
 
 
 def _text(members: dict[str, object], name: str, most: int) -> str:

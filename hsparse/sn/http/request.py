@@ -50,7 +50,7 @@ FEW = 1 << 14
 """Items of a value whose memory is not held: it is little beside that of the body."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestReader:
     """Reads a request's parameters and its body, which may have `limit` bytes."""
 
@@ -122,7 +122,7 @@ class RequestReader:
         return data
 
     async def body_came_late(self) -> None:
-        """Be told that the body did not come with the headers: what was looked up before may be another now."""
+        """Called when the body came after the head; raises if the request may not go on."""
 
     async def _received(self, memory: BodyMemory | None) -> bytearray:
         """Receive the body into `memory`; raise if the client is too slow."""

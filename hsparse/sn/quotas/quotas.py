@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Self
@@ -30,6 +31,15 @@ WITHOUT_QUOTA = (*MISSING_KINDS, ErrorKind.CORRUPT)
 COUNTS_AT_ONCE = 2
 
 
+@dataclass(frozen=True, slots=True)
+class DomainNames:
+    """The names of a domain's objects: `path`, and `others` that the objects of `root` were given."""
+
+    path: str
+    others: tuple[str, ...] = ()
+    root: str | None = None
+
+
 class Quotas:
     """The quotas of a bucket, and what the folders take that have one."""
 
@@ -47,24 +57,13 @@ class Quotas:
         """Make the quotas of a service node."""
         return cls(service.owners, service.clock, service.settings.home_quota)
 
-    def growth(
-        self,
-        path: str | None,
-        principal: Principal,
-        names: tuple[str, ...] = (),
-        root: str | None = None,
-        *,
-        of_body: bool = False,
-    ) -> Growth:
-        """Return what a request may add to the domain at `path`; without one it has no quota.
-
-        Those of its other `names` that still have the objects of `root` count, too. With `of_body` the body is added.
-        """
-        return Growth(self, path or "/", principal, names=names, root=root, of_body=of_body)
+    def growth(self, names: DomainNames, principal: Principal, *, of_body: bool = False) -> Growth:
+        """Return what a request may add to a domain, in all folders where it has a name; with `of_body` its body."""
+        return Growth(self, names, principal, of_body=of_body)
 
     async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None:
         """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
-        with Growth(self, path, principal, besides=folders_above(first)) as growth:
+        with Growth(self, DomainNames(path), principal, besides=folders_above(first)) as growth:
             if await growth.limits():
                 await growth.take(await tree_bytes(self._owners, root))
 
@@ -85,13 +84,13 @@ class Quotas:
         pairs = zip(folders, limits, strict=True)
         return [(self._usage(folder), limit) for folder, limit in pairs if limit is not None]
 
-    async def having(self, root: str | None, names: tuple[str, ...]) -> list[str]:
-        """Return those of `names` whose domains have the objects of `root`."""
-        if not names:
-            return []
-        outcomes = await self._owners.read(*names)
-        found = [{} if one.failure is not None else one.unwrap() for one in outcomes]
-        return [name for name, record in zip(names, found, strict=True) if record.get("root") == root]
+    async def current(self, names: DomainNames) -> list[str]:
+        """Return the path and those of the others whose domains have the objects now."""
+        if not names.others:
+            return [names.path]
+        outcomes = zip(names.others, await self._owners.read(*names.others), strict=True)
+        found = [(other, one.unwrap()) for other, one in outcomes if one.failure is None]
+        return [names.path, *(other for other, record in found if record.get("root") == names.root)]
 
     async def may_read(self, folder: str, principal: Principal) -> bool:
         """Say whether the principal may read a folder."""
@@ -151,20 +150,16 @@ class Growth:
     def __init__(
         self,
         quotas: Quotas,
-        path: str,
+        names: DomainNames,
         principal: Principal,
         besides: tuple[str, ...] = (),
-        names: tuple[str, ...] = (),
-        root: str | None = None,
         of_body: bool = False,
     ) -> None:
         self.of_body = of_body
         """Whether the request's body is added, once it is there."""
         self._quotas = quotas
-        self._path = path
-        self._principal = principal
         self._names = names
-        self._root = root
+        self._principal = principal
         self._besides = besides
         """Folders that count the objects already."""
         self._limited: list[tuple[FolderUsage, int]] | None = None
@@ -207,8 +202,7 @@ class Growth:
     async def limits(self) -> list[tuple[FolderUsage, int]]:
         """Return the use and the quota of each folder that the request may add to."""
         if self._limited is None:
-            names = await self._quotas.having(self._root, self._names)
-            limited = await self._quotas.limited(self._path, *names)
+            limited = await self._quotas.limited(*await self._quotas.current(self._names))
             self._limited = [one for one in limited if one[0].folder not in self._besides]
         return self._limited
 
@@ -221,12 +215,12 @@ class Growth:
                 raise
             if isinstance(error, Busy):
                 raise Busy(
-                    f"A quota above {self._path} may be reached, and what is there is being counted; try again.",
+                    f"A quota above {self._names.path} may be reached, and what is there is being counted; try again.",
                     retry_after=error.retry_after,
                 ) from None
             raise OverQuota(
-                f"A quota above {self._path}, of a folder that {self._principal.name} may not read, leaves no room for "
-                "this: delete something, or ask an admin for more."
+                f"A quota above {self._names.path}, of a folder that {self._principal.name} may not read, leaves no "
+                "room for this: delete something, or ask an admin for more."
             ) from None
 
 

@@ -72,13 +72,14 @@ async def find_allowed(
     return domain
 
 
-async def require_still(service: Service, domain: Domain, principal: Principal, right: Right) -> None:
-    """Raise as `find_allowed` if the principal has `right` no more, `Conflict` if another domain is at the path now."""
+async def find_still_allowed(service: Service, domain: Domain, principal: Principal, right: Right) -> Domain:
+    """Return `domain` as it is now; raises as `find_allowed`, and `Conflict` if another one is at its path."""
     found = await find_allowed(service, domain.path, principal, right)
     if found.identity != domain.identity:
         raise Conflict(
             f"{domain.path} was deleted and created again before the body had come; nothing was applied."
         )
+    return found
 
 
 @asynccontextmanager

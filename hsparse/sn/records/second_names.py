@@ -17,6 +17,7 @@ from hsparse.errors import MISSING_KINDS, ErrorKind, HsparseError
 from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.quotas.quotas import DomainNames
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirstName, ForgetSecondName
 
@@ -52,11 +53,11 @@ def first_name(domain: Domain) -> Domain:
     return domain if domain.first is None or domain.first.root is None else domain.first
 
 
-def other_names(domain: Domain) -> tuple[str, ...]:
-    """Return the paths of the other names that the domain's objects were given; some may have been deleted since."""
+def names_of(domain: Domain) -> DomainNames:
+    """Return the names that the domain's objects were given; others may have been deleted since."""
     first = first_name(domain)
     names = (first.path, *(first.record.get(SECOND_NAMES) or {}))
-    return tuple(path for path in names if path != domain.path)
+    return DomainNames(domain.path, tuple(path for path in names if path != domain.path), domain.root)
 
 
 def named_after(first: Domain) -> Record:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import Unsupported
+from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
@@ -182,6 +182,23 @@ class ChunkObjectInfo:
 def chunk_place(grid: Grid, scaled: Sequence[int]) -> Json:
     """Return the place of a chunk in the dataset: scaled coordinates, and the coordinates of its first element."""
     return {"scaled": list(scaled), "offset": list(grid.origin(scaled))}
+
+
+def parse_chunk_name(name: str, dataset: Dataset) -> Scaled:
+    """Return the scaled coordinates in `<i>_<j>_<k>` (`0` for a scalar dataset); `BadRequest` otherwise."""
+    parts = name.split("_")
+    rank = len(dataset.extent)
+    if len(parts) != max(rank, 1) or not all(
+        part.isascii() and part.isdigit() and len(part) <= 19 for part in parts
+    ):
+        example = "_".join("0" * max(rank, 1))
+        raise BadRequest(
+            f"{name[:80]!r} names no chunk of {dataset.id}: {max(rank, 1)} scaled coordinates, as {example}, do."
+        )
+    found = tuple(map(int, parts))
+    if any(number >= 2**63 for number in found) or (not rank and found != (0,)):
+        raise BadRequest(f"There is no chunk {name} of {dataset.id}: it is beyond any extent.")
+    return found[:rank]
 
 
 def sections_json(table: list[list[int]]) -> list[Json]:

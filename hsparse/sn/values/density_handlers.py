@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
-from hsparse.model.ids import map_key
+from hsparse.model.ids import chunk_name, map_key
 from hsparse.sn.context import Context
 from hsparse.sn.http.json_pieces import encode_nulls, items_of, respond_pieces
 from hsparse.sn.http.request import BINARY_TYPE, named_types
 from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.stored_chunks import parse_chunk_name
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.density import (
@@ -75,7 +76,8 @@ async def _exact(context: Context, dataset: Dataset, bins: Bins, reduction: str 
 
 async def _approximate(context: Context, dataset: Dataset, bins: Bins) -> tuple[NDArray[np.float64], str]:
     """Return the counts of a page of chunks, all without `Limit`, and the name of its last chunk if there are more."""
-    limit, marker = context.number("Limit") or None, _marker(context.arg("Marker"), len(dataset.extent))
+    limit, after = context.number("Limit") or None, context.arg("Marker")
+    marker = parse_chunk_name(after, dataset) if after else ()
     if not bins.size:
         return np.zeros(0), ""
     counts = ChunkCounts(bins, dataset.grid.chunk, dataset.extent)
@@ -89,17 +91,7 @@ async def _approximate(context: Context, dataset: Dataset, bins: Bins) -> tuple[
         if not marker:
             break
     size = 8 * bins.size + spread_size(bins, dataset.grid.chunk)
-    return await offload(size, counts.counts), "_".join(map(str, marker))
-
-
-def _marker(text: str | None, rank: int) -> tuple[int, ...]:
-    """Return the scaled coordinates of the chunk in `Marker`, none without it; `BadRequest` for what names no chunk."""
-    if not text:
-        return ()
-    parts = text.split("_")
-    if len(parts) != rank or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
-        raise BadRequest(f"Marker must be a name that an answer had as marker, not {text[:80]!r}.")
-    return tuple(map(int, parts))
+    return await offload(size, counts.counts), chunk_name(marker) if marker else ""
 
 
 async def _answer(

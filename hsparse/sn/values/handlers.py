@@ -165,7 +165,6 @@ class ValueWrite:
 
 async def _put_by_query(context: Context) -> web.StreamResponse:
     """Change the elements that match a query; the answer has them, so the right to read is needed, too."""
-    require_right(context.principal, context.domain, Right.READ)
     if body_medium(context.request) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
     if any(
@@ -173,6 +172,7 @@ async def _put_by_query(context: Context) -> web.StreamResponse:
     ):
         raise BadRequest("A change by a query has at most select and Limit beside it.")
     body = await read_json(context)
+    require_right(context.principal, context.domain, Right.READ)
 
     async def change(dataset: Dataset) -> web.StreamResponse:
         async with selected_in_url(context, dataset.extent) as selection:

@@ -94,11 +94,21 @@ async def test_what_the_issuer_does_not_answer(rig: Rig) -> None:
         await Rig(rig.there).flow.description()
 
 
-@pytest.mark.parametrize("where", [None, "http://login.example.org/authorize", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "where",
+    [None, "http://login.example.org/authorize?p=1", "https://a.example/x?p=1#y", "javascript:alert(1)"],
+)
 async def test_an_address_that_cannot_be_trusted(rig: Rig, where: str | None) -> None:
     rig.there.document = {"authorization_endpoint": where}
     with pytest.raises(Misconfigured, match="authorization_endpoint"):
         await rig.flow.description()
+
+
+async def test_addresses_may_have_a_query_which_stays(rig: Rig) -> None:
+    """RFC 6749, sections 3.1 and 3.2; Azure AD B2C names its policy there."""
+    rig.there.query = "?p=sign_in"
+    assert (await rig.flow.description())["authorization_endpoint"] == f"{rig.there.url}/authorize?p=sign_in"
+    assert (await rig.flow.exchange(rig.grant())).identity
 
 
 @pytest.mark.parametrize("where", ["/authorize", "/keys"])

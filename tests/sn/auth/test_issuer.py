@@ -166,13 +166,13 @@ async def test_an_issuer_without_usable_keys_is_logged(rig: Rig, caplog: pytest.
 )
 def test_urls_that_could_not_be_trusted(url: str) -> None:
     with pytest.raises(Misconfigured) as caught:
-        check_issuer_url(url, "the issuer")
+        check_issuer_url(url)
     assert "secret" not in caught.value.message
 
 
 @pytest.mark.parametrize("url", ["https://example.org/realm", "http://127.0.0.1:8080", "http://localhost/x"])
 def test_urls_that_can_be(url: str) -> None:
-    check_issuer_url(url, "the issuer")
+    check_issuer_url(url)
 
 
 async def test_what_is_fetched_is_limited() -> None:

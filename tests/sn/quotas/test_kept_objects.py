@@ -9,6 +9,7 @@ import pytest
 
 from hsparse.model.acl import Right
 from hsparse.sn.context import Domain
+from hsparse.sn.domains import kept_objects
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.wire.record_message import DeleteObject, ForgetFirstName
 from tests.sn.quotas.conftest import Start
@@ -68,6 +69,23 @@ async def test_without_a_name_and_a_place_for_it_the_objects_go(
     await rest.service.component(DomainDeletions).close()
     assert (await owners.read(root))[0].failure is not None
     assert (await rest("GET", "/", domain=FIRST)).status == 200
+
+
+async def test_one_name_below_nested_quotas_is_looked_for_once(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*arguments: object) -> None:
+        raise AssertionError("the name that was relied on is there")
+
+    rest = await start(home_quota=100_000)
+    folder, first, second = (f"/home/ann/deep{name}" for name in ("", "/a.h5", "/b.h5"))
+    assert (await rest("PUT", "/", {"folder": 1}, domain=folder)).status == 201
+    assert (await rest("PUT", "/quota", {"bytes": 50_000}, domain=folder, user="admin")).status == 200
+    assert (await rest("PUT", "/", {}, domain=first)).status == 201
+    assert (await rest("PUT", "/", {"linked_domain": first}, domain=second)).status == 201
+    monkeypatch.setattr(kept_objects, "require_kept", never)
+    assert (await delete(rest, first)).status == 200
+    assert (await rest("GET", "/", domain=second)).status == 200
 
 
 async def test_a_name_that_will_open_nothing_is_none(start: Start) -> None:

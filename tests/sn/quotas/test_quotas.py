@@ -13,7 +13,7 @@ from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota
 from hsparse.model.acl import Principal
 from hsparse.sn.quotas.folder_usage import FRESH, FolderUsage
-from hsparse.sn.quotas.quotas import KNOWN_SECONDS, Quotas, folders_above
+from hsparse.sn.quotas.quotas import KNOWN_SECONDS, DomainNames, Quotas, folders_above
 from hsparse.storage.memory import MemoryStore
 from tests.sn.quotas.conftest import Start
 from tests.support.rest_client import BINARY, Reply, RestClient
@@ -281,11 +281,11 @@ async def test_the_quotas_of_all_names_hold_for_what_is_written_by_one(start: St
 
 async def test_a_request_keeps_its_room_until_it_ends(start: Start) -> None:
     quotas = (await start(home_quota=LIMIT)).service.component(Quotas)
-    with quotas.growth(DOMAIN, ANN) as growth:
+    with quotas.growth(DomainNames(DOMAIN), ANN) as growth:
         await growth.take(96 * KIB)
-        with quotas.growth(DOMAIN, ANN) as other, pytest.raises(Busy, match="may be reached"):
+        with quotas.growth(DomainNames(DOMAIN), ANN) as other, pytest.raises(Busy, match="may be reached"):
             await other.take(4 * KIB + 1)
-    with quotas.growth(DOMAIN, ANN) as other:  # it has stored nothing, as the next count sees
+    with quotas.growth(DomainNames(DOMAIN), ANN) as other:  # it has stored nothing, as the next count sees
         await other.take(LIMIT)
 
 
@@ -327,7 +327,7 @@ async def test_a_body_takes_room_when_it_is_there(
     sent = asyncio.create_task(send())
     await begun.wait()
     assert taken == []
-    with rest.service.component(Quotas).growth(DOMAIN, ANN) as other:
+    with rest.service.component(Quotas).growth(DomainNames(DOMAIN), ANN) as other:
         await other.take(80 * KIB)
     taken.clear()
     if announced:
@@ -353,7 +353,10 @@ async def test_numbers_are_for_who_may_read_the_folder(start: Start) -> None:
     assert not any(char.isdigit() for char in message.replace("x.h5", ""))
     quotas = rest.service.component(Quotas)
     assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/secret", user="admin")).status == 200
-    with quotas.growth("/secret/in/x.h5", ANN) as one, quotas.growth("/secret/in/x.h5", ANN) as other:
+    with (
+        quotas.growth(DomainNames("/secret/in/x.h5"), ANN) as one,
+        quotas.growth(DomainNames("/secret/in/x.h5"), ANN) as other,
+    ):
         await one.take(90 * KIB)
         with pytest.raises(Busy, match=r"^A quota above /secret/in/x\.h5 may be reached"):
             await other.take(20 * KIB)
@@ -392,12 +395,12 @@ async def test_who_is_refused_by_one_folder_takes_nothing_of_another(start: Star
         assert (await rest("PUT", "/", {"folder": 1}, domain=folder, user="admin")).status == 201
         assert (await rest("PUT", "/quota", {"bytes": nbytes}, domain=folder, user="admin")).status == 200
     quotas = rest.service.component(Quotas)
-    with quotas.growth("/lab/ann/x.h5", ANN) as growth:
+    with quotas.growth(DomainNames("/lab/ann/x.h5"), ANN) as growth:
         for _ in range(3):
             with pytest.raises(OverQuota, match="The quota of /lab is"):
                 await growth.take(60 * KIB)
         assert (await rest("PUT", "/quota", {"bytes": LIMIT}, domain="/lab", user="admin")).status == 200
-        with quotas.growth("/lab/ann/x.h5", ANN) as other:
+        with quotas.growth(DomainNames("/lab/ann/x.h5"), ANN) as other:
             await other.take(90 * KIB)
 
 

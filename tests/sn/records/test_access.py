@@ -258,13 +258,75 @@ async def test_a_right_that_is_taken_away_before_the_body_has_come(
     assert (await rest("GET", "/groups"))["groups"] == []
 
 
-async def test_a_credential_that_is_worth_nothing_any_more_when_the_body_has_come(
-    rest: RestClient, root: str, slow: SlowRequest
+@pytest.mark.parametrize("right", [Right.UPDATE, Right.READ])
+async def test_a_second_right_that_is_taken_away_before_the_body_has_come(
+    rest: RestClient, root: str, slow: SlowRequest, right: Right
 ) -> None:
-    attribute = json.dumps({"type": "H5T_STD_I8LE", "value": 1}).encode()
-    await slow.begin("PUT", f"/groups/{root}/attributes/a", attribute)
+    """A replacement needs the right to update beside that to create, a change by a query that to read."""
+    body = {"type": "H5T_STD_U8LE", "shape": [4], "link": {"id": root, "name": "d"}}
+    dataset = f"/datasets/{(await rest('POST', '/datasets', body))['id']}"
+    attribute = {"type": "H5T_STD_I8LE", "value": 1}
+    assert (await rest("PUT", f"{dataset}/attributes/a", attribute)).status == 201
+    assert (await rest("PUT", "/acls/test_user2", full_rights())).status == 201
+    changed, options = json.dumps(attribute | {"value": 2}).encode(), {"user": "test_user2"}
+    if right is Right.UPDATE:
+        await slow.begin(
+            "PUT", f"{dataset}/attributes", b'{"attributes": {"a": %s}}' % changed, **options, replace=1
+        )
+    else:
+        headers = {"Content-Type": "application/json"}
+        await slow.begin(
+            "PUT", f"{dataset}/value", b'{"value": 9}', **options, query="_ == 0", headers=headers
+        )
+    assert (await rest("PUT", "/acls/test_user2", {right.value: False})).status == 201
+    assert (await slow.end()).status == 403
+    assert (await rest("GET", f"{dataset}/attributes/a"))["value"] == 1
+
+
+LATE: list[tuple[str, str, bytes]] = [
+    ("PUT", "/groups/{root}/attributes/a", b'{"type": "H5T_STD_I8LE", "value": 1}'),
+    ("POST", "/", b'{"h5paths": ["/"]}'),
+    ("PUT", "/", b'{"flush": 1}'),
+    ("PUT", "/?domain=/home/test_user1/new.h5", b"{}"),
+    ("DELETE", "/", b"{}"),
+    ("POST", "/jobs", b'{"kind": "export", "domain": "/home/test_user1/file.h5", "target": "file:///x.h5"}'),
+]
+"""Requests with bodies: their method, path and body; but for the first, their routes have no right."""
+
+
+@pytest.mark.parametrize(("method", "path", "body"), LATE, ids=str)
+async def test_a_credential_that_is_worth_nothing_any_more_when_the_body_has_come(
+    rest: RestClient, root: str, slow: SlowRequest, method: str, path: str, body: bytes
+) -> None:
+    valid, new = rest.service.authenticator, "/home/test_user1/new.h5"
+    domain = None if "domain=" in path else DOMAIN
+    await slow.begin(method, path.format(root=root), body, domain=domain)
     rest.service.authenticator = NamedUser()
     assert (await slow.end()).status == 401
+    rest.service.authenticator = valid
+    assert (await rest("GET", "/")).status == 200
+    assert (await rest("GET", "/", domain=new)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("user", "now"),
+    [("admin", Principal("admin")), ("test_user2", Principal("test_user2", groups=frozenset({"others"})))],
+    ids=["role", "group"],
+)
+async def test_a_role_or_group_that_is_taken_away_before_the_body_has_come(
+    rest: RestClient, slow: SlowRequest, user: str, now: Principal
+) -> None:
+    folder = {"domain": "/home/test_user1"}
+    public = {"read": True, "delete": True}
+    assert (await rest("PUT", "/acls/g:test_group", public)).status == 201
+    request = ("PUT", "/quota", b'{"bytes": 1}') if now.name == "admin" else ("DELETE", "/", b"{}")
+    await slow.begin(*request, user=user, **(folder if now.name == "admin" else {}))
+    valid, rest.service.authenticator = rest.service.authenticator, NamedUser(now)
+    reply = await slow.end()
+    assert (reply.status, "send the request again" in str(reply.body)) == (403, True)
+    rest.service.authenticator = valid
+    assert (await rest("GET", "/quota", **folder))["bytes"] is None
+    assert (await rest("GET", "/")).status == 200
 
 
 @pytest.mark.parametrize("mine", [False, True])

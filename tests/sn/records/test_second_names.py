@@ -22,6 +22,7 @@ from hsparse.wire.record_message import (
     DeleteObject,
     ForgetFirstName,
     Outcome,
+    PutRecord,
     RecordChange,
 )
 from tests.support.rest_client import RestClient
@@ -142,6 +143,18 @@ async def test_a_move_cut_short_opens_nothing_too_early_and_loses_nothing(
     await rest.service.owners.apply(DeleteObject(FIRST))  # as a node does that dies after it
     assert await status(rest, THIRD, "bob") == 200
     assert await status(rest, SECOND, "bob") == 403
+
+
+@pytest.mark.parametrize("refused", ["wait", "feature"])
+async def test_a_deletion_that_is_refused_releases_no_second_name(rest: RestClient, refused: str) -> None:
+    await name(rest, THIRD, FIRST, "ann")
+    if refused == "feature":
+        record = await rest.service.owners.record(FIRST)
+        newer = record | {"schema": {"version": 1, "writeFeatures": ["spirals"]}}
+        await rest.service.owners.apply(PutRecord(FIRST, newer))
+    wait = 999 if refused == "wait" else 1
+    assert await status(rest, FIRST, "ann", "DELETE", keep_root=1, wait=wait) == 400
+    assert "released" not in (await rest.service.owners.record(THIRD))["firstName"]
 
 
 async def test_a_move_by_the_owner_leaves_others_names_behind(rest: RestClient) -> None:

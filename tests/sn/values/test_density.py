@@ -205,6 +205,21 @@ async def test_a_page_of_nothing(client: RestClient, query: dict[str, Any]) -> N
     assert (await client("GET", f"{path}/density", **query)).status == 400
 
 
+async def test_a_marker_is_a_name_of_a_chunk_as_elsewhere(client: RestClient) -> None:
+    path = await create(client, [4, 4], "H5T_STD_I32LE", layout=sparse(2, 2))
+    asked: dict[str, Any] = {"approximate": 1, "marker": (last := f"{2**63 - 1}_0"), "Marker": last}
+    assert (await client("GET", f"{path}/chunks", **asked)).status == 200
+    after = await client("GET", f"{path}/density", **asked)
+    assert (after.status, np.sum(after["count"])) == (200, 0)
+    for wrong in ("1", f"{2**63}_0", "x_0"):
+        replies = [
+            await client("GET", f"{path}/{route}", **asked | {"marker": wrong, "Marker": wrong})
+            for route in ("chunks", "density")
+        ]
+        assert [reply.status for reply in replies] == [400, 400]
+        assert replies[0]["error"] == replies[1]["error"]
+
+
 async def test_what_has_no_density(client: RestClient) -> None:
     dense = await create(client, [4], "H5T_STD_I32LE")
     assert (await client("GET", f"{dense}/density")).status == 400

@@ -30,7 +30,6 @@ from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
 from hsparse.sn.values.reduction.described_chunks import DescribedChunks
 from hsparse.sn.values.reduction.group_labels import read_groups
 from hsparse.sn.values.reduction.reduce_request import FILL, ReduceRequest
-from hsparse.sn.values.request_selection import selection_work
 
 Array = NDArray[Any]
 MAX_GENERATED = 1 << 14
@@ -56,12 +55,15 @@ class Reduced:
 
 
 class DatasetReduction:
-    """One reduction of a dataset in its current extent."""
+    """One reduction of a `selection` of a dataset in its current extent."""
 
-    def __init__(self, context: Context, dataset: Dataset, request: ReduceRequest) -> None:
+    def __init__(
+        self, context: Context, dataset: Dataset, request: ReduceRequest, selection: Orthogonal
+    ) -> None:
         self._context = context
         self._dataset = dataset
         self._request = request
+        self._selection = selection
         if dataset.arrays.is_exact:
             check_numbers(dataset.dtype, request.field, request.operations)
         elif request.field or request.operations != ("count",):
@@ -72,14 +74,10 @@ class DatasetReduction:
                 "the fill value."
             )
         self._fills = not dataset.spec.sparse or request.undefined == FILL
-        self._selection: Orthogonal
 
     async def run(self) -> Reduced:
         """Return the result; `TooLarge` if it has more places than the limits allow."""
-        extent = self._dataset.extent
-        work = selection_work({"select": self._request.select})
-        self._selection = await offload(work, self._request.resolve, extent)
-        axes = parse_axes(self._request.axis, len(extent))
+        axes = parse_axes(self._request.axis, len(self._dataset.extent))
         groups = await self._groups(axes)
         reduction = self._reduction(axes, groups)
         limit = self._context.service.settings.max_request_size
