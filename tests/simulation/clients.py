@@ -45,6 +45,7 @@ class Mix:
 
 MIXED = Mix()
 MOST_READS = Mix((3, 20, 0), (0, 0, 0, 0, 0), 0.7)
+MOST_APPENDS = Mix((1, 1, 0), (0, 0, 20, 1, 0))
 MOST_WRITES = Mix((12, 8, 0), (0, 0, 0, 0, 0))
 
 

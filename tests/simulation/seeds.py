@@ -99,7 +99,7 @@ SHOWN = (
         options=WRITES,
     ),
     ShownSeed(
-        7,
+        22,
         ALL,
         "a message of an epoch before was carried out beside those of the next owner",
         owner=AdoptedMembership,

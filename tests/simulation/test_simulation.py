@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.simulation.clients import MOST_APPENDS
 from tests.simulation.linearizability import DELETIONS
 from tests.simulation.nemesis import (
     ALL,
@@ -24,6 +26,7 @@ from tests.simulation.nemesis import (
     kill,
     leave,
     pause,
+    restart_service_node,
     upgrade,
 )
 from tests.simulation.seeds import SEEDS, SHOWN, WRITES, KeptSeed, ShownSeed
@@ -120,6 +123,14 @@ def test_an_upgrade_is_followed_by_a_rollback() -> None:
     run = run_seed(0, (upgrade,), errors_allowed=False)
     assert run.wrong == []
     assert {line.rpartition(" ")[2] for line in run.faults} == {"1", "2"}
+
+
+def test_appends_while_service_nodes_die(pytestconfig: pytest.Config) -> None:
+    """What a node has answered and not written yet another one writes, once."""
+    seeds = range(pytestconfig.getoption("seeds") // 16)
+    options: dict[str, Any] = {"operations": 40, "most": 6, "mix": MOST_APPENDS}
+    faults = (restart_service_node, restart_service_node, kill, pause, join, leave)
+    assert failed(lambda seed: run_seed(seed, faults, **options), seeds) == []
 
 
 @pytest.mark.parametrize("servers", [0, 2])

@@ -79,6 +79,7 @@ class Dense:
         self.spec = spec
         self._dtype = spec.dtype
         self._fill = spec.fill_value
+        self._fill.flags.writeable = False  # no draft of a chunk without dimensions
         self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
 
     def decode(self, data: Buffer) -> Array:
@@ -132,7 +133,7 @@ class Dense:
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
     ) -> ChunkChange[Array, None]:
-        spec, selection, fill = self.spec, at.selection, self._fill_of(at.scaled)
+        spec, selection = self.spec, at.selection
         values = as_type(values, packed_type(self._dtype, fields))
 
         def change(array: Array | None) -> tuple[Array, None]:
@@ -141,7 +142,7 @@ class Dense:
                 # A copy, unless the array owns its memory: a view would keep the whole request in memory.
                 whole = values.reshape(spec.dims)
                 return (whole.copy() if whole.base is not None else np.ascontiguousarray(whole)), None
-            changed = _draft(array, spec.dims, fill)
+            changed = _draft(self._or_fill(array, at.scaled), spec.dims)
             given = values.reshape(selection.shape if values.size == selection.size else ())
             if fields:
                 merged = read_array(changed, selection).copy()
@@ -156,19 +157,19 @@ class Dense:
         return True
 
     def update(self, at: ChunkSelection, search: Search, value: Array) -> ChunkChange[Array, FoundElements]:
-        selection, fill = at.selection, self._fill_of(at.scaled)
+        selection = at.selection
 
         def change(array: Array | None) -> tuple[Array | None, FoundElements]:
-            if array is None and not fill.ndim and not search.query.takes(fill):
+            if array is None and not self.spec.arange and not search.query.takes(self._fill):
                 return None, FoundElements.none(self._dtype)
-            base = _draft(array, self.spec.dims, fill) if array is None else array
+            base = _draft(self._or_fill(None, at.scaled), self.spec.dims) if array is None else array
             values = read_array(base, selection)
             mask = search.query.mask(values)
             found = FoundElements(np.flatnonzero(mask).astype(np.uint32), values[mask])
             if not len(found.positions):
                 return array, found
             set_fields(found.values, value, search.fields)
-            changed = _draft(base, self.spec.dims, fill)
+            changed = _draft(base, self.spec.dims)
             offsets = ravel(coords_at(selection, found.positions), selection.extent)
             changed.reshape(-1)[offsets.astype(np.intp)] = found.values
             return changed, found
@@ -179,12 +180,11 @@ class Dense:
         raise not_sparse(self.spec)
 
     def trim(self, scaled: tuple[int, ...], stop: tuple[int, ...]) -> ChunkChange[Array, None]:
-        fill = self._fill_of(scaled)
-
         def change(array: Array | None) -> tuple[Array | None, None]:
             if array is None:
                 return None, None
-            changed = _draft(array, array.shape, fill)
+            fill = self._or_fill(None, scaled)
+            changed = _draft(array, array.shape)
             for dim, first in enumerate(stop):
                 outside = (slice(None),) * dim + (slice(first, None),)
                 changed[outside] = fill[outside] if fill.ndim else fill
@@ -216,8 +216,13 @@ class Dense:
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return self._nbytes
 
-    def _fill_of(self, scaled: tuple[int, ...]) -> Array:
-        """Return the values of unwritten elements: an array of no dimensions, or of the chunk's."""
+    def _or_fill(self, array: Array | None, scaled: tuple[int, ...]) -> Array:
+        """Return the array or, without one, the values of unwritten elements: of no dimensions, or of the chunk's.
+
+        To be called in a change, which runs in a thread: they may have to be computed.
+        """
+        if array is not None:
+            return array
         return self.spec.fill_of(scaled) if self.spec.arange else self._fill
 
 
@@ -248,8 +253,8 @@ def filled_beyond(stop: tuple[int, ...]) -> BadRequest:
     )
 
 
-def _draft(array: Array | None, dims: tuple[int, ...], fill: Array) -> Array:
-    """Return an array that may be modified: the one an earlier change of the group made, or a new one."""
-    if array is None:
-        return np.full(dims, fill, fill.dtype)
-    return array if array.flags.writeable else array.copy()
+def _draft(array: Array, dims: tuple[int, ...]) -> Array:
+    """Return an array of `dims` that may be modified: `array` if it is one, or a new one with its values."""
+    if array.shape == dims and array.flags.writeable:
+        return array  # an earlier change of the group made it, or it was computed
+    return np.full(dims, array, array.dtype)
