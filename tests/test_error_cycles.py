@@ -12,21 +12,25 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
 
 import hsparse
+from hsparse.cli.embedded_server import embedded_server
+from hsparse.config import load_settings
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import create, sparse, value_client
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import RemoteRest, RestClient
 
-PACKAGE = str(Path(hsparse.__file__).parent)
+PACKAGES = tuple(str(Path(module.__file__ or "").parent) for module in (hsparse, web))
 COMPUTED = {"initializer": ["arange"], "layout": {"class": "H5D_CHUNKED", "dims": [100_000]}}
 
 
 @contextmanager
 def no_frames_left() -> Iterator[None]:
-    """Fail if the package's frames are in a cycle that was made in this context."""
+    """Fail if frames of the package or of aiohttp are in a cycle that was made in this context."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
@@ -38,7 +42,9 @@ def no_frames_left() -> Iterator[None]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
-    left = {f"{code.co_name} in {code.co_filename}" for code in codes if code.co_filename.startswith(PACKAGE)}
+    left = {
+        f"{code.co_name} in {code.co_filename}" for code in codes if code.co_filename.startswith(PACKAGES)
+    }
     assert left == set()
 
 
@@ -100,6 +106,15 @@ async def places_outside(client: RestClient, path: str) -> None:
     assert (await client("PUT", f"{path}/value", body)).status == 400
 
 
+async def hang_up_in_an_answer(url: str, target: str) -> None:
+    """Ask for something, take the first bytes of the answer, and close the connection."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1024)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert await reader.read(1024)
+    writer.transport.abort()
+
+
 REQUESTS: tuple[Callable[[RestClient, str], Awaitable[None]], ...] = (
     abandoned_read,
     abandoned_query,
@@ -122,3 +137,26 @@ async def test_what_fails_keeps_no_frames(send: Callable[[RestClient, str], Awai
             for _ in range(3):
                 await send(client, path)
             assert (await client("GET", "/")).status == 200
+
+
+async def test_a_client_that_hangs_up_in_an_answer_keeps_no_frames(tmp_path: Path) -> None:
+    settings = load_settings(root=tmp_path, port=0, fsync=False)
+    with embedded_server(settings) as url:
+        rest = RemoteRest(url)
+        rest.domain = "/home/admin/a.h5"
+        group = f"/groups/{(await rest('PUT', '/', {}))['root']}"
+        text = {"class": "H5T_STRING", "length": 1 << 19, "charSet": "H5T_CSET_ASCII"}
+        for number in range(16):
+            body = {"type": text, "value": "x" * text["length"]}
+            await rest("PUT", f"{group}/attributes/a{number}", body)
+        target = f"{group}?domain={rest.domain}&include_attrs=1"
+
+        async def answered() -> None:
+            await hang_up_in_an_answer(url, target)
+            assert (await rest("GET", "/")).status == 200
+
+        await answered()
+        with no_frames_left():
+            for _ in range(3):
+                await answered()
+        await rest.close()

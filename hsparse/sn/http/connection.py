@@ -64,6 +64,17 @@ class Connection(web.RequestHandler):
         self.waits = True
         self._table.hear(self)
 
+    async def _drain_helper(self) -> None:
+        """Wait until the client has taken what was sent, as aiohttp does; raise that it has hung up.
+
+        The error of aiohttp refers to itself by the future that it came by, and keeps the answer until a collection.
+        """
+        try:
+            await super()._drain_helper()
+        except ConnectionError as error:
+            error.with_traceback(None)
+            raise ConnectionResetError("The client has hung up.") from None
+
 
 class OnlyReading:
     """A context that is cancelled when the client of `request` disconnects.
