@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from hsparse.concurrency.fair_queue import FairQueue
-from hsparse.concurrency.request_trace import measured_wait, queue_user, seconds_left
+from hsparse.concurrency.request_trace import current_trace, measured_wait, queue_user, seconds_left
 from hsparse.errors import Busy
 
 PATIENCE = 30.0
@@ -45,16 +45,37 @@ class MemoryBudget:
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
         """Hold `nbytes` (at most the whole budget); `Busy` without room in `patience` seconds, or by the deadline."""
+        nbytes = await self._take(nbytes)
+        try:
+            yield
+        finally:
+            self._give_back(nbytes)
+
+    async def hold_for_request(self, nbytes: int) -> None:
+        """Hold `nbytes` until the current request is answered; raises as `hold`.
+
+        A request that holds some already takes no more, so that no two wait for each other. Nothing is held for what is
+        no request.
+        """
+        trace = current_trace()
+        if trace is None or self in trace.holds:
+            return
+        trace.holds.add(self)
+        nbytes = await self._take(nbytes)
+        trace.at_end(lambda: self._give_back(nbytes))
+
+    async def _take(self, nbytes: int) -> int:
+        """Wait for room for `nbytes`, or the whole budget, and take it; return how much that is."""
         nbytes = min(nbytes, self._limit)
         if self.has_room(nbytes):
             self.used += nbytes
         else:
             await self._wait(nbytes)
-        try:
-            yield
-        finally:
-            self.used -= nbytes
-            self._admit()
+        return nbytes
+
+    def _give_back(self, nbytes: int) -> None:
+        self.used -= nbytes
+        self._admit()
 
     async def _wait(self, nbytes: int) -> None:
         """Wait for room, which is taken on return."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -55,7 +55,24 @@ class RequestTrace:
     span: Span | None = None
     queue_user: str = ""
     deadline: float | None = None
+    holds: set[object] = field(default_factory=set)
+    """The budgets of memory that it holds some of until it ends."""
     work: dict[Work, tuple[int, float]] = field(default_factory=dict)
+    _ends: list[Callable[[], None]] = field(default_factory=list)
+    _ended: bool = False
+
+    def at_end(self, function: Callable[[], None]) -> None:
+        """Call a function when the trace ends, or now if it has ended."""
+        if self._ended:
+            function()
+        else:
+            self._ends.append(function)
+
+    def end(self) -> None:
+        """Note that nothing is done for the request any more."""
+        self._ended = True
+        while self._ends:
+            self._ends.pop()()
 
     @contextmanager
     def measured(self, kind: Work, name: str = "", about: str = "") -> Iterator[Span | None]:
@@ -125,8 +142,11 @@ def begin_trace(trace: RequestTrace | None) -> Token[RequestTrace | None]:
 
 
 def end_trace(token: Token[RequestTrace | None]) -> None:
-    """Restore the trace before."""
+    """End the current trace, and restore the one before."""
+    trace = _CURRENT.get()
     _CURRENT.reset(token)
+    if trace is not None:
+        trace.end()
 
 
 def count_hits(count: int = 1) -> None:

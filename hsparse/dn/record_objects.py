@@ -20,8 +20,9 @@ import logging
 from dataclasses import dataclass, replace
 
 from hsparse.clock import Clock
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.record_codec import RecordCodec, memory_of_json
 from hsparse.dn.record_delta import RecordDelta, decode_delta
 from hsparse.dn.stored_form import ObjectState
 from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFailed
@@ -65,19 +66,33 @@ class RecordVersion:
     memory: int = 0
 
 
-class RecordObjects:
-    """The form (`StoredForm`) of an object's record; a base has a delta if it has more than `limit` bytes."""
+LARGE_READ = 1 << 20
+"""Bytes of a record, or of its memory, beyond which a request that reads it holds memory until it is answered."""
 
-    __slots__ = ("_clock", "_codec", "_limit", "_store", "_workers", "key")
+
+class RecordObjects:
+    """The form (`StoredForm`) of an object's record; a base has a delta if it has more than `limit` bytes.
+
+    A request that reads a large one holds some of `memory` until it is answered.
+    """
+
+    __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "_workers", "key")
 
     def __init__(
-        self, key: str, store: ObjectStore, clock: Clock, workers: OffloadPool, limit: int = LARGE_RECORD
+        self,
+        key: str,
+        store: ObjectStore,
+        clock: Clock,
+        workers: OffloadPool,
+        limit: int = LARGE_RECORD,
+        memory: MemoryBudget | None = None,
     ) -> None:
         self.key = key
         self._store = store
         self._clock = clock
         self._workers = workers
         self._limit = limit
+        self._memory = memory
         self._codec = RecordCodec(key)
 
     def encode(self, value: RecordValue) -> bytes:
@@ -144,6 +159,8 @@ class RecordObjects:
     async def _parse(self, stored: Stored) -> ObjectState[RecordValue]:
         """Return the state with this base; `NotFound` if its delta is not there."""
         size = len(stored.data)
+        if self._memory is not None and size > LARGE_READ:
+            await self._memory.hold_for_request(memory_of_json(bytes(stored.data)))
         record = await self._workers.run(size, self._codec.decode, stored.data)
         token = self._codec.take_delta(record)
         memory = self._codec.nbytes(record, stored.data)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_all, gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache
@@ -19,7 +20,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.recent_changes import RecentChanges
 from hsparse.dn.record_changes import change_record, changed_entries
-from hsparse.dn.record_objects import LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
+from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.dn.record_size import check_size, grown_bytes, must_measure
 from hsparse.dn.stored_form import SingleObject, StoredForm
 from hsparse.errors import HsparseError, TooLarge, Unanswered
@@ -45,6 +46,10 @@ from hsparse.wire.record_message import (
 NO_LIMIT = 2**63 - 1
 READS_AT_ONCE = 32
 """Records of one message that are read at a time."""
+MADE_OF = 4
+"""How many times the memory of its JSON that of a record is, about."""
+READ_MEMORY = 512 * 1024 * 1024
+"""Memory of the large records that requests read at a time, and of the answers made of them."""
 REPLY_MEMORY = 64 * 1024 * 1024
 """About how many bytes of memory the records of one reply take, but for the first one."""
 LEFT_OUT = Outcome(
@@ -68,6 +73,11 @@ class _ReplyRoom:
         self._used += nbytes
 
     @property
+    def is_large(self) -> bool:
+        """Whether an answer that is made of the records takes memory worth speaking of."""
+        return self._used > LARGE_READ
+
+    @property
     def is_exceeded(self) -> bool:
         return self._used > REPLY_MEMORY
 
@@ -89,6 +99,7 @@ class Records:
         self._store = store
         self._max_size = max_size
         self._large_size = large_size
+        self._memory = MemoryBudget(READ_MEMORY)
         self._ownership = ownership
         self._cache = cache
         self._workers = workers
@@ -98,14 +109,14 @@ class Records:
         self._summaries = summaries
 
     def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
-        """Answer `ReadObjects` without waiting if all records are in memory and fit into a reply, else return None."""
+        """Answer `ReadObjects` without waiting if all records are in memory, and are not large, else return None."""
         outcomes: list[Outcome] = []
         room = _ReplyRoom()
         for id in ids:
-            outcome = self._cached(id, room)
-            if outcome is None or (outcomes and room.is_exceeded):
+            found = self._cached(id, room)
+            if found is None or room.is_large:
                 return None
-            outcomes.append(outcome)
+            outcomes.append(found[0])
         count_hits(len(outcomes))
         return tuple(outcomes)
 
@@ -116,11 +127,14 @@ class Records:
         async def read(place: int) -> Outcome:
             if place and room.is_exceeded:
                 return LEFT_OUT
-            outcome = self._cached(ids[place], room)
-            if outcome is None:
+            found = self._cached(ids[place], room)
+            if found is None:
                 outcome = await self._read(ids[place], room)
             else:
+                outcome, nbytes = found
                 count_hits()
+                if nbytes > LARGE_READ:
+                    await self._memory.hold_for_request(nbytes // MADE_OF)
             # Others may have taken the room meanwhile; but the first is never left out.
             return LEFT_OUT if place and room.is_exceeded else outcome
 
@@ -177,8 +191,8 @@ class Records:
             more,
         )
 
-    def _cached(self, id: str, room: _ReplyRoom) -> Outcome | None:
-        """Return a cached record, else None."""
+    def _cached(self, id: str, room: _ReplyRoom) -> tuple[Outcome, int] | None:
+        """Return a cached record and about how many bytes of memory it has, else None."""
         cached: CachedObject[RecordValue] | None = self._cache.get(storage_key(id))
         if cached is None:
             return None
@@ -186,7 +200,7 @@ class Records:
         if value is None:
             return None
         room.take(cached.nbytes)
-        return Outcome(value.record)
+        return Outcome(value.record), cached.nbytes
 
     async def _read(self, id: str, room: _ReplyRoom) -> Outcome:
         key = storage_key(id)
@@ -253,7 +267,7 @@ class Records:
         return CachedObject(form, self._workers, self._ownership, id)
 
     def _objects(self, key: str) -> RecordObjects:
-        return RecordObjects(key, self._store, self._clock, self._workers, self._large_size)
+        return RecordObjects(key, self._store, self._clock, self._workers, self._large_size, self._memory)
 
     def _note_deletions(self, change: RecordChange, before: Record) -> None:
         """Note which names a change has deleted from the record `before` it, or made again."""

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.request_trace import RequestTrace, begin_trace
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.errors import Busy
 
 
@@ -91,3 +91,26 @@ async def test_nobody_waits_beyond_the_deadline() -> None:
         with pytest.raises(Busy, match="within 0 s"):
             async with budget.hold(1):
                 pytest.fail("there was no room")
+
+
+async def test_a_request_holds_until_it_ends_and_once() -> None:
+    budget = MemoryBudget(10)
+    await budget.hold_for_request(10)
+    assert budget.used == 0, "nothing is held for no request"
+    token = begin_trace(RequestTrace("first"))
+    await budget.hold_for_request(6)
+    await asyncio.gather(budget.hold_for_request(9), budget.hold_for_request(9))
+    assert budget.used == 6
+    end_trace(token)
+    assert budget.used == 0
+
+
+async def test_a_request_that_ends_while_it_waits_holds_nothing() -> None:
+    budget = MemoryBudget(10)
+    async with budget.hold(10):
+        token = begin_trace(RequestTrace("late"))
+        waiting = asyncio.create_task(budget.hold_for_request(6))
+        await asyncio.sleep(0)
+        end_trace(token)
+    await waiting
+    assert budget.used == 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Token
 from typing import Any
 
 import orjson
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.dn import record_size
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
+from hsparse.dn import record_objects, record_size, records
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import ErrorKind
@@ -112,4 +114,34 @@ async def test_an_object_is_not_created_too_large() -> None:
     (outcome,) = await change(node, CreateObject(ID, record))
     assert outcome.failure is not None
     assert outcome.failure.kind == ErrorKind.TOO_LARGE
+    await node.close()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+async def test_requests_for_large_records_wait_for_each_other(
+    monkeypatch: pytest.MonkeyPatch, cached: bool
+) -> None:
+    monkeypatch.setattr(record_objects, "LARGE_READ", 1024)
+    monkeypatch.setattr(records, "LARGE_READ", 1024)
+    monkeypatch.setattr(records, "READ_MEMORY", 1024)
+    store = MemoryStore()
+    first = DataService(store, ManualClock())
+    await made(first)
+    (outcome,) = await change(first, PutAttributes(ID, {"a": attribute(20_000)}))
+    outcome.unwrap()
+    node = first if cached else DataService(store, ManualClock())
+
+    async def read() -> Token[RequestTrace | None]:
+        token = begin_trace(RequestTrace("r"))
+        (outcome,) = await node.send(ReadObjects((ID,)))
+        outcome.unwrap()
+        return token
+
+    token = await read()
+    waiting = asyncio.create_task(read())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    end_trace(token)
+    await waiting
     await node.close()
