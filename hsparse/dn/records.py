@@ -46,7 +46,7 @@ from hsparse.wire.record_message import (
 NO_LIMIT = 2**63 - 1
 READS_AT_ONCE = 32
 """Records of one message that are read at a time."""
-MADE_OF = 4
+JSON_FACTOR = 4
 """How many times the memory of its JSON that of a record is, about."""
 READ_MEMORY = 512 * 1024 * 1024
 """Memory of the large records that requests read at a time, and of the answers made of them."""
@@ -134,7 +134,7 @@ class Records:
                 outcome, nbytes = found
                 count_hits()
                 if nbytes > LARGE_READ:
-                    await self._memory.hold_for_request(nbytes // MADE_OF)
+                    await self._memory.hold_for_request(nbytes // JSON_FACTOR)
             # Others may have taken the room meanwhile; but the first is never left out.
             return LEFT_OUT if place and room.is_exceeded else outcome
 
