@@ -114,7 +114,7 @@ class Records:
         room = _ReplyRoom()
         for id in ids:
             found = self._cached(id, room)
-            if found is None or room.is_large:
+            if found is None or room.is_large or (outcomes and room.is_exceeded):
                 return None
             outcomes.append(found[0])
         count_hits(len(outcomes))
