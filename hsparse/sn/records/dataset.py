@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -62,6 +62,11 @@ class Dataset:
         extent = tuple(shape.get("dims") or ())
         grid = Grid(extent, spec.dims)
         return cls(record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), rights)
+
+    def with_length(self, dim: int, length: int) -> Dataset:
+        """Return the dataset as if it had so many elements along a dimension."""
+        extent = (*self.extent[:dim], length, *self.extent[dim + 1 :])
+        return replace(self, extent=extent, grid=Grid(extent, self.spec.dims))
 
     @property
     def fill(self) -> Any:

@@ -12,20 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, Busy, Moved
-from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
-from hsparse.sn.values.deferred_append import DeferredAppends, deferred_elements, drop_appends
+from hsparse.sn.values.deferred_append import DeferredAppends, deferred_elements, drop_appends, part_starts
 from hsparse.wire.change_token import appended_before, keyed_token, part_of
-from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     AbandonAppends,
     BeginAppend,
@@ -66,7 +64,7 @@ class Append:
         dataset.require_writable()
         if self.dim >= len(dataset.extent):
             raise BadRequest(f"append_dim is {self.dim}; {dataset.id} has {len(dataset.extent)} dimensions.")
-        return _with_length(dataset, self.dim, self.count)
+        return dataset.with_length(self.dim, self.count)
 
     async def apply(
         self,
@@ -120,15 +118,15 @@ class Append:
             # Another request has begun it. To write the same would undo what is written there once that one has ended.
             self._require_same(slab, record["appends"]["dim"], part["count"])
             if is_deferred(part):
-                return self._select(slab, _start(record, part["token"]))
+                return self._select(slab, part_starts(record)[part["token"]])
             await self._while_begun(owners, slab.id, part["token"])
             raise Moved("What was appended with this key is visible now, or was dropped.")
-        start = _start(record, token)
+        start = part_starts(record)[token]
         if begin.elements is not None and deferred is not None:
             deferred.add(record, token)
             return self._select(slab, start)
         try:
-            target = _with_length(Dataset.of(record), self.dim, start + self.count)
+            target = Dataset.of(record).with_length(self.dim, start + self.count)
             offset = [start if dim == self.dim else 0 for dim in range(len(slab.extent))]
             await _renewing(owners, begin, write(target, selection.translate(offset, target.extent), values))
             await self._end(owners, slab.id, token)
@@ -185,21 +183,6 @@ def parse_append(count: Any, dim: Any) -> Append | None:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise BadRequest(f"{name} must be a non-negative integer, not {short_repr(value)}.")
     return Append(count, dim or 0)
-
-
-def _with_length(dataset: Dataset, dim: int, length: int) -> Dataset:
-    extent = (*dataset.extent[:dim], length, *dataset.extent[dim + 1 :])
-    return replace(dataset, extent=extent, grid=Grid(extent, dataset.spec.dims))
-
-
-def _start(record: Record, token: str) -> int:
-    """Return the first place of a part along its dimension."""
-    start: int = record["shape"]["dims"][record["appends"]["dim"]]
-    for part in appended_parts(record):
-        if part["token"] == token:
-            break
-        start += part["count"]
-    return start
 
 
 async def _until(owners: Owners, id: str, done: Callable[[], Awaitable[bool]]) -> None:

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
-from dataclasses import replace
 from math import prod
 from typing import Any, Self
 
@@ -25,7 +24,6 @@ from numpy.typing import NDArray
 
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, HsparseError, Moved
-from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
@@ -158,10 +156,10 @@ async def write_deferred(owners: Owners, record: Record, tokens: Collection[str]
     Only one node may write a part in a generation: another one would undo what is written there once it is visible.
     Nothing is left to do after `Moved`: somebody has taken them over.
     """
-    starts = _starts(record)
+    starts = part_starts(record)
     parts = [
-        (start, part)
-        for start, part in zip(starts, appended_parts(record), strict=True)
+        (starts[part["token"]], part)
+        for part in appended_parts(record)
         if part["token"] in tokens and not part["done"]
     ]
     if not parts or "trim" in record:
@@ -178,9 +176,8 @@ async def _write_parts(owners: Owners, record: Record, parts: Sequence[tuple[int
     """Write parts, each with its first place along the dimension, by as few writes as can be."""
     dim, dataset = record["appends"]["dim"], Dataset.of(record)
     last = max(start + part["count"] for start, part in parts)
-    extent = (*dataset.extent[:dim], last, *dataset.extent[dim + 1 :])
-    target = replace(dataset, extent=extent, grid=Grid(extent, dataset.spec.dims))
-    chunks = ChunkFanout(owners, target)
+    target = dataset.with_length(dim, last)
+    extent, chunks = target.extent, ChunkFanout(owners, target)
     coords: list[NDArray[np.uint64]] = []
     values: list[NDArray[Any]] = []
     for start, part in parts:
@@ -197,14 +194,14 @@ async def _write_parts(owners: Owners, record: Record, parts: Sequence[tuple[int
     await chunks.write(Points(extent, np.concatenate(coords)), np.concatenate(values))
 
 
-def _starts(record: Record) -> list[int]:
-    """Return the first place of each part along the dimension that is appended to."""
-    parts = appended_parts(record)
-    if not parts:
-        return []
-    start = record["shape"]["dims"][record["appends"]["dim"]]
-    counts = [part["count"] for part in parts]
-    return [start + sum(counts[:place]) for place in range(len(counts))]
+def part_starts(record: Record) -> dict[str, int]:
+    """Return the first place of each part along the dimension that is appended to, by its token."""
+    parts, starts = appended_parts(record), dict[str, int]()
+    start = record["shape"]["dims"][record["appends"]["dim"]] if parts else 0
+    for part in parts:
+        starts[part["token"]] = start
+        start += part["count"]
+    return starts
 
 
 def _place_type(slab: tuple[int, ...]) -> str:
