@@ -58,19 +58,21 @@ async def serve(
     python: Path = Path(sys.executable),
     name: str = OURS,
     host: str = HERE,
+    store: Sequence[str] = (),
 ) -> AsyncIterator[Server]:
     """Start the `hsparse serve` beside `python` over a directory of `work`, which may be there; stop it at the end.
 
-    To the client a server at the host `ELSEWHERE` is one of another machine.
+    To the client a server at the host `ELSEWHERE` is one of another machine. `store` names another store by its flags.
     """
     folder = name.replace(" ", "-")
-    store = work / folder
-    store.mkdir(parents=True, exist_ok=True)
+    root = None if store else work / folder
+    if root is not None:
+        root.mkdir(parents=True, exist_ok=True)
+        store = ("--root", str(root))
     port = free_port()
     command = python.with_name("hsparse")
-    argv: list[str | Path] = [command, "serve", "--root", store, "--host", host, "--port", str(port)]
-    argv += arguments
-    server = Server(name, f"http://{host}:{port}", durable=True, children=[], store=store)
+    argv: list[str | Path] = [command, "serve", *store, "--host", host, "--port", str(port), *arguments]
+    server = Server(name, f"http://{host}:{port}", durable=True, children=[], store=root)
     try:
         server.children.append(await Child.start(argv, work / f"{folder}.log", env))
         await server.wait_ready()

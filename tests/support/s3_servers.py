@@ -13,16 +13,21 @@ import re
 import subprocess
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer, create_backend_app
+
+Answer: TypeAlias = tuple[str, list[tuple[str, str]], bytes]
+"""Status, headers and body."""
+Application: TypeAlias = Callable[[dict[str, Any]], Answer]
+"""Answers the request in a WSGI environment."""
 
 
 class _KeptConnection(MotoRequestHandler):
@@ -66,7 +71,7 @@ class _OneAtATime:
         self._app = app
         self._lock = threading.Lock()
 
-    def __call__(self, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+    def __call__(self, environ: dict[str, Any]) -> Answer:
         started: list[Any] = []
         with self._lock:
             if not _source_matches(environ):
@@ -88,17 +93,23 @@ def _source_matches(environ: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def moto_server(host: str = "127.0.0.1") -> Iterator[str]:
-    """Run the server at an address of this machine for the duration of the context, whose value is its URL."""
-    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
+def moto_server(
+    host: str = "127.0.0.1", port: int = 0, around: Callable[[Application], Application] | None = None
+) -> Iterator[str]:
+    """Run the server at an address of this machine for the duration of the context, whose value is its URL.
+
+    `around` makes what is asked in place of the application, of which it asks what it likes.
+    """
+    server = ThreadedMotoServer(ip_address=host, port=port, verbose=False)
     server.start()
     werkzeug = server._server
     assert werkzeug is not None
     # The application of S3 alone: moto's own one finds the service anew for each request, in half of its time.
-    werkzeug.app = _OneAtATime(create_backend_app("s3"))
+    application: Application = _OneAtATime(create_backend_app("s3"))
+    werkzeug.app = application if around is None else around(application)
     werkzeug.RequestHandlerClass = _KeptConnection
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
-    _, port = server.get_host_and_port()
+    port = server.get_host_and_port()[1]
     try:
         yield f"http://{host}:{port}"
     finally:
