@@ -7,8 +7,9 @@ width, of strings and binary elements, and lists of numbers are read; other flat
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,8 @@ BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 1
 MAX_FIELDS = 1024
 MAX_NAME = 1024
 """Offsets may coincide: without limits a small schema could have many fields with the same long name."""
+KEPT_SCHEMA = 4096
+"""Bytes of the longest message whose schema is remembered: a client that appends sends one with each request."""
 FLOATS = ("<f2", "<f4", "<f8")
 INVALID = (struct.error, IndexError, ValueError, OverflowError)
 
@@ -95,23 +98,38 @@ def stream_batches(take: Take) -> Iterator[Batch]:
 
 def _batches(take: Take, *, ends_itself: bool) -> Iterator[Batch]:
     """Yield the batches up to the end of the stream, whose mark may be missing unless it `ends_itself`."""
-    fields: list[_Field] | None = None
+    fields: Sequence[_Field] | None = None
     while (size := _message_size(take)) != 0:
         if size is None:
             if ends_itself:
                 raise ValueError("its end is missing")
             break
-        message = _root(_exactly(take, size))
+        data = _exactly(take, size)
+        if fields is None:
+            fields, nbytes = _kept_schema(bytes(data)) if size <= KEPT_SCHEMA else _schema(data)
+            _exactly(take, nbytes)
+            continue
+        message = _root(data)
         body = _exactly(take, message.number(3, "<q", 0))
-        kind, header = message.number(1, "<B", 0), message.table(2)
-        if kind == SCHEMA and header is not None and fields is None:
-            fields = _fields(header)
-        elif kind == RECORD_BATCH and header is not None and fields is not None:
-            yield _batch(header, fields, body)
-        else:
-            raise ValueError(f"a message of kind {kind} is not expected; dictionaries are not supported")
+        yield _batch(_header(message, RECORD_BATCH), fields, body)
     if fields is None:
         raise ValueError("it has no schema")
+
+
+def _schema(data: Buffer) -> tuple[Sequence[_Field], int]:
+    """Return the fields in a schema's message, and how many bytes its body has."""
+    message = _root(memoryview(data))
+    return _fields(_header(message, SCHEMA)), message.number(3, "<q", 0)
+
+
+_kept_schema = lru_cache(maxsize=64)(_schema)
+
+
+def _header(message: _Table, expected: int) -> _Table:
+    kind, header = message.number(1, "<B", 0), message.table(2)
+    if kind != expected or header is None:
+        raise ValueError(f"a message of kind {kind} is not expected; dictionaries are not supported")
+    return header
 
 
 def _message_size(take: Take) -> int | None:
@@ -179,7 +197,7 @@ def _fixed_field(name: str, kind: int, type_table: _Table | None) -> _Field:
     return _Field(name, BUFFERS[kind], dtype, width)
 
 
-def _batch(header: _Table, fields: list[_Field], body: memoryview) -> tuple[int, dict[str, Column]]:
+def _batch(header: _Table, fields: Sequence[_Field], body: memoryview) -> tuple[int, dict[str, Column]]:
     if header.table(3) is not None:
         raise ValueError("it is compressed, which is not supported; write it uncompressed")
     length = header.number(0, "<q", 0)

@@ -16,7 +16,7 @@ import nanoarrow as na
 import numpy as np
 from aiohttp import web
 from nanoarrow import ipc
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
@@ -156,11 +156,17 @@ def read_arrow(data: bytes | bytearray, rank: int, dtype: np.dtype[Any]) -> tupl
 
     `BadRequest` if they are no such stream, or a column is missing, has nulls or does not fit the dataset.
     """
-    coords, values = [np.zeros((0, rank), np.uint64)], [np.zeros(0, dtype)]
+    coords, values = list[NDArray[np.uint64]](), list[Array]()
     for length, columns in read_batches(data):
         coords.append(_coords(length, columns, rank))
         values.append(_values(length, columns, dtype))
-    return np.concatenate(coords), np.concatenate(values).astype(dtype, copy=False)
+    return _joined(coords, (rank,), np.uint64), _joined(values, (), dtype)
+
+
+def _joined(arrays: list[Array], shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Return the arrays, each (n, *shape), as one of `dtype`; the only one is not copied."""
+    joined = np.concatenate(arrays) if len(arrays) > 1 else arrays[0] if arrays else np.zeros((0, *shape))
+    return joined.astype(dtype, copy=False)
 
 
 def read_vlen_arrow(

@@ -45,11 +45,14 @@ def number_type(dtype: np.dtype[Any]) -> Any:
 
 
 def as_numbers(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Cast the numbers of a column to `dtype`, in the machine's byte order; `BadRequest` if one does not fit."""
+    """Cast the numbers of a column to `dtype`, in the machine's byte order; `BadRequest` if one does not fit.
+
+    They are not copied if they have it.
+    """
     if values.ndim != 1 or not np.can_cast(values.dtype, dtype, "same_kind"):
         raise BadRequest(f"Column value has the type {values.dtype}, which does not fit {dtype}.")
-    cast = values.astype(dtype.newbyteorder("="))
-    if dtype.kind in "iu" and not np.array_equal(cast, values):
+    cast = values.astype(dtype.newbyteorder("="), copy=False)
+    if cast is not values and dtype.kind in "iu" and not np.array_equal(cast, values):
         raise BadRequest(f"Column value has numbers that do not fit {dtype}.")
     return cast
 
