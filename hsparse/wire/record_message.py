@@ -295,8 +295,13 @@ def may_begin(record: Record, dim: int, *, deferred: bool) -> bool:
     parts = appended_parts(record)
     if not parts:
         return True
-    size = sum(len(text) for part in parts for text in part.get("elements", {}).values())
+    size = sum(elements_size(part.get("elements", {})) for part in parts)
     return record["appends"]["dim"] == dim and is_deferred(parts[0]) == deferred and size < MOST_DEFERRED
+
+
+def elements_size(elements: Record) -> int:
+    """Return how many characters the elements of a deferred part have."""
+    return sum(map(len, elements.values()))
 
 
 def appended_parts(record: Record) -> list[Record]:

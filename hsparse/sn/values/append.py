@@ -29,6 +29,7 @@ from hsparse.wire.record_message import (
     BeginAppend,
     EndAppend,
     appended_parts,
+    elements_size,
     is_deferred,
     may_begin,
 )
@@ -123,7 +124,7 @@ class Append:
             raise Moved("What was appended with this key is visible now, or was dropped.")
         start = part_starts(record)[token]
         if begin.elements is not None and deferred is not None:
-            deferred.add(record, token)
+            deferred.add(record, token, elements_size(begin.elements))
             return self._select(slab, start)
         try:
             target = Dataset.of(record).with_length(self.dim, start + self.count)

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Self
 
@@ -33,7 +34,13 @@ from hsparse.sn.records.dataset import Dataset, change_extent
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, EndAppend, appended_parts, is_deferred
+from hsparse.wire.record_message import (
+    MOST_DEFERRED,
+    AbandonAppends,
+    EndAppend,
+    appended_parts,
+    is_deferred,
+)
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +50,8 @@ PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds between two attempts to write them."""
 MOST_BYTES = 64 * 1024
 """The most bytes of an append that is deferred: the record that has it is put again for each one that follows."""
+FULL = MOST_DEFERRED // 2
+"""Characters of deferred elements in a record from which on they are written at once, before appends must wait."""
 LAST_SECONDS = 10.0
 """How long a node that stops waits for what it has deferred; what is left another one writes."""
 
@@ -61,6 +70,18 @@ def deferred_elements(slab: Dataset, selection: Selection, values: Values) -> Re
     return elements | {"places": _text(selection.offsets().astype(_place_type(slab.extent)))}
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """The parts of a dataset that wait: their tokens, each with the generation in which it has begun.
+
+    Those that have come since others were last written have so many characters of elements: `size`.
+    """
+
+    tokens: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    are_many: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class DeferredAppends:
     """The deferred appends that this node has answered, by dataset, until they are visible.
 
@@ -71,8 +92,8 @@ class DeferredAppends:
         self._owners = owners
         self._clock = clock
         self._variables = variables
-        self._waiting: dict[str, dict[str, int]] = {}
-        """By dataset, the tokens of parts, each with the generation in which it has begun."""
+        self._waiting: dict[str, _Waiting] = {}
+        """By dataset."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
@@ -80,10 +101,17 @@ class DeferredAppends:
         """Make the deferred appends of a service node."""
         return cls(service.owners, service.clock)
 
-    def add(self, record: Record, token: str) -> None:
-        """Have the part written that has begun with this token; `record` is the dataset's since."""
+    def add(self, record: Record, token: str, size: int) -> None:
+        """Have the part written that has begun with this token; `record` is the dataset's since.
+
+        Its elements are of so many characters.
+        """
         id: str = record["id"]
-        self._waiting.setdefault(id, {})[token] = record.get("generation", 0)
+        waiting = self._waiting.setdefault(id, _Waiting())
+        waiting.tokens[token] = record.get("generation", 0)
+        waiting.size += size
+        if waiting.size >= FULL:
+            waiting.are_many.set()
         if id not in self._tasks:
             loop = asyncio.get_running_loop()
             self._tasks[id] = loop.create_task(self._write(id), context=self._variables())
@@ -108,8 +136,12 @@ class DeferredAppends:
         """Write what waits until nothing does; a store that fails is asked again and again."""
         pause = PAUSE
         try:
-            while tokens := self._waiting[id]:
-                await asyncio.sleep(FLUSH_SECONDS)
+            waiting = self._waiting[id]
+            while tokens := waiting.tokens:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(waiting.are_many.wait(), FLUSH_SECONDS)
+                waiting.are_many.clear()
+                waiting.size = 0
                 try:
                     visible = await self._attempt(id, dict(tokens))
                 except HsparseError as error:

@@ -100,6 +100,21 @@ async def test_many_are_written_together(layout: dict[str, Any]) -> None:
         assert puts <= 6 + 2 * 3, "chunks, and a few of the record"
 
 
+async def test_many_bytes_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else appends would wait: a record has only so much of what is deferred."""
+    monkeypatch.setattr(deferred_append, "FLUSH_SECONDS", 3600.0)
+    monkeypatch.setattr(deferred_append, "FULL", 6 * len("AAAAAAAAAAA="))
+    async with nodes() as made:
+        client = made.made[0]
+        path = await growing(client, layout={"class": "H5D_CHUNKED", "dims": [8]})
+        for number in range(6):
+            assert (await append(client, path, [number])).status == 200
+            visible = number == 5
+            if visible:
+                await asyncio.wait_for(written(client), 30)
+            assert await values_of(client, path) == (list(range(6)) if visible else [])
+
+
 async def test_frames_of_points() -> None:
     async with nodes() as made:
         client = made.made[0]
