@@ -24,6 +24,7 @@ from hsparse.dn.group_commit import (
     AppliedGroup,
     Base,
     Encoded,
+    GroupPause,
     WaitingChange,
     apply_group,
     count_commit,
@@ -53,6 +54,7 @@ class CachedObject(Generic[V]):
         "_load_waiters",
         "_loading",
         "_ownership",
+        "_pause",
         "_putting",
         "_state",
         "_unanswered",
@@ -85,6 +87,7 @@ class CachedObject(Generic[V]):
         """How many wait for the load."""
         self._waiting: list[WaitingChange[V]] = []
         self._committing: asyncio.Task[None] | None = None
+        self._pause = GroupPause()
 
     @property
     def busy(self) -> bool:
@@ -146,6 +149,7 @@ class CachedObject(Generic[V]):
         self._waiting.append(
             WaitingChange(change, weight, base, done, current_trace(), self._ownership.accepted_in())
         )
+        self._pause.arrived(len(self._waiting))
         try:
             if self._committing is None:
                 self._committing = asyncio.create_task(self._commit())
@@ -218,14 +222,18 @@ class CachedObject(Generic[V]):
     async def _commit(self) -> None:
         try:
             while self._waiting:
+                await self._pause.wait(len(self._waiting))
                 group, self._waiting = self._waiting, []
                 begin_trace(group[0].trace)  # in this task alone
+                began = asyncio.get_running_loop().time()
                 try:
                     results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001
                     # Whatever the error is, it is raised in every waiting request.
                     self._state = None
                     results = [error] * len(group)
+                seconds = asyncio.get_running_loop().time() - began
+                self._pause.begin([*group, *self._waiting], seconds)
                 for waiting, result in zip(group, results, strict=True):
                     if waiting.done.done():
                         continue

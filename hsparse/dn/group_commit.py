@@ -1,6 +1,6 @@
 """Group commit: the changes of an object that share a put, and what they make of its value.
 
-Tests: tests/dn/test_cached_object.py.
+Tests: tests/dn/test_group_commit.py, tests/dn/test_cached_object.py.
 """
 
 from __future__ import annotations
@@ -67,6 +67,49 @@ class WaitingChange(Generic[V]):
     done: asyncio.Future[Any]
     trace: RequestTrace | None
     term: int
+
+
+MOST_PAUSE = 0.02
+"""The most seconds after a group in which the next one waits for others."""
+
+
+class GroupPause:
+    """How long a group waits before its put, for the requests that were answered with the last one.
+
+    Clients that send one request after the other come back together. A put that begins with the first of them leaves
+    the others to the next put, and each of them waits for two. So a group waits until it has as many requests as were
+    there lately, but only as long after the last put as that took.
+    """
+
+    __slots__ = ("_enough", "_requests", "_until")
+
+    def __init__(self) -> None:
+        self._requests = 0
+        """How many were answered with the last group, or waited then."""
+        self._until = 0.0
+        """The time of the event loop at which they are not waited for any more."""
+        self._enough: asyncio.Future[None] | None = None
+
+    def begin(self, changes: Iterable[WaitingChange[Any]], seconds: float) -> None:
+        """Take note of a group that is stored, with the changes that wait by now; it took so many seconds."""
+        self._requests = len({id(one.trace) for one in changes if one.trace is not None})
+        self._until = asyncio.get_running_loop().time() + min(seconds, MOST_PAUSE)
+
+    def arrived(self, count: int) -> None:
+        """End the pause if `count` changes are enough."""
+        if self._enough is not None and count >= self._requests and not self._enough.done():
+            self._enough.set_result(None)
+
+    async def wait(self, count: int) -> None:
+        """Return when enough changes wait, of which there are `count` now, or nobody is waited for any more."""
+        if count >= self._requests:
+            return
+        loop = asyncio.get_running_loop()
+        left = self._until - loop.time()
+        if left > 0:
+            self._enough = loop.create_future()
+            await asyncio.wait([self._enough], timeout=left)
+            self._enough = None
 
 
 @dataclass(slots=True)
