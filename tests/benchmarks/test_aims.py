@@ -32,6 +32,11 @@ def test_a_bound_is_held_in_its_unit() -> None:
     assert verdicts(SLOW, hsparse=251) == ["at most 250 ms: MISSED (251)"]
     rate = MeasuredMetric("lcls-points", "append 1 a request, 16 clients", "frames/s", higher=True)
     assert verdicts(rate, hsparse=999) == ["at least 1,000 frames/s: MISSED (999)"]
+    on_s3 = "append 1 a request, 16 clients, S3 of 20 ms"
+    rate = MeasuredMetric("lcls-points", on_s3, "frames/s", higher=True)
+    assert verdicts(rate, hsparse=500) == ["at least 500 frames/s: met (500)"]
+    puts = MeasuredMetric("lcls-points", f"{on_s3}, puts", "puts/s", higher=False)
+    assert verdicts(puts, hsparse=101) == ["at most 100 puts/s: MISSED (101)"]
 
 
 def test_nothing_is_claimed_without_our_own_figure() -> None:
