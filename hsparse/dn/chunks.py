@@ -131,8 +131,11 @@ class Chunks:
         async def write(item: tuple[ChunkSelection, Values]) -> None:
             at, values = item
             change = kind.write(at, values, fields, drop_fill)
-            blind = at.full and not drop_fill and not fields and kind.replaces(at, values)
-            base = Base.IGNORED if blind else Base.NEEDED
+            base = Base.NEEDED
+            if at.full and not drop_fill and not fields and kind.replaces(at, values):
+                base = Base.IGNORED
+            elif not drop_fill and at.begins_outside(message.grown_from, kind.spec.dims):
+                base = Base.ABSENT
             nbytes = kind.change_bound(at.selection)
             async with self._work(nbytes):
                 await self._objects.apply(kind, at.scaled, change, nbytes, base, values.nbytes)

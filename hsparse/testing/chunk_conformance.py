@@ -245,6 +245,20 @@ async def test_writes_to_one_chunk_at_once_all_stay(node: DataNode) -> None:
     np.testing.assert_array_equal(got.view(float), np.add.outer(np.arange(6) * 10.0, np.arange(8)))
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+async def test_a_chunk_that_is_there_against_all_likelihood_keeps_its_elements(
+    node: DataNode, sparse: bool
+) -> None:
+    about = spec(sparse=sparse)
+    for row in range(2):
+        part = ChunkSelection((1, 1), Points(DIMS, np.array([[row, 0]], np.uint64)))
+        await node.send(WriteChunks(about, (part,), (np.array([1.0 + row]),), grown_from=(0, 0)))
+        await node.send(Forget(about.dataset))
+    (got,) = await node.send(ReadChunks(about, (ChunkSelection((1, 1), Orthogonal.all(DIMS)),)))
+    assert got is not None
+    assert got.view(float)[:, 0].tolist() == [1.0, 2.0] + [0.0] * (DIMS[0] - 2)
+
+
 async def test_deleting_the_chunks_of_a_dataset(node: DataNode) -> None:
     about, other = spec(sparse=True), spec(sparse=True)
     parts = tuple(ChunkSelection((i, 0), Orthogonal.all(DIMS)) for i in range(5))

@@ -84,6 +84,7 @@ class WriteChunks(Message[None]):
     An array has the chunk selection's shape, or one element for all. Of a point given twice the last value wins. With
     `drop_fill` (sparse only) elements equal to the fill value are left as they are. With `fields` the values have
     those alone, packed, in that order, and the other fields stay, those of the fill value where nothing was written.
+    Of chunks that begin outside `grown_from`, the extent before an append, there is most likely no object yet.
     """
 
     spec: ChunkSpec
@@ -91,6 +92,7 @@ class WriteChunks(Message[None]):
     values: tuple[Values, ...]
     drop_fill: bool = False
     fields: tuple[str, ...] = ()
+    grown_from: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

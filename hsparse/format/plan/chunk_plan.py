@@ -36,6 +36,12 @@ class ChunkSelection:
     selection: Selection
     full: bool = False
 
+    def begins_outside(self, extent: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+        """Say whether a chunk of these dimensions begins outside an extent, which may be empty: then it does not."""
+        return any(
+            scaled * dim >= length for scaled, dim, length in zip(self.scaled, dims, extent, strict=False)
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlannedChunk:

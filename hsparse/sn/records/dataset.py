@@ -69,6 +69,12 @@ class Dataset:
         return replace(self, extent=extent, grid=Grid(extent, self.spec.dims))
 
     @property
+    def grown_from(self) -> tuple[int, ...]:
+        """The extent in the record, if `with_length` has changed it; else empty."""
+        recorded = tuple(self.record["shape"].get("dims") or ())
+        return () if recorded == self.extent else recorded
+
+    @property
     def fill(self) -> Any:
         """The fill value, an array of no dimensions."""
         return self.arrays.fill

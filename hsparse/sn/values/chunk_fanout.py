@@ -283,6 +283,7 @@ class ChunkFanout:
                 tuple(parts[i] for i in some),
                 drop_fill,
                 tuple(fields),
+                self._dataset.grown_from,
             ),
         )
 

@@ -17,6 +17,7 @@ from hsparse.format.structured.region import encode_region
 from hsparse.model.ids import chunk_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 from tests.sn.value_client import ARROW, BINARY, create, read, sparse, value_client
 from tests.sn.values.test_sparse import arrow
@@ -234,6 +235,17 @@ async def test_a_store_that_fails_leaves_the_extent_and_no_values() -> None:
         assert await extent(client, path) == [5, COLUMNS]
         assert (await client("PUT", f"{path}/shape", {"shape": [4 * length, COLUMNS]})).status == 201
         assert (await client("GET", f"{path}/defined", count_only=1))["count"] == 0
+
+
+async def test_new_chunks_are_not_looked_for() -> None:
+    store = CountingStore(MemoryStore())
+    async with value_client(store) as client:
+        path = await create(client, [0, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
+        store.reset()
+        for _ in range(3):
+            assert (await by_json(client, path, np.ones((7, COLUMNS), int))).status == 200
+        assert store.calls["get"] == 0
+        assert store.calls["put_if_absent"] > 0
 
 
 async def test_abandoning_what_is_not_there(client: RestClient) -> None:
