@@ -34,19 +34,23 @@ async def rebuild_membership(
     """
     stored, leases = MembershipObject(store, token), LeaseObjects(store)
     watch = LeaseWatch(leases, clock)
-    for _ in range(ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         seen = await stored.seen()
         held = {node: lease for node in await leases.nodes() if (lease := await leases.read(node))}
         if seen.etag is None and not held:
             return NO_MEMBERS
+        longest = max((lease.grace for lease in held.values()), default=0.0)
         if held:
-            longest = max(lease.grace for lease in held.values())
             tell(f"revoking {len(held)} leases, which takes up to {longest:.3g} s")
         await asyncio.gather(*(watch.run_out(node, one, may_revoke=True) for node, one in held.items()))
         try:
             view = await stored.replace(seen, _epoch_after(seen, list(held.values())))
         except PreconditionFailed:
-            continue  # a node has joined or left meanwhile: its lease holds
+            # A node has joined or left meanwhile: its lease holds. It may have been evicted by another rebuilding: of
+            # two that go on in step neither ends.
+            jitter = int.from_bytes(clock.token(4), "big") / 2**32
+            await asyncio.sleep(attempt * longest * jitter)
+            continue
         for node in held:
             await leases.delete(node)
         return view

@@ -71,7 +71,12 @@ SEEDS = (
     KeptSeed(
         1032, SERVERS, "an append was acknowledged that a server of another time had dropped", servers=2
     ),
+    KeptSeed(932, SERVERS, "of two who rebuilt the membership in step neither came to an end", servers=2),
 )
+
+LATE_PUTS = (945,)
+"""Seeds of any fault in which a store creates an object nine seconds after it was asked to, when the data node has
+given that up, and another one has created and deleted the object meanwhile. Nothing prevents that."""
 
 
 async def _each_time(messages: Any, token: str, replaces: Any, work: Callable[[], Awaitable[Any]]) -> Any:
@@ -99,7 +104,7 @@ SHOWN = (
         options=WRITES,
     ),
     ShownSeed(
-        22,
+        100,
         ALL,
         "a message of an epoch before was carried out beside those of the next owner",
         owner=AdoptedMembership,

@@ -29,13 +29,15 @@ from tests.simulation.nemesis import (
     restart_service_node,
     upgrade,
 )
-from tests.simulation.seeds import SEEDS, SHOWN, WRITES, KeptSeed, ShownSeed
+from tests.simulation.seeds import LATE_PUTS, SEEDS, SHOWN, WRITES, KeptSeed, ShownSeed
 from tests.simulation.simulated_cluster import SETTINGS
 from tests.simulation.simulation import Run, run_seed
 
 ROOT = Path(__file__).parents[2]
-TAKEN_OVER = 7.0
-"""Seconds in which a change is answered whose owner is cut off: a lost message is given up after five."""
+TAKEN_OVER, LATEST = 7.0, 10.0
+"""Seconds until a change is answered whose owner is cut off: a lost message is given up after five, rarely two are."""
+FEW = 100
+"""One in so many runs may take longer than the first of them."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +59,14 @@ def failed(run: Callable[[int], Run], seeds: range) -> list[int]:
 
 def test_faults_of_any_kind(pytestconfig: pytest.Config) -> None:
     """What was answered is linearizable, and once the faults have ended everything is answered."""
-    assert failed(run_seed, range(pytestconfig.getoption("seeds") // 4)) == []
+    found = failed(run_seed, range(pytestconfig.getoption("seeds") // 4))
+    assert [seed for seed in found if seed not in LATE_PUTS] == []
+
+
+@pytest.mark.xfail(strict=True, reason="a put that the store carries out after a deletion, see decision 241")
+@pytest.mark.parametrize("seed", LATE_PUTS)
+def test_a_put_that_was_given_up_brings_nothing_back(seed: int) -> None:
+    assert failed(run_seed, range(seed, seed + 1)) == []
 
 
 def test_whole_servers_that_share_a_store(pytestconfig: pytest.Config) -> None:
@@ -96,15 +105,20 @@ def test_a_data_node_that_is_cut_off_stops_changes_for_seconds(
     """One after the other is cut off while all renew their leases; others take over, and it comes back in time."""
     seeds = range(pytestconfig.getoption("seeds") // 40)
 
+    late: list[int] = []
+
     def run(seed: int) -> Run:
         run = run_seed(
             seed, (cut_off,), most=8, operations=60, data_nodes=(data_nodes,), errors_allowed=False
         )
         if run.longest > TAKEN_OVER:
+            late.append(seed)
+        if run.longest > LATEST:
             run.wrong.append(f"a client waited for {run.longest:.1f} s")
         return run
 
     assert failed(run, seeds) == []
+    assert len(late) <= len(seeds) // FEW
 
 
 def test_clocks_that_drift_jump_and_stand(pytestconfig: pytest.Config) -> None:
