@@ -100,6 +100,7 @@ class AsyncDataset(AsyncObject[AnyDataset]):
     min = Awaited(ReducedDataset.min)
     max = Awaited(ReducedDataset.max)
     reduce = Awaited(ReducedDataset.reduce)
+    product = Awaited(ReducedDataset.product)
 
 
 class AsyncDense(AsyncDataset[DenseDataset]):
