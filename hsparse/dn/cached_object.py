@@ -294,6 +294,10 @@ class CachedObject(Generic[V]):
         """Store what the group made; False when there was nothing to store."""
         if group.data is None and (group.value is not None or (state.value is None and state.decoded)):
             return False
+        if group.data is None and base is Base.ABSENT and not state.decoded:
+            raise PreconditionFailed(
+                f"{self.key} is not known, and nothing may be deleted that is not known."
+            )
         self._check(term)
         certain, doubts = self._ownership.trusts(self.name), self._doubts
         self._putting = asyncio.get_running_loop().create_future()

@@ -181,6 +181,18 @@ async def test_an_absent_base_that_was_there_is_loaded(
     assert (await store.store.get(KEY)).data == b"old,new"
 
 
+async def test_what_was_taken_for_absent_is_not_deleted_unseen(
+    owned: CachedObject[str], store: CountingStore
+) -> None:
+    def without(value: str | None) -> tuple[str | None, None]:
+        words = [word for word in (value or "").split(",") if word != "a"]
+        return ",".join(words) or None, None
+
+    await store.store.put(KEY, b"x")
+    await asyncio.gather(owned.apply(add("a"), base=Base.ABSENT), owned.apply(without))
+    assert (await store.store.get(KEY)).data == b"x"
+
+
 async def test_an_ignored_base_is_replaced_without_loading(
     store: CountingStore, workers: OffloadPool, owned: CachedObject[str]
 ) -> None:

@@ -156,16 +156,18 @@ class _Product:
             some = slice(first, first + count)
             at = ax.positions(row_axis, rows[some])
             products = self._matrix[ax.positions(column_axis, columns[some])]
-            products *= (values[some].astype(np.float64) - fill)[:, None]
             begins = np.flatnonzero(np.diff(at, prepend=-1))
-            np.add.at(self._result, at[begins], np.add.reduceat(products, begins))
+            with np.errstate(invalid="ignore", over="ignore"):
+                products *= (values[some].astype(np.float64) - fill)[:, None]
+                np.add.at(self._result, at[begins], np.add.reduceat(products, begins))
 
     def _add_block(self, part: Orthogonal, values: NDArray[Any]) -> None:
         rows, columns = (
             ax.positions(whole, ax.indices(some))
             for whole, some in zip(self._selection.axes, part.axes, strict=True)
         )
-        self._result[rows] += values.astype(np.float64) @ self._matrix[columns]
+        with np.errstate(invalid="ignore", over="ignore"):
+            self._result[rows] += values.astype(np.float64) @ self._matrix[columns]
 
 
 async def _answer(context: Context, found: Matrix) -> web.StreamResponse:

@@ -107,3 +107,16 @@ async def test_a_result_has_a_limit(client: RestClient) -> None:
     reply = await client("POST", f"{path}/product", {"matrix": [[1.0], [1.0]], "undefined": "skip"})
     assert reply.status == 413
     assert "max_request_size" in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("layout", [sparse(2, 2), {"class": "H5D_CHUNKED", "dims": [2, 2]}])
+async def test_what_is_not_finite_stays_in_its_row(client: RestClient, layout: dict[str, Any]) -> None:
+    model = np.array([[np.inf, 1.0, -np.inf], [np.nan, 1.0, 2.0], [1.0, 2.0, 3.0]])
+    path = await create(client, [3, 3], NAMES[">f8"], layout=layout)
+    assert (await client("PUT", f"{path}/value", model.astype(">f8").tobytes())).status == 200
+    body = np.ones((3, 1)).tobytes()
+    reply = await client("POST", f"{path}/product", body, accept=BINARY, undefined="fill")
+    assert np.frombuffer(reply.body, "<f8").tolist()[2] == 6.0
+    assert np.isnan(np.frombuffer(reply.body, "<f8")[:2]).all()
+    reply = await client("POST", f"{path}/product", body, undefined="fill")
+    assert reply["value"] == [[None], [None], [6.0]]
