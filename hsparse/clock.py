@@ -32,6 +32,11 @@ class Clock(Protocol):
         ...
 
 
+def jitter(clock: Clock) -> float:
+    """Return a random number from 0 to 1, by which pauses differ of those who would else come back together."""
+    return int.from_bytes(clock.token(4), "big") / 2**32
+
+
 class SystemClock:
     """The machine's own time and entropy."""
 

@@ -21,6 +21,7 @@ from hsparse.client.errors import InvalidValue, NoSuchAxis, NotImplementedHere, 
 from hsparse.client.indexing.select import Select, select_region
 from hsparse.client.memory_limit import check_size
 from hsparse.client.sources.elements import ValueSource
+from hsparse.client.sources.selection_request import LONG_SELECT
 from hsparse.errors import HsparseError, NotFound
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Orthogonal
@@ -32,8 +33,6 @@ Axis: TypeAlias = int | Sequence[int] | None
 Array: TypeAlias = NDArray[Any]
 BLOCKS = OptionalModule("hsparse.client.block_reduction")
 GROUP = "group"
-LONGEST_SELECT = 4000
-"""Characters of a selection in a URL."""
 NOT_FOUND, NO_ROUTE = 404, (405, 501)
 """The HTTP statuses of a server that does not know a route."""
 RESULT_BYTES = 16
@@ -181,7 +180,7 @@ class ReducedDataset(Dataset):
             self._check_result((rows, weights.shape[1]))
             text = format_select(selection, orthogonal=True)
             path, options = self._path("product"), {"select": text, "undefined": undefined}
-            if len(text) > LONGEST_SELECT:
+            if len(text) > LONG_SELECT:
                 data = self.connection.binary("POST", path, {"matrix": weights.tolist(), **options})
             else:
                 data = self.connection.binary("POST", path, weights.astype("<f8").tobytes(), **options)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from hsparse.clock import Clock
+from hsparse.clock import Clock, jitter
 from hsparse.cluster.lease_object import Lease, LeaseObjects
 from hsparse.cluster.lease_watch import LeaseWatch
 from hsparse.cluster.membership import NO_MEMBERS, Membership
@@ -48,8 +48,7 @@ async def rebuild_membership(
         except PreconditionFailed:
             # A node has joined or left meanwhile: its lease holds. It may have been evicted by another rebuilding: of
             # two that go on in step neither ends.
-            jitter = int.from_bytes(clock.token(4), "big") / 2**32
-            await asyncio.sleep(attempt * longest * jitter)
+            await asyncio.sleep(attempt * longest * jitter(clock))
             continue
         for node in held:
             await leases.delete(node)

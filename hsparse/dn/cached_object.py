@@ -225,15 +225,13 @@ class CachedObject(Generic[V]):
                 await self._pause.wait(len(self._waiting))
                 group, self._waiting = self._waiting, []
                 begin_trace(group[0].trace)  # in this task alone
-                began = asyncio.get_running_loop().time()
                 try:
                     results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001
                     # Whatever the error is, it is raised in every waiting request.
                     self._state = None
                     results = [error] * len(group)
-                seconds = asyncio.get_running_loop().time() - began
-                self._pause.begin([*group, *self._waiting], seconds)
+                self._pause.begin([*group, *self._waiting])
                 for waiting, result in zip(group, results, strict=True):
                     if waiting.done.done():
                         continue

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from enum import StrEnum
 
-from hsparse.clock import Clock
+from hsparse.clock import Clock, jitter
 from hsparse.dn.cache import Cache
 from hsparse.dn.deletion_notes import DeletionNote, DeletionNotes, DeletionState, born_of
 from hsparse.dn.read_ahead import read_ahead
@@ -124,8 +124,7 @@ class Deletions:
     ) -> None:
         """Resume interrupted deletions every `interval` seconds, until cancelled; nodes differ by up to a half."""
         while True:
-            jitter = int.from_bytes(self._clock.token(4), "big") / 2**33
-            await sleep(interval * (1 + jitter))
+            await sleep(interval * (1 + jitter(self._clock) / 2))
             try:
                 await self.resume_all()
             except HsparseError as error:

@@ -81,19 +81,21 @@ class GroupPause:
     there lately, but only as long after the last put as that took.
     """
 
-    __slots__ = ("_enough", "_requests", "_until")
+    __slots__ = ("_began", "_enough", "_requests", "_until")
 
     def __init__(self) -> None:
         self._requests = 0
         """How many were answered with the last group, or waited then."""
         self._until = 0.0
         """The time of the event loop at which they are not waited for any more."""
+        self._began = 0.0
         self._enough: asyncio.Future[None] | None = None
 
-    def begin(self, changes: Iterable[WaitingChange[Any]], seconds: float) -> None:
-        """Take note of a group that is stored, with the changes that wait by now; it took so many seconds."""
+    def begin(self, changes: Iterable[WaitingChange[Any]]) -> None:
+        """Take note of a group that is stored, the one that was waited for last, with the changes that wait by now."""
         self._requests = len({id(one.trace) for one in changes if one.trace is not None})
-        self._until = asyncio.get_running_loop().time() + min(seconds, MOST_PAUSE)
+        now = asyncio.get_running_loop().time()
+        self._until = now + min(now - self._began, MOST_PAUSE)
 
     def arrived(self, count: int) -> None:
         """End the pause if `count` changes are enough."""
@@ -102,14 +104,13 @@ class GroupPause:
 
     async def wait(self, count: int) -> None:
         """Return when enough changes wait, of which there are `count` now, or nobody is waited for any more."""
-        if count >= self._requests:
-            return
         loop = asyncio.get_running_loop()
         left = self._until - loop.time()
-        if left > 0:
+        if count < self._requests and left > 0:
             self._enough = loop.create_future()
             await asyncio.wait([self._enough], timeout=left)
             self._enough = None
+        self._began = loop.time()
 
 
 @dataclass(slots=True)

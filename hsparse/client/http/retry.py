@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hsparse.client.errors import Unreachable
-from hsparse.clock import Clock, SystemClock
+from hsparse.clock import Clock, SystemClock, jitter
 from hsparse.errors import Busy, HsparseError, RateLimited, Unanswered
 
 FIRST_PAUSE = 0.5
@@ -95,7 +95,7 @@ class Attempts:
         now = clock.monotonic()
         self._until = min(self._until, now + self._retry.patience)
         pause = min(max(error.retry_after, _backoff(self._refused)), LONGEST_PAUSE)
-        pause *= 1 + int.from_bytes(clock.token(4), "big") / 2**33
+        pause *= 1 + jitter(clock) / 2
         if now + pause > self._until:
             raise error
         self._refused += 1

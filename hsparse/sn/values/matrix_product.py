@@ -26,8 +26,8 @@ from hsparse.sn.http.request import BINARY_TYPE, named_types, read_json_object
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
-from hsparse.sn.values.reduction.reduce_request import FILL, SKIP
-from hsparse.sn.values.request_selection import select_selection, selection_work
+from hsparse.sn.values.reduction.reduce_request import FILL, check_undefined
+from hsparse.sn.values.request_selection import ascending_selection, selection_work
 
 Matrix = NDArray[np.float64]
 BLOCK = 1 << 20
@@ -42,18 +42,12 @@ async def post_product(context: Context) -> web.StreamResponse:
         body.get("select", context.arg("select")),
         body.get("undefined", context.arg("undefined")),
     )
-    if undefined not in (None, SKIP, FILL):
-        raise BadRequest(f"undefined must be {SKIP} or {FILL}, not {str(undefined)[:40]!r}.")
+    check_undefined(undefined)
 
     async def multiply(dataset: Dataset) -> web.StreamResponse:
         _check(dataset, undefined)
-        selection = await offload(
-            selection_work({"select": select}), select_selection, select, dataset.extent, orthogonal=True
-        )
-        assert isinstance(selection, Orthogonal)
-        for dim, axis in enumerate(selection.axes):
-            if not isinstance(axis, ax.Span) and not bool(np.all(axis[1:] > axis[:-1])):
-                raise BadRequest(f"The indices of dimension {dim} must ascend, each once, in a product.")
+        work = selection_work({"select": select})
+        selection = await offload(work, ascending_selection, select, dataset.extent, "a product")
         matrix = await offload(len(body["matrix"]), _matrix, body["matrix"], selection.shape[1])
         nbytes = selection.shape[0] * matrix.shape[1] * matrix.itemsize
         most = context.service.settings.max_request_size

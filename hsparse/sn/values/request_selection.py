@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Selection
@@ -132,6 +134,16 @@ def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = Fal
     if select is not None and not isinstance(select, str):
         raise BadRequest("select must be a string like '[0:10,5]', or a list like ['0:10', 5].")
     return parse_select(select, extent, orthogonal=orthogonal)
+
+
+def ascending_selection(select: Any, extent: tuple[int, ...], what: str) -> Orthogonal:
+    """Return the same, orthogonal, for a request of `what`: `BadRequest` unless each list ascends, each index once."""
+    selection = select_selection(select, extent, orthogonal=True)
+    assert isinstance(selection, Orthogonal)
+    for dim, axis in enumerate(selection.axes):
+        if not isinstance(axis, Span) and not bool(np.all(axis[1:] > axis[:-1])):
+            raise BadRequest(f"The indices of dimension {dim} must ascend, each once, in {what}.")
+    return selection
 
 
 def select_parameter(context: Context) -> tuple[dict[str, Any], Resolve]:

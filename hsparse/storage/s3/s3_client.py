@@ -34,7 +34,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as ConnectFailed
 from botocore.utils import parse_timestamp
 
-from hsparse.clock import Clock, SystemClock
+from hsparse.clock import Clock, SystemClock, jitter
 from hsparse.errors import (
     BadRequest,
     HsparseError,
@@ -209,8 +209,7 @@ class S3Client:
     def _pause(self, attempt: int) -> float:
         """Return seconds between half of this attempt's backoff and all of it."""
         longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
-        jitter = int.from_bytes(self._clock.token(4), "big") / 2**32
-        return longest * (1 + jitter) / 2
+        return longest * (1 + jitter(self._clock)) / 2
 
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
         """Return the error for an exception of the client, without its text, which may hold secrets."""

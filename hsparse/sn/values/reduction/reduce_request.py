@@ -8,14 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hsparse.errors import BadRequest
 from hsparse.format.reductions.reduction import OPERATIONS
-from hsparse.format.selections.axis import Span
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.sn.context import Context
-from hsparse.sn.values.request_selection import select_selection
+from hsparse.sn.values.request_selection import ascending_selection
 
 SKIP, FILL = "skip", "fill"
 KEYS = frozenset({"op", "axis", "select", "field", "undefined", "ddof", "by"})
@@ -49,8 +46,7 @@ class ReduceRequest:
             body.get(name, context.arg(name)) for name in ("op", "axis", "select", "field", "undefined", "by")
         )
         ddof = body.get("ddof", context.number("ddof") or 0)
-        if undefined not in (None, SKIP, FILL):
-            raise BadRequest(f"undefined must be {SKIP} or {FILL}, not {str(undefined)[:40]!r}.")
+        check_undefined(undefined)
         if type(ddof) is not int or not 0 <= ddof <= 1:
             raise BadRequest("ddof must be 0 or 1.")
         if not isinstance(axis, str | int | list | None) or isinstance(axis, bool):
@@ -63,12 +59,13 @@ class ReduceRequest:
 
     def resolve(self, extent: tuple[int, ...]) -> Orthogonal:
         """Return the selection in an extent; each list is for its own dimension, and has each index once, ascending."""
-        selection = select_selection(self.select, extent, orthogonal=True)
-        assert isinstance(selection, Orthogonal)
-        for dim, axis in enumerate(selection.axes):
-            if not isinstance(axis, Span) and not bool(np.all(axis[1:] > axis[:-1])):
-                raise BadRequest(f"The indices of dimension {dim} must ascend, each once, in a reduction.")
-        return selection
+        return ascending_selection(self.select, extent, "a reduction")
+
+
+def check_undefined(undefined: Any) -> None:
+    """Raise `BadRequest` unless it is one of the words, or None."""
+    if undefined not in (None, SKIP, FILL):
+        raise BadRequest(f"undefined must be {SKIP} or {FILL}, not {str(undefined)[:40]!r}.")
 
 
 def _operations(text: Any) -> tuple[str, ...]:
