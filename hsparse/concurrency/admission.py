@@ -1,8 +1,8 @@
 """Admission control by time: places for what is under way, a fair queue for them, and refusals before work is spent.
 
 Whoever comes is told at once if its turn would come too late: after its deadline or, when the queue has not been empty
-for `BURST` seconds, behind more than `QUEUE` for each place. Such a queue keeps all places taken; a longer one only
-makes everybody wait.
+for `BURST` seconds, behind more than there are places and than leave in `QUEUE` seconds. Such a queue keeps all places
+taken; a longer one only makes everybody wait.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from hsparse.errors import Busy
 
 BURST = 0.25
 """Seconds for which a queue may be as long as deadlines allow."""
-QUEUE = 2
-"""How many may wait before a new one, for each place that there can be, when the queue does not empty."""
+QUEUE = 0.1
+"""Seconds to wait for a turn when the queue does not empty; as many as there can be places may wait in any case."""
 FEWEST = 2
 """Places that each user can have."""
 MEMORY = 1 / 32
 """The weight of the newest in the mean of the seconds that a place is taken."""
 LONGEST_RETRY = 30.0
 NO_DEADLINE = math.inf
-TOO_LATE = "its time is over"
+TIME_OVER = "its time is over"
+TOO_LATE = "its turn would come too late"
 
 
 class Rejection(StrEnum):
@@ -106,7 +107,6 @@ class Admission:
     def __init__(self, most: int, watcher: Watcher | None = None) -> None:
         self._limit = PacedLimit(most, self._is_busy, self._fill)
         self._most = most
-        self._longest = QUEUE * most
         self.watcher = watcher or Watcher()
         self._queue: FairQueue[PlaceWait] = FairQueue()
         self._waiting_since = 0.0
@@ -160,10 +160,10 @@ class Admission:
         now = _now()
         self._users.add(user, now)
         if deadline <= now:
-            raise self._refusal(Rejection.DEADLINE, TOO_LATE)
+            raise self._refusal(Rejection.DEADLINE, TIME_OVER, now)
         if self.running < self.places and self._may_begin(user):
             return self._take(user, now)
-        self._check_turn(user, deadline - now, patient)
+        self._check_turn(user, now, deadline, patient)
         return self._push(PlaceWait(self, user, is_gone), deadline)
 
     def left(self, since: float, user: str) -> None:
@@ -189,13 +189,11 @@ class Admission:
         return Place(self, user, now)
 
     def _may_begin(self, user: str) -> bool:
-        """Return whether a user may have one more place: while places are few, users have as many each.
-
-        Else what one user has begun would be in the way of each step of every other's.
-        """
-        if self.places == self._most:
+        """Return whether a user may have one more place: while the loop is short of time, users have as many each."""
+        users = len(self._users)
+        if users == 1:
             return True
-        return self._running_of.get(user, 0) < max(FEWEST, self.places // len(self._users))
+        return self._running_of.get(user, 0) < max(FEWEST, self._limit.few // users, self._limit.each)
 
     def _push(self, wait: PlaceWait, deadline: float) -> PlaceWait:
         """Begin a wait."""
@@ -210,37 +208,35 @@ class Admission:
     def _is_busy(self) -> bool:
         return bool(self._queue) or self.running > self._limit.few
 
-    def _check_turn(self, user: str, left: float, patient: bool) -> None:
-        """Raise `Busy` if the turn of a new one, which has so many seconds left, would come too late."""
+    def _check_turn(self, user: str, now: float, deadline: float, patient: bool) -> None:
+        """Raise `Busy` if the turn of a new one would come too late."""
         ahead = self._queue.ahead(user)
-        seconds = (ahead + 1) * self._mean / self.places
-        too_many = ahead >= self._longest and _now() - self._waiting_since > BURST and not patient
-        if too_many or seconds > left:
-            raise self._refusal(Rejection.OVERLOAD, f"its turn would come in {seconds:.2f} s")
+        seconds = (ahead + 1) * self._mean / max(1, self.running)
+        too_many = (
+            ahead >= self._most and seconds > QUEUE and now - self._waiting_since > BURST and not patient
+        )
+        if too_many or seconds > deadline - now:
+            raise self._refusal(Rejection.OVERLOAD, TOO_LATE, now)
 
-    def _refusal(self, reason: Rejection, text: str) -> Busy:
+    def _refusal(self, reason: Rejection, text: str, now: float) -> Busy:
         """Count a refusal, and return the error.
 
-        It says to come back when there is time for those who wait, and for those who were refused a moment ago.
+        It says to come back when there is time for those who wait, and for those who were refused a moment ago. Nothing
+        else in it changes from one to the next: answers that are the same are made once.
         """
-        now = _now()
         self._refused = self._refused * 0.5 ** min(now - self._refused_at, 60.0) + 1
         self._refused_at = now
         self.watcher.refused(reason)
-        seconds = (self.waiting + self._refused) * self._mean / self.places
+        seconds = (self.waiting + self._refused) * self._mean / max(1, self.running)
         again = min(max(1.0, math.ceil(seconds)), LONGEST_RETRY)
-        return Busy(
-            f"The server has more to do than it can: {self.waiting} wait before this, and {text}; "
-            f"try again in {again:.0f} s.",
-            again,
-        )
+        return Busy(f"The server has more to do than it can, and {text}; try again in {again:.0f} s.", again)
 
     def _expire(self, wait: PlaceWait) -> None:
         if not wait.place.done():
-            self._refuse(wait, Rejection.DEADLINE, TOO_LATE)
+            self._refuse(wait, Rejection.DEADLINE, TIME_OVER)
 
     def _refuse(self, wait: PlaceWait, reason: Rejection, text: str) -> None:
-        wait.place.set_exception(self._refusal(reason, text))
+        wait.place.set_exception(self._refusal(reason, text, _now()))
         self._end_wait(wait)
 
     def _end_wait(self, wait: PlaceWait) -> None:

@@ -78,9 +78,14 @@ class FairQueue(Generic[T]):
 
     def pop_of(self, may: Callable[[str], bool]) -> T | None:
         """Return the next item of a user who may, and remove it; None if there is none among the first `LOOKED_AT`."""
+        passed: set[str] = set()
         for number in range(1, min(len(self._orders), LOOKED_AT) + 1):
-            if may(self._entries[self._orders[-number]].user):
+            user = self._entries[self._orders[-number]].user
+            if user in passed:
+                continue
+            if may(user):
                 return self._take(-number)
+            passed.add(user)
         return None
 
     def remove(self, entry: Entry[T]) -> None:

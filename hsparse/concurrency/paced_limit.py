@@ -22,7 +22,7 @@ LONGEST = 0.004
 NEWEST = 1 / 8
 """The weight of the newest lag in the mean."""
 BUSY = 0.6
-"""The part of the time that the loop's thread has the CPU, from which it is the loop that is behind."""
+"""The part of the time that the loop's thread has the CPU, from which it has little to spare."""
 STEP = 8
 """The limit changes by this part of itself."""
 
@@ -30,11 +30,13 @@ STEP = 8
 class PacedLimit:
     """How many things one event loop works on at once, at most `most`; `value` is the limit now.
 
-    It changes while `is_busy()`, from `watch` on; `raised` is called when it has grown.
+    `each` is the limit for each user when there are several. It falls as soon as the loop has little time to spare:
+    what one has begun is in the way of each step of every other's long before timers are late.
+    Both change while `is_busy()`, from `watch` on; `raised` is called when one has grown.
     """
 
     def __init__(self, most: int, is_busy: Callable[[], bool], raised: Callable[[], None]) -> None:
-        self.value = self._most = most
+        self.value = self.each = self._most = most
         self._few = min(FEW, most)
         self._is_busy = is_busy
         self._raised = raised
@@ -65,12 +67,16 @@ class PacedLimit:
         self._passed += now[0] - self._last[0] - self._passed * NEWEST
         self._cpu += now[1] - self._last[1] - self._cpu * NEWEST
         self._last = now
-        step = max(1, self.value // STEP)
-        if self._lag > LAG and self._cpu > BUSY * self._passed:
-            self.value = max(self._few, self.value - step)
-        elif self.value < self._most:
-            self.value = min(self._most, self.value + step)
+        computes = self._cpu > BUSY * self._passed
+        before = self.value, self.each
+        self.value = self._changed(self.value, self._few, falls=computes and self._lag > LAG)
+        self.each = self._changed(self.each, 1, falls=computes)
+        if self.value > before[0] or self.each > before[1]:
             self._raised()
         self._watching = self._is_busy()
         if self._watching:
             self._look_later()
+
+    def _changed(self, value: int, least: int, *, falls: bool) -> int:
+        step = max(1, value // STEP)
+        return max(least, value - step) if falls else min(self._most, value + step)

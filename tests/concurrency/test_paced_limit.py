@@ -48,6 +48,20 @@ def test_the_limit_falls_while_the_loop_lags_and_rises_when_it_does_not() -> Non
     on_virtual_time(main())
 
 
+def test_the_limit_of_each_user_falls_while_the_loop_computes() -> None:
+    async def main() -> None:
+        one = Lagging()
+        assert one.limit.each == MOST
+        await one.run(100, 0)
+        assert (one.limit.value, one.limit.each) == (MOST, 1)
+        assert one.raised == 0
+        await one.run(100, 0, cpu=0.2)
+        assert one.limit.each == MOST
+        assert one.raised > 0
+
+    on_virtual_time(main())
+
+
 def test_a_loop_that_waits_for_the_cpu_keeps_its_limit() -> None:
     async def main() -> None:
         assert await Lagging().run(100, 2 * LAG, cpu=0.2) == MOST

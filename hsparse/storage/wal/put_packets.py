@@ -12,15 +12,18 @@ from collections.abc import Iterable, Iterator
 
 from hsparse.errors import ERRORS, ErrorKind, HsparseError
 from hsparse.storage.filesystem.object_file import Condition
-from hsparse.storage.object_store import Buffer
+from hsparse.storage.object_store import MAX_KEY_BYTES, Buffer
 from hsparse.storage.wal.prepared_put import Put
 
 HEAD = struct.Struct("<QBHH")
 REPLY = struct.Struct("<QBI")
-MAX_LOGGED_SIZE = 64 * 1024
-"""Size in bytes of the largest object that is put through the log: one packet, and little to copy."""
+MAX_LOGGED_SIZE = 192 * 1024
+"""Size in bytes of the largest object that is put through the log: one packet. Larger ones are not put faster so."""
 MAX_ETAG_LENGTH = 255
-MAX_PACKET_SIZE = MAX_LOGGED_SIZE + HEAD.size + 2 * 65535
+MAX_PACKET_SIZE = MAX_LOGGED_SIZE + HEAD.size + MAX_KEY_BYTES + MAX_ETAG_LENGTH
+"""Bytes of a put with the longest key."""
+MAX_REPLIES_SIZE = 64 * 1024
+"""Bytes of a packet of replies."""
 
 
 def fits_a_packet(etag: str, data: Buffer) -> bool:
@@ -48,7 +51,7 @@ def encode_replies(replies: Iterable[tuple[int, str | HsparseError]]) -> Iterato
     size = 0
     for number, result in replies:
         part = _encode_reply(number, result)
-        if size + len(part) > MAX_PACKET_SIZE:
+        if size + len(part) > MAX_REPLIES_SIZE:
             yield b"".join(parts)
             parts, size = [], 0
         parts.append(part)

@@ -16,7 +16,7 @@ from hsparse.errors import StoreFailed
 from hsparse.storage.filesystem.object_file import Condition
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import Buffer
-from hsparse.storage.wal.put_packets import MAX_PACKET_SIZE, decode_replies, encode_put
+from hsparse.storage.wal.put_packets import MAX_PACKET_SIZE, MAX_REPLIES_SIZE, decode_replies, encode_put
 
 END_SECONDS = 60
 """Seconds that the process may take for its last checkpoint when it is closed."""
@@ -71,6 +71,8 @@ class _Worker:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.socket.setblocking(False)
+            # Linux allows 208 KiB by itself and doubles it: a packet must fit.
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_PACKET_SIZE)
             descriptor = theirs.fileno()
             try:
                 self.process = subprocess.Popen([*command, str(descriptor)], pass_fds=[descriptor])  # noqa: S603
@@ -119,7 +121,7 @@ class _Worker:
     def _receive(self) -> None:
         """Receive one packet of replies; an empty one means that the process has ended."""
         try:
-            packet = self.socket.recv(MAX_PACKET_SIZE)
+            packet = self.socket.recv(MAX_REPLIES_SIZE)
         except BlockingIOError:
             return
         except OSError:

@@ -39,7 +39,7 @@ MARK = 8
 """Where a record has its generation."""
 HEADER_SIZE = 4096
 PREALLOCATION = 1024 * 1024
-CAPACITY = 8 * 1024 * 1024
+CAPACITY = 32 * 1024 * 1024
 """Bytes of records after which a checkpoint is due; a recovery reads at most this of each log."""
 
 

@@ -106,7 +106,8 @@ class Node:
     async def full(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         """Take the place, and fill the queue with requests of ann's."""
         monkeypatch.setattr(admission, "BURST", -1.0)
-        monkeypatch.setattr(self.service.admission, "_longest", LONGEST)
+        monkeypatch.setattr(admission, "QUEUE", -1.0)
+        monkeypatch.setattr(self.service.admission, "_most", LONGEST)
         client = await self.connect()
         assert (await client.ask(request("GET"))).status == 200  # its credential is known from now on
         async with self.taken():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hsparse.errors import Conflict, HsparseError, PreconditionFailed
 from hsparse.storage.filesystem.object_file import Condition
 from hsparse.storage.wal.put_packets import (
-    MAX_PACKET_SIZE,
+    MAX_REPLIES_SIZE,
     decode_put,
     decode_replies,
     encode_put,
@@ -41,6 +41,6 @@ def test_replies_come_back(given: list[tuple[int, str | HsparseError]]) -> None:
 def test_many_replies_are_several_packets() -> None:
     given = [(i, "x" * 1000) for i in range(1000)]
     packets = list(encode_replies(given))
-    assert all(len(packet) <= MAX_PACKET_SIZE for packet in packets)
-    assert len(packets) == -(-1000 * 1013 // (MAX_PACKET_SIZE // 1013 * 1013))
+    assert all(len(packet) <= MAX_REPLIES_SIZE for packet in packets)
+    assert len(packets) == -(-1000 * 1013 // (MAX_REPLIES_SIZE // 1013 * 1013))
     assert [reply for packet in packets for reply in decode_replies(packet)] == given

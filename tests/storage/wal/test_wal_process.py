@@ -33,7 +33,7 @@ def pid_of(store: PosixStore) -> int:
 
 
 async def test_many_puts_at_once_and_large_ones(store: PosixStore) -> None:
-    datas = {f"a/{i}": bytes([i % 256]) * (i * 700) for i in range(150)}
+    datas = {f"a/{i}": bytes([i % 256]) * (i * 1400) for i in range(150)}
     assert max(map(len, datas.values())) > MAX_LOGGED_SIZE
     await asyncio.gather(*(store.put(key, data) for key, data in datas.items()))
     for key, data in datas.items():
