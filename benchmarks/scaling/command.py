@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from benchmarks.scaling import cluster, counts, cpu
+from benchmarks.scaling import cluster, counts, cpu, growth
 
 TITLES_OF_REQUESTS = ("operation", "`n`", "requests to the store, cold", "warm")
 
@@ -36,6 +36,14 @@ def tables() -> Iterator[tuple[str, str]]:
     yield (
         "CPU beside many chunks, milliseconds (requests to the store)",
         table(("request", *(f"{size:,}" for size in cpu.MANY)), asyncio.run(cpu.many_chunks_rows())),
+    )
+    yield (
+        "Objects in one group, over a directory",
+        table(growth.TITLES[0], growth.object_rows()),
+    )
+    yield (
+        "Chunks of one dataset, over a directory",
+        table(growth.TITLES[1], growth.chunk_rows()),
     )
     yield (
         "A data node more, and an idle cluster",

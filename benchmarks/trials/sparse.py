@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+import hsparse
 from benchmarks import arrow
 from benchmarks.bench import Bench, Measurement
 from benchmarks.load import drive
 from benchmarks.peers.server import Server
 from benchmarks.peers.tiledb import Worker
 from benchmarks.report import MeasuredMetric
+from benchmarks.rest import Rest
 from benchmarks.trials import layout
 from benchmarks.trials.check import check_array, check_points
 from benchmarks.workloads.case import Box, SparseCase
-from benchmarks.workloads.points import dense_rows
+from benchmarks.workloads.points import PointData, dense_rows
 
 IN_FLIGHT = 4
+READS = {"read all": False, "read all, direct": True}
+"""Whether the Python client reads past the server, by the name of the row."""
+BY_CLIENT = (
+    ", read all: TileDB by its package for Python, hsparse by its own, over HTTP or, `direct`, the chunks from the "
+    "server's directory. All other rows of hsparse, and those of HSDS, are plain requests."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +42,7 @@ class SparseTrial:
     async def run(self) -> None:
         """Take all samples."""
         case, wanted = self.case, ["hsparse", "older", "tiledb"]
+        self.bench.report.remark(f"`{case.name}`{BY_CLIENT}")
         if case.dense_chunk is None:
             size = np.prod(case.extent, dtype=float) * case.dtype.itemsize / 2**30
             self.bench.report.remark(
@@ -59,25 +70,31 @@ class SparseTrial:
         self.add(side, "stored", "bytes/point", size / len(self.case.points))
 
     async def hsparse(self, server: Server) -> None:
-        """Write blocks of points, a few in flight; read all in one request, boxes one after another."""
+        """Write blocks of points, a few in flight; read all at once, boxes one after another."""
         case = self.case
         starts = range(0, case.extent[0], case.block)
         bodies = [arrow.encode(case.points.rows(start, start + case.block)) for start in starts]
         async with server.rest() as rest:
-            await rest.domain(server.new_domain())
+            domain = server.new_domain()
+            await rest.domain(domain)
             dataset = await rest.dataset(layout.sparse(case))
             write = await drive(lambda i: rest.write_points(dataset, bodies[i]), len(bodies), IN_FLIGHT)
             self.add_write(server.name, write.seconds)
             self.add_stored(server.name, server.stored(dataset))
-            began = time.perf_counter()
-            found = await rest.read_points(dataset)
-            self.add(server.name, "read all", "s", time.perf_counter() - began)
-            check_points(server.name, len(found), found.total(), case.points)
+            await self.read_all(server, rest, domain, dataset)
             boxes = await drive(lambda i: rest.read_points(dataset, case.boxes[i]), len(case.boxes))
             self.add(server.name, "box, p50", "ms", boxes.percentile(50))
             for box in case.boxes[:2]:
                 found = await rest.read_points(dataset, box)
                 check_points(server.name, len(found), found.total(), case.points.inside(*box))
+
+    async def read_all(self, server: Server, rest: Rest, domain: str, dataset: str) -> None:
+        """Read all by the Python client, in each way."""
+        await rest.json("PUT", f"/groups/{rest.root}/links/points", {"id": dataset})
+        for name, direct in READS.items():
+            seconds, found = await asyncio.to_thread(read_by_client, server, domain, direct)
+            self.add(server.name, name, "s", seconds)
+            check_points(server.name, len(found), found.total(), self.case.points)
 
     async def hsds(self, server: Server) -> None:
         """Write and read the dense dataset in bands of whole rows; building the bands is not timed."""
@@ -112,7 +129,8 @@ class SparseTrial:
         self.add_write("TileDB", written["seconds"])
         self.add_stored("TileDB", written["bytes"])
         whole = await worker.read(case)
-        self.add("TileDB", "read all", "s", whole["times"][0])
+        for name in READS:
+            self.add("TileDB", name, "s", whole["times"][0])
         check_points("TileDB", whole["counts"][0], whole["totals"][0], case.points)
         boxes = await worker.read(case, case.boxes)
         self.add("TileDB", "box, p50", "ms", float(np.median(boxes["times"])) * 1e3)
@@ -126,3 +144,16 @@ class SparseTrial:
             ((start, *(0 for _ in rest)), (min(rows, start + self.case.dense_rows), *rest))
             for start in starts
         ]
+
+
+def read_by_client(server: Server, domain: str, direct: bool) -> tuple[float, PointData]:
+    """Return the seconds in which the Python client reads all of `points` in a domain, and what it reads."""
+    user, password = server.auth or (None, None)
+    opened: Any = hsparse.open(server.base + domain, user=user, password=password, direct=direct)
+    with opened as file:
+        dataset = file["points"]
+        began = time.perf_counter()
+        table = dataset.to_arrow(progress=False)
+        seconds = time.perf_counter() - began
+    *coords, values = (column.to_numpy() for column in table.columns)
+    return seconds, PointData(tuple(coords), values)

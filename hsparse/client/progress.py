@@ -34,6 +34,8 @@ class Answer(Protocol):
 
     def read(self, size: int | None = None, /) -> bytes: ...
 
+    def readinto(self, data: memoryview, /) -> int: ...
+
 
 def ignore(nbytes: int) -> None:
     """Show nothing."""
@@ -100,6 +102,15 @@ def read_answer(answer: Answer) -> bytes:
         pieces.append(piece)
         advance(len(piece))
     return b"".join(pieces)
+
+
+def receive_into(answer: Answer, data: memoryview) -> int:
+    """Receive what comes next of an answer in `data`, and return how many bytes: fewer than it has only at the end."""
+    advance, at = received(), 0
+    while count := answer.readinto(data[at : at + PIECE]):
+        at += count
+        advance(count)
+    return at
 
 
 def show_rows(

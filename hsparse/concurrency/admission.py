@@ -1,8 +1,8 @@
 """Admission control by time: places for what is under way, a fair queue for them, and refusals before work is spent.
 
 Whoever comes is told at once if its turn would come too late: after its deadline or, when the queue has not been empty
-for `BURST` seconds, behind more than there are places and than leave in `QUEUE` seconds. Such a queue keeps all places
-taken; a longer one only makes everybody wait.
+for `BURST` seconds, later than in `QUEUE` seconds, with `MANY` there already for each place. Such a queue keeps all
+places taken; a longer one only makes everybody wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from hsparse.errors import Busy
 BURST = 0.25
 """Seconds for which a queue may be as long as deadlines allow."""
 QUEUE = 0.1
-"""Seconds to wait for a turn when the queue does not empty; as many as there can be places may wait in any case."""
+"""Seconds to wait for a turn when the queue does not empty."""
+MANY = 2
+"""How many may be there, under way or waiting, for each place that there can be, however long that takes."""
 FEWEST = 2
 """Places that each user can have."""
 MEMORY = 1 / 32
@@ -212,10 +214,8 @@ class Admission:
         """Raise `Busy` if the turn of a new one would come too late."""
         ahead = self._queue.ahead(user)
         seconds = (ahead + 1) * self._mean / max(1, self.running)
-        too_many = (
-            ahead >= self._most and seconds > QUEUE and now - self._waiting_since > BURST and not patient
-        )
-        if too_many or seconds > deadline - now:
+        too_many = self.running + ahead >= MANY * self._most and seconds > QUEUE and not patient
+        if (too_many and now - self._waiting_since > BURST) or seconds > deadline - now:
             raise self._refusal(Rejection.OVERLOAD, TOO_LATE, now)
 
     def _refusal(self, reason: Rejection, text: str, now: float) -> Busy:

@@ -66,7 +66,7 @@ class ServiceSettings:
         0, "requests that a user may send at once; 0: those of ten seconds", ge=0, le=10**6
     )
     requests_at_once: int = setting(
-        64, "requests worked on at a time; as many may always wait", ge=1, le=100_000
+        64, "requests worked on at a time; twice as many may be there", ge=1, le=100_000
     )
     request_timeout: float = setting(
         0.0, "seconds in which an answer must begin if the client names none; 0: any time", ge=0, le=86400

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.scaling import cluster, cpu, profile
+from benchmarks.scaling import growth as growths
 from benchmarks.scaling.command import TITLES_OF_REQUESTS, table
 from benchmarks.scaling.counts import growth, request_rows
 from benchmarks.scaling.installation import Installation
@@ -34,6 +35,13 @@ async def test_cpu_is_measured_for_every_operation_and_request() -> None:
             assert await cpu.operation_seconds(installation, operation, 2, 1) > 0
     found = await cpu.many_chunks_rows((120,), 1)
     assert [row[0] for row in found] == list(cpu.FEW)
+
+
+def test_growth_is_measured() -> None:
+    for (title, *_), found in zip(
+        growths.TITLES, (growths.object_rows((2, 3)), growths.chunk_rows((2,))), strict=True
+    ):
+        assert [row[0] for row in rows(PAGE, title)] == [row[0] for row in found]
 
 
 @pytest.mark.parametrize("name", profile.HOT_PATHS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from http.client import HTTPResponse, IncompleteRead
+from http.client import HTTPResponse
 from struct import Struct
 
 import numpy as np
@@ -20,6 +20,7 @@ from hsparse.client.direct.object_reader import (
     in_threads,
 )
 from hsparse.client.errors import Unreachable
+from hsparse.client.http.answers import receive
 from hsparse.client.sources.elements import FEW_ELSEWHERE
 from hsparse.errors import Busy, Corrupt, HsparseError, Moved, RateLimited, StoreFailed, Unanswered
 from hsparse.format.buffer import Buffer
@@ -124,14 +125,8 @@ def _take(answer: HTTPResponse, place: ObjectPlace) -> Take:
 
 
 def _received(answer: HTTPResponse, size: int) -> memoryview:
-    """Return the next bytes of an answer; `IncompleteRead` if it ends before."""
     data = np.empty(size, np.uint8).data
-    at = 0
-    while at < size:
-        count = answer.readinto(data[at:])
-        if not count:
-            raise IncompleteRead(bytes(data[:at]), size - at)
-        at += count
+    receive(answer, data)
     return data
 
 

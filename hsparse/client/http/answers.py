@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from hsparse.client.errors import BY_KIND
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
+from hsparse.format.buffer import Buffer
+
+RECEIVED = range(1 << 16, 1 << 28)
+"""Bytes of a piece for which memory is taken before it comes: no more than an answer should say of itself."""
+SHARED = 1 << 24
+ALIGNED = 64
 
 BY_STATUS: dict[int, ErrorKind] = {
     400: ErrorKind.BAD_REQUEST,
@@ -38,6 +47,38 @@ def json_object(url: str, request: str, data: bytes) -> dict[str, Any]:
             f"{url} answered {request} with no JSON object; see that it is an HDF REST server."
         )
     return value or {}
+
+
+def receive(answer: http.client.HTTPResponse, data: memoryview) -> None:
+    """Receive the next bytes of an answer in `data`; `IncompleteRead` if it ends before."""
+    at = 0
+    while at < len(data):
+        count = answer.readinto(data[at:])
+        if not count:
+            raise http.client.IncompleteRead(bytes(data[:at]), len(data) - at)
+        at += count
+
+
+def taking(answer: http.client.HTTPResponse) -> Callable[[int], Buffer]:
+    """Return what takes the next n bytes of an answer, fewer only at the end: long ones stay where they are received.
+
+    All but the first share arrays of `SHARED` bytes, for which numpy asks for huge pages: these come sooner.
+    """
+    room = memoryview(b"")
+    is_first = True
+
+    def take(size: int) -> Buffer:
+        nonlocal room, is_first
+        if size not in RECEIVED:
+            return answer.read(size)
+        if len(room) < size:
+            room = np.empty(size if is_first else max(size, SHARED), np.uint8).data
+            is_first = False
+        piece, room = room[:size], room[-(-size // ALIGNED) * ALIGNED :]
+        receive(answer, piece)
+        return piece
+
+    return take
 
 
 def check_type(url: str, request: str, response: http.client.HTTPResponse, accept: str) -> None:

@@ -9,11 +9,13 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
-from hsparse.client.progress import received
+from hsparse.client.http.answers import taking
+from hsparse.client.progress import receive_into, received
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import open_values, read_values
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.errors import Corrupt
+from hsparse.format.buffer import byte_view
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 
@@ -62,7 +64,7 @@ class HttpElements:
         with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
             rank, advance = len(selection.extent), received()
             parts = []
-            for _, columns in STREAM.load().stream_batches(answer.read):
+            for _, columns in STREAM.load().stream_batches(taking(answer)):
                 parts.append(arrow_elements(columns, rank, self._dtype))
                 advance(parts[-1].values.nbytes)
             answer.read()  # the end, after which the connection can be kept
@@ -78,11 +80,16 @@ class HttpElements:
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`; `InvalidValue` if all elements are selected and the extent has changed."""
-        # A copy, which the caller may write to, as to any array of numpy's.
-        values = np.frombuffer(read_values(self._connection, self._id, selection), self._dtype).copy()
-        if values.size != selection.size:
+        values = np.empty(selection.shape, self._dtype)
+
+        def receive() -> bool:
+            with open_values(self._connection, self._id, selection) as answer:
+                got = receive_into(answer, byte_view(values))
+                return got == values.nbytes and not answer.read()
+
+        if not self._connection.repeated(receive):
             raise self._changed(selection)
-        return values.reshape(selection.shape)
+        return values
 
     def _changed(self, selection: Selection) -> InvalidValue:
         return InvalidValue(f"The extent of {self._id} is not {list(selection.extent)} any more; read again.")

@@ -168,7 +168,9 @@ class ChunkFanout:
 
     async def count(self, selection: Selection) -> int:
         """Return how many of the selected elements are defined; many whole chunks are not read for that."""
-        spec = self._dataset.spec
+        spec, grid = self._dataset.spec, self._dataset.grid
+        if selection == Orthogonal.all(selection.extent) and count_chunks(selection, grid) >= MANY_WHOLE:
+            return await self._count_listed(selection)
         total: int = 0
         whole: list[tuple[int, ...]] = []
         async for planned in self.batches(selection):
@@ -182,6 +184,10 @@ class ChunkFanout:
             )
             total += sum(counts)
         return total + (await self._count_whole(selection, whole) if whole else 0)
+
+    async def _count_listed(self, selection: Selection) -> int:
+        """Return how many elements all chunks have together, none of which is planned: their footers say so."""
+        return sum([int(rows.defined.sum()) async for rows in self.listed(selection)])
 
     async def _count_whole(self, selection: Selection, chunks: Sequence[tuple[int, ...]]) -> int:
         """Return how many elements chunks have that a selection takes whole: their footers say so."""

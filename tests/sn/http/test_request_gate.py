@@ -107,7 +107,7 @@ class Node:
         """Take the place, and fill the queue with requests of ann's."""
         monkeypatch.setattr(admission, "BURST", -1.0)
         monkeypatch.setattr(admission, "QUEUE", -1.0)
-        monkeypatch.setattr(self.service.admission, "_most", LONGEST)
+        monkeypatch.setattr(admission, "MANY", LONGEST + 1)
         client = await self.connect()
         assert (await client.ask(request("GET"))).status == 200  # its credential is known from now on
         async with self.taken():
