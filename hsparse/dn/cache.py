@@ -83,6 +83,10 @@ class Cache:
             self._entries.move_to_end(key)
         return entry
 
+    def peek(self, key: str) -> Any:
+        """Return the entry of `key`, or None, as if it was not used."""
+        return self._entries.get(key)
+
     def drop(self, prefix: str) -> None:
         """Drop idle entries whose keys begin with `prefix`."""
         for key in [key for key in self._entries if key.startswith(prefix)]:
@@ -138,6 +142,9 @@ class BucketCache(Cache):
 
     def get(self, key: str) -> Any:
         return self._shared.get(self._prefix + key)
+
+    def peek(self, key: str) -> Any:
+        return self._shared.peek(self._prefix + key)
 
     def drop(self, prefix: str) -> None:
         self._shared.drop(self._prefix + prefix)

@@ -33,6 +33,7 @@ from hsparse.dn.group_commit import (
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.stored_form import ObjectState, StoredForm
 from hsparse.errors import Busy, HsparseError, PreconditionFailed, Unanswered
+from hsparse.storage.object_store import Stored
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -110,6 +111,11 @@ class CachedObject(Generic[V]):
         if self._putting is not None and self._ownership.shared:
             return False, None
         return True, state.value
+
+    def tail(self, version: Any) -> Stored | None:
+        """Return the last bytes of the object in a state that it was seen in, if they are remembered."""
+        state = self._state
+        return state.tail if state is not None and state.version == version else None
 
     def doubt(self, kept: Callable[[str], bool]) -> None:
         """Confirm what is known of the object before it is used, unless this node owned it all the time."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,10 +173,17 @@ class ChunkIndex:
             return both.take(np.argsort(order, kind="stable"))
 
     async def _read_footers(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
-        """Return the places of the rows whose chunks still exist, and new rows of these."""
+        """Return the places of the rows whose chunks still exist, and new rows of these.
+
+        Of chunks that are in memory as they were listed, nothing is read.
+        """
         keys = [spec.key(scaled) for scaled in rows.scaled.tolist()]
 
-        async def read(key: str) -> Stored | None:
+        async def read(listed: tuple[str, str]) -> Stored | None:
+            key, etag = listed
+            cached = self._cache.peek(key)
+            if cached is not None and (tail := cached.tail(etag)) is not None:
+                return cast(Stored, tail)
             try:
                 return await self._store.get_range(key, -MAX_FOOTER)
             except NotFound:
@@ -183,7 +191,7 @@ class ChunkIndex:
             except BadRequest as error:
                 raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
 
-        tails = await gather_each(read, keys, FOOTERS_AT_ONCE)
+        tails = await gather_each(read, list(zip(keys, rows.etags, strict=True)), FOOTERS_AT_ONCE)
         there = np.array([place for place, tail in enumerate(tails) if tail is not None], np.intp)
         found = [tail for tail in tails if tail is not None]
         footers = [

@@ -20,6 +20,7 @@ from hsparse.errors import Corrupt, HsparseError, StoreFailed, Unanswered
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind
+from hsparse.format.structured.footer import MAX_FOOTER
 from hsparse.model.ids import chunk_prefix
 from hsparse.storage.object_store import ObjectStore
 
@@ -94,7 +95,8 @@ class ChunkObjects:
             yield cached
 
     def _make(self, key: str, kind: ChunkKind[Any]) -> CachedObject[Any]:
-        form = SingleObject(key, self._store, ChunkCodec(key, kind), self._workers)
+        tail = MAX_FOOTER if kind.spec.sparse else 0
+        form = SingleObject(key, self._store, ChunkCodec(key, kind), self._workers, tail)
         return CachedObject(form, self._workers, self._ownership)
 
     async def apply(

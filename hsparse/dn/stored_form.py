@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.group_commit import Codec
 from hsparse.errors import NotFound
-from hsparse.storage.object_store import Buffer, ObjectStore, current_etag
+from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
 
 V = TypeVar("V")
 
@@ -29,6 +29,8 @@ class ObjectState(Generic[V]):
     decoded: bool = True
     nbytes: int = 0
     certain: bool = False
+    tail: Stored | None = None
+    """The last bytes of the object, as a range read has them, where its form remembers them."""
 
 
 class StoredForm(Protocol[V]):
@@ -69,12 +71,15 @@ class StoredForm(Protocol[V]):
 
 
 class SingleObject(Generic[V]):
-    """The object of `key` has the value's bytes; the version is its etag."""
+    """The object of `key` has the value's bytes; the version is its etag. The last `tail` bytes are remembered."""
 
-    __slots__ = ("_codec", "_store", "_workers", "key")
+    __slots__ = ("_codec", "_store", "_tail", "_workers", "key")
 
-    def __init__(self, key: str, store: ObjectStore, codec: Codec[V], workers: OffloadPool) -> None:
+    def __init__(
+        self, key: str, store: ObjectStore, codec: Codec[V], workers: OffloadPool, tail: int = 0
+    ) -> None:
         self.key = key
+        self._tail = tail
         self._store = store
         self._codec = codec
         self._workers = workers
@@ -91,7 +96,7 @@ class SingleObject(Generic[V]):
         except NotFound:
             return ObjectState(None, None)
         value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
-        return ObjectState(value, stored.etag, nbytes=self._codec.nbytes(value, stored.data))
+        return self._state(value, stored.etag, stored.data)
 
     async def glimpse(self) -> ObjectState[V]:
         etag = await current_etag(self._store, self.key)
@@ -106,7 +111,15 @@ class SingleObject(Generic[V]):
             etag = await self._store.put_if_absent(self.key, data)
         else:
             etag = await self._store.put_if_match(self.key, data, state.version)
-        return ObjectState(value, etag, nbytes=self._codec.nbytes(value, data))
+        return self._state(value, etag, data)
+
+    def _state(self, value: V, etag: str, data: Buffer) -> ObjectState[V]:
+        nbytes, tail = self._codec.nbytes(value, data), None
+        if self._tail:
+            view = memoryview(data).cast("B")
+            tail = Stored(bytes(view[-self._tail :]), etag, view.nbytes)
+            nbytes += self._tail
+        return ObjectState(value, etag, nbytes=nbytes, tail=tail)
 
     async def delete(self, state: ObjectState[V], *, checked: bool) -> ObjectState[V]:
         if state.version is not None and checked:

@@ -53,9 +53,11 @@ def store(faulty: FaultyStore) -> CountingStore:
 
 @pytest.fixture
 async def node(store: CountingStore) -> AsyncIterator[DataService]:
-    service = DataService(store, SystemClock())
-    await write(service, range(COUNT))
-    store.reset()
+    """A node that has none of the chunks in memory: another one wrote them."""
+    writer = DataService(store, SystemClock())
+    await write(writer, range(COUNT))
+    await writer.close()
+    service = await restarted(store)
     yield service
     await service.close()
 
@@ -108,10 +110,25 @@ async def test_only_footers_of_changed_chunks_are_read(node: DataService, store:
     store.reset()
     assert await defined(other) == expected
     assert store.calls == {"list": 4}
-    await write(other, range(MIN_NEW_ROWS + 1), 3)
+    await write(node, range(MIN_NEW_ROWS + 1), 3)
     store.reset()
     assert (await defined(other))[MIN_NEW_ROWS] == 3
     assert store.calls == {"list": 4, "get_range": MIN_NEW_ROWS + 1, "put_if_match": 1}
+    await other.close()
+
+
+async def test_footers_of_chunks_in_memory_are_not_read(node: DataService, store: CountingStore) -> None:
+    await write(node, range(COUNT), 2)
+    store.reset()
+    assert await defined(node) == dict.fromkeys(range(COUNT), 2)
+    assert store.calls == {"list": 4, "get": 1, "put_if_absent": 1}
+    other = await restarted(store)
+    await write(other, [5], 3)
+    await write(node, [7], 3)  # it has another state of 5 in memory than the store
+    store.reset()
+    expected = dict.fromkeys(range(COUNT), 2) | {5: 3, 7: 3}
+    assert await defined(node) == expected
+    assert store.calls == {"list": 4, "get_range": 1}
     await other.close()
 
 
@@ -201,7 +218,9 @@ async def test_a_put_that_fails_fails_no_query(
     await write(node, [0], 2)
     assert (await defined(node))[0] == 2
     assert store.calls["put_if_absent"] == 2
-    await write(node, [1], 2)
+    other = await restarted(store)
+    await write(other, [1], 2)
+    await other.close()
     faulty.fail_before("get_range")
     with pytest.raises(StoreFailed):
         await defined(node)
