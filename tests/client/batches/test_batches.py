@@ -21,7 +21,7 @@ LABELS = 10
 
 @pytest.fixture(scope="module")
 def file(url: str) -> Iterator[hsparse.File]:
-    found = hsparse.open(f"{url}/batches.h5", "x")
+    found = hsparse.open(f"{url}/batches.h5", "w")  # the worker may come back to this module
     assert isinstance(found, hsparse.File)
     with found:
         found.create_dataset("obs/label/codes", data=np.repeat(np.arange(LABELS, dtype="i1"), ROWS // LABELS))
