@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hsparse
 from hsparse.client import block_reduction
 from hsparse.client.block_reduction import Block, BlockReduction
-from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
 from hsparse.client.file import File
 from hsparse.errors import HsparseError
@@ -27,9 +27,9 @@ DTYPES = ["i1", ">i8", "u8", "f4", ">f8", "?", "f2"]
 
 @pytest.fixture(scope="module")
 def file(url: str) -> File:
-    connection = Connection(url, "/block-reductions.h5")
-    connection.json("PUT", "/", {})
-    return File(connection, connection.json("GET", "/"))
+    found = hsparse.open(f"{url}/block-reductions.h5", "w")
+    assert isinstance(found, File)
+    return found
 
 
 @pytest.fixture(autouse=True)

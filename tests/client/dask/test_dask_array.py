@@ -22,7 +22,7 @@ SHAPE = (30, 21)
 
 @pytest.fixture(scope="module")
 def file(url: str) -> Iterator[hsparse.File]:
-    found = hsparse.open(f"{url}/dask.h5", "x")
+    found = hsparse.open(f"{url}/dask.h5", "w")
     assert isinstance(found, hsparse.File)
     with found:
         yield found

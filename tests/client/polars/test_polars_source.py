@@ -24,7 +24,7 @@ CHUNKS = (7, 9, 16)
 
 @pytest.fixture(scope="module")
 def dataset(url: str) -> SparseDataset:
-    file = hsparse.open(f"{url}/polars.h5", "x")
+    file = hsparse.open(f"{url}/polars.h5", "w")
     assert isinstance(file, hsparse.File)
     made = file.create_sparse("run/x", SHAPE, "i4", CHUNKS)
     rng = np.random.default_rng(1)
@@ -73,7 +73,7 @@ class Scanned:
 def scanned(url: str, request: pytest.FixtureRequest) -> Scanned:
     """A dataset of each rank, with NaN and infinity if it has them."""
     dtype, shape = request.param
-    file = hsparse.open(f"{url}/polars-{len(shape)}.h5", "x")
+    file = hsparse.open(f"{url}/polars-{len(shape)}.h5", "w")
     assert isinstance(file, hsparse.File)
     dataset = file.create_sparse("x", shape, dtype, tuple(max(2, length // 4) for length in shape))
     rng = np.random.default_rng(2)
