@@ -39,11 +39,11 @@ def tables() -> Iterator[tuple[str, str]]:
     )
     yield (
         "Objects in one group, over a directory",
-        table(growth.TITLES[0], growth.object_rows()),
+        table(growth.TITLES[0], asyncio.run(growth.object_rows())),
     )
     yield (
         "Chunks of one dataset, over a directory",
-        table(growth.TITLES[1], growth.chunk_rows()),
+        table(growth.TITLES[1], asyncio.run(growth.chunk_rows())),
     )
     yield (
         "A data node more, and an idle cluster",

@@ -5,21 +5,19 @@ One client, one request at a time, a server in this process. Wall-clock time, un
 
 from __future__ import annotations
 
-import json
+import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode, urlsplit
 
 from benchmarks.failure import Failed
+from benchmarks.rest import Rest, encode
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.config import load_settings
+from hsparse.model.ids import domain_prefix
 
 OBJECTS = (1_000, 10_000, 50_000)
 CHUNKS = (1_000, 10_000, 100_000)
@@ -32,8 +30,7 @@ CHUNK = 8
 """Elements of a chunk."""
 ROUNDS = 5
 LONGEST = 600
-"""Seconds for an answer, and for all objects of a deleted domain to go."""
-BINARY = "application/octet-stream"
+"""Seconds for all objects of a deleted domain to go."""
 SPARSE = {
     "type": "H5T_STD_I32LE",
     "creationProperties": {
@@ -42,117 +39,92 @@ SPARSE = {
 }
 
 
-@dataclass(slots=True)
-class Domain:
-    """A new domain of a server over a directory."""
-
-    http: HTTPConnection
-    store: Path
-    name: str
-    root: str = ""
-    times: dict[str, float] = field(default_factory=dict)
+class Times(dict[str, float]):
     """Seconds by what they were measured of, in order."""
 
-    def ask(self, method: str, path: str, body: object = None, **params: object) -> bytes:
-        """Return the answer to a request."""
-        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        kind = BINARY if isinstance(body, bytes) else "application/json"
-        target = f"{path}?{urlencode({'domain': self.name, **params})}"
-        self.http.request(method, target, data, {"Content-Type": kind})
-        answer = self.http.getresponse()
-        found = answer.read()
-        if answer.status >= 300:
-            raise Failed(f"{method} {path} answered {answer.status}: {found[:500]!r}")
-        return found
-
-    def json(self, method: str, path: str, body: object = None, **params: object) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.ask(method, path, body, **params))
-        return found
-
     @contextmanager
-    def timed(self, name: str, count: int = 1) -> Iterator[None]:
+    def of(self, name: str, count: int = 1) -> Iterator[None]:
         """Note the seconds that the context takes, divided by what it does so many times."""
         began = time.perf_counter()
         yield
-        self.times[name] = (time.perf_counter() - began) / count
-
-    def is_stored(self) -> bool:
-        """Return whether an object or chunk of the domain is in the store."""
-        _, first, second, *_ = self.root.split("-")
-        return any(files for _, _, files in os.walk(self.store / "db" / f"{first}-{second}"))
+        self[name] = (time.perf_counter() - began) / count
 
 
-def fill_group(domain: Domain, count: int) -> None:
+async def fill_group(rest: Rest, store: Path, count: int) -> Times:
     """Create so many groups in the root group, look at them, and delete the domain."""
-    with domain.timed("create them, 500 a request"):
+    times, root = Times(), rest.root
+    with times.of("create them, 500 a request"):
         for first in range(0, count, OBJECTS_A_REQUEST):
             names = range(first, min(count, first + OBJECTS_A_REQUEST))
-            links = [{"link": {"id": domain.root, "name": f"g{number}"}} for number in names]
-            domain.ask("POST", "/groups", links)
-    with domain.timed("add an attribute to the group", ROUNDS):
+            links = [{"link": {"id": root, "name": f"g{number}"}} for number in names]
+            await rest.send("POST", "/groups", encode(links))
+    with times.of("add an attribute to the group", ROUNDS):
         for number in range(ROUNDS):
             body = {"type": "H5T_STD_I64LE", "value": 7}
-            domain.ask("PUT", f"/groups/{domain.root}/attributes/a{number}", body)
-    with domain.timed("add a link to the group", ROUNDS):
+            await rest.send("PUT", f"/groups/{root}/attributes/a{number}", encode(body))
+    with times.of("add a link to the group", ROUNDS):
         for number in range(ROUNDS):
-            domain.ask("PUT", f"/groups/{domain.root}/links/again{number}", {"id": domain.root})
-    with domain.timed("the domain by `getobjs`"):
-        found = domain.json("GET", "/", getobjs="T", include_attrs="T", include_links="T")["domain_objs"]
-    if len(found) != count + 1:
-        raise Failed(f"The domain has {len(found)} objects, not {count + 1}.")
-    with domain.timed("delete the domain: the answer"):
-        domain.ask("DELETE", "/")
-    with domain.timed("delete the domain: all objects are gone"):
+            await rest.send("PUT", f"/groups/{root}/links/again{number}", encode({"id": root}))
+    with times.of("the domain by `getobjs`"):
+        found = await rest.json("GET", "/", getobjs="T", include_attrs="T", include_links="T")
+    if len(found["domain_objs"]) != count + 1:
+        raise Failed(f"The domain has {len(found['domain_objs'])} objects, not {count + 1}.")
+    with times.of("delete the domain: the answer"):
+        await rest.send("DELETE", "/")
+    with times.of("delete the domain: all objects are gone"):
         end = time.monotonic() + LONGEST
-        while domain.is_stored() and time.monotonic() < end:
-            time.sleep(0.05)
+        while any(files for _, _, files in os.walk(store / domain_prefix(root))):
+            if time.monotonic() > end:
+                raise Failed(f"The objects of a deleted domain were not gone after {LONGEST} s.")
+            await asyncio.sleep(0.05)
+    return times
 
 
-def fill_dataset(domain: Domain, count: int) -> None:
+async def fill_dataset(rest: Rest, store: Path, count: int) -> Times:
     """Write so many chunks of a sparse dataset, and count and map them."""
-    id = domain.json("POST", "/datasets", SPARSE | {"shape": [CHUNK * count]})["id"]
-    with domain.timed("write them, 5,000 a request"):
+    times = Times()
+    id = await rest.dataset(SPARSE | {"shape": [CHUNK * count]})
+    with times.of("write them, 5,000 a request"):
         for first in range(0, count, CHUNKS_A_REQUEST):
             chunks = min(CHUNKS_A_REQUEST, count - first)
-            select = f"[{CHUNK * first}:{CHUNK * (first + chunks)}]"
-            domain.ask("PUT", f"/datasets/{id}/value", bytes(4 * CHUNK * chunks), select=select)
-    with domain.timed("count chunks"):
-        domain.ask("GET", f"/datasets/{id}/chunks", count_only=1)
+            box = (CHUNK * first,), (CHUNK * (first + chunks),)
+            await rest.write(id, bytes(4 * CHUNK * chunks), box)
+    with times.of("count chunks"):
+        await rest.send("GET", f"/datasets/{id}/chunks", params={"count_only": "1"})
     for name in ("count defined elements, the first time", "count them again"):
-        with domain.timed(name):
-            found = domain.json("GET", f"/datasets/{id}/defined", count_only=1)["count"]
-        if found != CHUNK * count:
-            raise Failed(f"The dataset has {found} defined elements, not {CHUNK * count}.")
-    with domain.timed("map"):
-        domain.ask("GET", f"/datasets/{id}/map")
+        with times.of(name):
+            found = await rest.json("GET", f"/datasets/{id}/defined", count_only="1")
+        if found["count"] != CHUNK * count:
+            raise Failed(f"The dataset has {found['count']} defined elements, not {CHUNK * count}.")
+    with times.of("map"):
+        await rest.send("GET", f"/datasets/{id}/map")
+    return times
 
 
-def rows(fill: Callable[[Domain, int], None], sizes: Sequence[int]) -> list[tuple[str, ...]]:
+async def rows(
+    fill: Callable[[Rest, Path, int], Awaitable[Times]], sizes: Sequence[int]
+) -> list[tuple[str, ...]]:
     """Return, for each request of `fill`, its name, and the time at each size."""
-    columns: list[dict[str, float]] = []
+    columns: list[Times] = []
     for size in sizes:
         with (
             tempfile.TemporaryDirectory() as store,
             embedded_server(load_settings(root=Path(store), port=0)) as url,
         ):
-            parts = urlsplit(url)
-            domain = Domain(HTTPConnection(parts.netloc, timeout=LONGEST), Path(store), "/growth.h5")
-            domain.ask("PUT", "/")
-            domain.root = domain.json("GET", "/")["root"]
-            fill(domain, size)
-            domain.http.close()
-            columns.append(domain.times)
+            async with Rest("hsparse", url) as rest:
+                await rest.domain("/growth.h5")
+                columns.append(await fill(rest, Path(store), size))
     return [(name, *(_time(column[name]) for column in columns)) for name in columns[0]]
 
 
-def object_rows(sizes: Sequence[int] = OBJECTS) -> list[tuple[str, ...]]:
+async def object_rows(sizes: Sequence[int] = OBJECTS) -> list[tuple[str, ...]]:
     """Return the rows about objects in one group."""
-    return rows(fill_group, sizes)
+    return await rows(fill_group, sizes)
 
 
-def chunk_rows(sizes: Sequence[int] = CHUNKS) -> list[tuple[str, ...]]:
+async def chunk_rows(sizes: Sequence[int] = CHUNKS) -> list[tuple[str, ...]]:
     """Return the rows about chunks of one dataset."""
-    return rows(fill_dataset, sizes)
+    return await rows(fill_dataset, sizes)
 
 
 def _time(seconds: float) -> str:

@@ -104,9 +104,9 @@ def read_answer(answer: Answer) -> bytes:
     return b"".join(pieces)
 
 
-def receive_into(answer: Answer, data: memoryview) -> int:
+def receive_into(answer: Answer, data: memoryview, advance: Advance = ignore) -> int:
     """Receive what comes next of an answer in `data`, and return how many bytes: fewer than it has only at the end."""
-    advance, at = received(), 0
+    at = 0
     while count := answer.readinto(data[at : at + PIECE]):
         at += count
         advance(count)

@@ -213,10 +213,14 @@ class Admission:
     def _check_turn(self, user: str, now: float, deadline: float, patient: bool) -> None:
         """Raise `Busy` if the turn of a new one would come too late."""
         ahead = self._queue.ahead(user)
-        seconds = (ahead + 1) * self._mean / max(1, self.running)
+        seconds = self._seconds_of(ahead + 1)
         too_many = self.running + ahead >= MANY * self._most and seconds > QUEUE and not patient
         if (too_many and now - self._waiting_since > BURST) or seconds > deadline - now:
             raise self._refusal(Rejection.OVERLOAD, TOO_LATE, now)
+
+    def _seconds_of(self, count: float) -> float:
+        """Return in how many seconds about so many leave."""
+        return count * self._mean / max(1, self.running)
 
     def _refusal(self, reason: Rejection, text: str, now: float) -> Busy:
         """Count a refusal, and return the error.
@@ -227,7 +231,7 @@ class Admission:
         self._refused = self._refused * 0.5 ** min(now - self._refused_at, 60.0) + 1
         self._refused_at = now
         self.watcher.refused(reason)
-        seconds = (self.waiting + self._refused) * self._mean / max(1, self.running)
+        seconds = self._seconds_of(self.waiting + self._refused)
         again = min(max(1.0, math.ceil(seconds)), LONGEST_RETRY)
         return Busy(f"The server has more to do than it can, and {text}; try again in {again:.0f} s.", again)
 

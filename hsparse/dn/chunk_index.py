@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_chunk_map import CachedChunkMap
+from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.fences import Fences
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkMap, digests
@@ -181,9 +182,9 @@ class ChunkIndex:
 
         async def read(listed: tuple[str, str]) -> Stored | None:
             key, etag = listed
-            cached = self._cache.peek(key)
+            cached: CachedObject[Any] | None = self._cache.peek(key)
             if cached is not None and (tail := cached.tail(etag)) is not None:
-                return cast(Stored, tail)
+                return tail
             try:
                 return await self._store.get_range(key, -MAX_FOOTER)
             except NotFound:

@@ -37,10 +37,9 @@ async def test_cpu_is_measured_for_every_operation_and_request() -> None:
     assert [row[0] for row in found] == list(cpu.FEW)
 
 
-def test_growth_is_measured() -> None:
-    for (title, *_), found in zip(
-        growths.TITLES, (growths.object_rows((2, 3)), growths.chunk_rows((2,))), strict=True
-    ):
+async def test_growth_is_measured() -> None:
+    measured = await growths.object_rows((2, 3)), await growths.chunk_rows((2,))
+    for (title, *_), found in zip(growths.TITLES, measured, strict=True):
         assert [row[0] for row in rows(PAGE, title)] == [row[0] for row in found]
 
 

@@ -1,6 +1,6 @@
 """What answers say: the JSON object, and the error, as the client has them.
 
-Tests: tests/client/test_connection.py.
+Tests: tests/client/http/test_answers.py, tests/client/test_connection.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.errors import BY_KIND
+from hsparse.client.progress import receive_into
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
@@ -20,6 +21,7 @@ RECEIVED = range(1 << 16, 1 << 28)
 """Bytes of a piece for which memory is taken before it comes: no more than an answer should say of itself."""
 SHARED = 1 << 24
 ALIGNED = 64
+"""Pieces begin at multiples of it, so that columns in them are aligned."""
 
 BY_STATUS: dict[int, ErrorKind] = {
     400: ErrorKind.BAD_REQUEST,
@@ -51,12 +53,9 @@ def json_object(url: str, request: str, data: bytes) -> dict[str, Any]:
 
 def receive(answer: http.client.HTTPResponse, data: memoryview) -> None:
     """Receive the next bytes of an answer in `data`; `IncompleteRead` if it ends before."""
-    at = 0
-    while at < len(data):
-        count = answer.readinto(data[at:])
-        if not count:
-            raise http.client.IncompleteRead(bytes(data[:at]), len(data) - at)
-        at += count
+    count = receive_into(answer, data)
+    if count < len(data):
+        raise http.client.IncompleteRead(bytes(data[:count]), len(data) - count)
 
 
 def taking(answer: http.client.HTTPResponse) -> Callable[[int], Buffer]:
@@ -64,16 +63,16 @@ def taking(answer: http.client.HTTPResponse) -> Callable[[int], Buffer]:
 
     All but the first share arrays of `SHARED` bytes, for which numpy asks for huge pages: these come sooner.
     """
-    room = memoryview(b"")
-    is_first = True
+    room: memoryview | None = None
 
     def take(size: int) -> Buffer:
-        nonlocal room, is_first
+        nonlocal room
         if size not in RECEIVED:
             return answer.read(size)
-        if len(room) < size:
-            room = np.empty(size if is_first else max(size, SHARED), np.uint8).data
-            is_first = False
+        if room is None:
+            room = np.empty(size, np.uint8).data
+        elif len(room) < size:
+            room = np.empty(max(size, SHARED), np.uint8).data
         piece, room = room[:size], room[-(-size // ALIGNED) * ALIGNED :]
         receive(answer, piece)
         return piece

@@ -84,7 +84,7 @@ class HttpElements:
 
         def receive() -> bool:
             with open_values(self._connection, self._id, selection) as answer:
-                got = receive_into(answer, byte_view(values))
+                got = receive_into(answer, byte_view(values), received())
                 return got == values.nbytes and not answer.read()
 
         if not self._connection.repeated(receive):

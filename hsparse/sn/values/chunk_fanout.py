@@ -169,7 +169,8 @@ class ChunkFanout:
     async def count(self, selection: Selection) -> int:
         """Return how many of the selected elements are defined; many whole chunks are not read for that."""
         spec, grid = self._dataset.spec, self._dataset.grid
-        if selection == Orthogonal.all(selection.extent) and count_chunks(selection, grid) >= MANY_WHOLE:
+        is_all = isinstance(selection, Orthogonal) and selection.is_all
+        if is_all and count_chunks(selection, grid) >= MANY_WHOLE:
             return await self._count_listed(selection)
         total: int = 0
         whole: list[tuple[int, ...]] = []
