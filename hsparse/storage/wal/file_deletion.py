@@ -27,15 +27,12 @@ from hsparse.storage.filesystem.root_directory import (
     raise_high_water_mark,
 )
 from hsparse.storage.object_store import Entry
-from hsparse.storage.wal.recovery import (
-    repairing,
-    write_deletion_marker,
-    write_deletion_markers,
-)
+from hsparse.storage.wal.deletion_markers import write_deletion_marker, write_deletion_markers
+from hsparse.storage.wal.recovery import repairing
 from hsparse.storage.wal.write_ahead_log import log_paths, started_durably
 
-LOCKED_AT_ONCE = 16
-"""About how many files are removed under one set of locks. Puts wait for these: also for an fsync of each marker."""
+LOCKED_AT_ONCE = 128
+"""About how many files are removed under one set of locks. Puts of keys under these wait some 10 ms."""
 
 
 def delete_file(root: RootDirectory, key: str, condition: Condition = Condition.NONE, etag: str = "") -> None:

@@ -1,36 +1,29 @@
-"""Recovery from write-ahead logs of dead processes, repair of half-written files, and deletion markers.
+"""Recovery from write-ahead logs of dead processes, and repair of half-written files.
 
 A record is applied to its file unless the file has a later state. Files carry the date of their record as
 modification time, and every later put of the key has a later one, whichever process made it, logged or not. So
 logs need no order among each other, and recovery is idempotent.
 
-A deletion marker says that a key was deleted: without it, a recovery would restore the object from a log. A
-marker is a file of 8 bytes, a modification time in nanoseconds (u64 little-endian), named by the SHA-256 of the
-key: nothing that was put or logged before the deletion has a later one. A marker is needed while any log may hold
-a record that is not later.
-Tests: tests/storage/wal/test_recovery.py, tests/storage/wal/test_deletion_markers.py.
+What was deleted after it was logged stays deleted: `hsparse.storage.wal.deletion_markers`.
+Tests: tests/storage/wal/test_recovery.py.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from hsparse.errors import Conflict, StoreFailed
 from hsparse.storage.filesystem.object_file import (
     DIRECTORY_MODE,
-    FILE_MODE,
     HalfWritten,
     file_status,
     is_half_written,
     new_temporary,
-    open_directory,
     read_at,
     unlink_if_exists,
     write_all,
@@ -38,6 +31,7 @@ from hsparse.storage.filesystem.object_file import (
 from hsparse.storage.filesystem.process_file import open_file_of_dead_process
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import is_key
+from hsparse.storage.wal.deletion_markers import DeletionMarkers, remove_old_deletion_markers
 from hsparse.storage.wal.prepared_put import PreparedPut, Put
 from hsparse.storage.wal.write_ahead_log import (
     LogRecord,
@@ -46,7 +40,6 @@ from hsparse.storage.wal.write_ahead_log import (
     log_folder,
     log_paths,
     read_log,
-    started_durably,
 )
 
 logger = logging.getLogger(__name__)
@@ -68,7 +61,8 @@ def recover(root: RootDirectory) -> int:
         for file in dead.values():
             for record in read_log(file):
                 dates[record.key] = max(record.date, dates.get(record.key, 0))
-        count = sum(_recover_log(root, file, dates) for file in dead.values())
+        markers = DeletionMarkers(root)
+        count = sum(_recover_log(root, file, dates, markers) for file in dead.values())
         for path, file in dead.items():
             if is_damaged(file):
                 _keep_damaged(root, path)
@@ -134,13 +128,13 @@ def _keep_damaged(root: RootDirectory, path: str) -> None:
     )
 
 
-def _recover_log(root: RootDirectory, file: int, dates: dict[str, int]) -> int:
+def _recover_log(root: RootDirectory, file: int, dates: dict[str, int], markers: DeletionMarkers) -> int:
     """Restore only the latest record of each key, so that no reader sees an earlier state."""
     latest = {record.key: record for record in read_log(file) if record.date == dates[record.key]}
-    return sum(_restore(root, record) for record in latest.values() if is_key(record.key))
+    return sum(_restore(root, record, markers) for record in latest.values() if is_key(record.key))
 
 
-def _restore(root: RootDirectory, record: LogRecord) -> bool:
+def _restore(root: RootDirectory, record: LogRecord, markers: DeletionMarkers) -> bool:
     """Restore a file from a record unless it has a later state; return whether that was needed."""
     path = f"{root.path}/{record.key}"
     while True:
@@ -148,7 +142,7 @@ def _restore(root: RootDirectory, record: LogRecord) -> bool:
             status = file_status(path)
             if status is not None and is_half_written(status):
                 record = latest_record(root, record.key) or record  # another process may have died since
-            elif not _needs_restore(root, path, status, record):
+            elif not _needs_restore(root, path, status, record, markers):
                 return False
             try:
                 root.make_directories(record.key)
@@ -158,9 +152,15 @@ def _restore(root: RootDirectory, record: LogRecord) -> bool:
             return True
 
 
-def _needs_restore(root: RootDirectory, path: str, status: os.stat_result | None, record: LogRecord) -> bool:
+def _needs_restore(
+    root: RootDirectory,
+    path: str,
+    status: os.stat_result | None,
+    record: LogRecord,
+    markers: DeletionMarkers,
+) -> bool:
     if status is None:
-        return not Path(path).is_dir() and read_deletion_marker(root, record.key) < record.date
+        return not Path(path).is_dir() and not markers.cover(record.key, record.date)
     if status.st_mtime_ns != record.date:
         return status.st_mtime_ns < record.date
     return not _make_durable_if_same(root, path, record)
@@ -201,73 +201,3 @@ def _write(root: RootDirectory, path: str, record: LogRecord) -> None:
     finally:
         os.close(file)
     root.sync_directory(directory)
-
-
-def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
-    """Mark durably that records of `key` up to this modification time must not be restored.
-
-    Called under the key's lock, before the file is removed. No marker is written when no log can hold such a record.
-    """
-    started = _log_starts(root)
-    if started and mtime_ns >= min(started):
-        write_deletion_markers(root, {key: mtime_ns})
-
-
-def write_deletion_markers(root: RootDirectory, times: Mapping[str, int]) -> None:
-    """Mark durably that records of each key up to its modification time must not be restored.
-
-    Called under the keys' locks, before the files are removed.
-    """
-    _marker_folder(root).mkdir(DIRECTORY_MODE, exist_ok=True)
-    with _locked_markers(root, fcntl.LOCK_SH) as folder:
-        for key, mtime_ns in times.items():
-            # Not truncated: the old marker counts until this one has reached stable storage.
-            path = _marker_folder(root) / _marker_name(key)
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-            try:
-                os.pwrite(file, max(mtime_ns, read_deletion_marker(root, key)).to_bytes(8, "little"), 0)
-                root.sync(file)
-            finally:
-                os.close(file)
-        root.sync(folder)
-    root.sync_directory(root.internal)
-
-
-def read_deletion_marker(root: RootDirectory, key: str) -> int:
-    """Return the modification time in the deletion marker of `key`, or 0 when there is none."""
-    try:
-        return int.from_bytes((_marker_folder(root) / _marker_name(key)).read_bytes(), "little")
-    except FileNotFoundError:
-        return 0
-
-
-def remove_old_deletion_markers(root: RootDirectory) -> None:
-    """Remove the markers that are older than every log, unless a marker is being written."""
-    with suppress(FileNotFoundError, BlockingIOError), _locked_markers(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        floor = min(_log_starts(root), default=None)
-        for path in _marker_folder(root).iterdir():
-            if floor is None or int.from_bytes(path.read_bytes(), "little") < floor:
-                path.unlink()
-
-
-def _log_starts(root: RootDirectory) -> list[int]:
-    return [began for path in log_paths(root) if (began := started_durably(path)) is not None]
-
-
-@contextmanager
-def _locked_markers(root: RootDirectory, operation: int) -> Iterator[int]:
-    """Hold a lock on the directory of markers, as its open file descriptor."""
-    folder = open_directory(str(_marker_folder(root)))
-    try:
-        fcntl.flock(folder, operation)
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def _marker_folder(root: RootDirectory) -> Path:
-    return Path(root.internal, "deletions")
-
-
-def _marker_name(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()

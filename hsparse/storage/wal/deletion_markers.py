@@ -1,0 +1,135 @@
+"""Deletion markers: what was deleted after a log had it. Without them a recovery would restore it from the log.
+
+A marker says of one key, by its SHA-256, that nothing that was put or logged before the deletion has a later modification
+time than so many nanoseconds. It is needed while any log may hold a record that is not later. Markers that are
+written together are a file in `.hsparse/deletions`: 40 bytes each, the 32 of the hash, then the time as u64
+little-endian. Version 0.1 wrote a file for each marker, 8 bytes with the time, named by the hash in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+
+from hsparse.storage.filesystem.object_file import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    open_directory,
+    unlink_if_exists,
+    write_all,
+)
+from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.wal.write_ahead_log import log_paths, started_durably
+
+MARKER = struct.Struct("<32sQ")
+
+
+class DeletionMarkers:
+    """The markers in a store, each file read once."""
+
+    def __init__(self, root: RootDirectory) -> None:
+        self._folder = _marker_folder(root)
+        self._sizes: dict[str, int] = {}
+        self._times: dict[bytes, int] = {}
+
+    def cover(self, key: str, date: int) -> bool:
+        """Say whether a record of `key` with this date must not be restored; under the key's lock.
+
+        What was marked since the last call is looked for only if no marker says so yet.
+        """
+        name = _hash(key)
+        if self._times.get(name, -1) < date:
+            self._look()
+        return self._times.get(name, -1) >= date
+
+    def _look(self) -> None:
+        """Read the files that are new, or were being written."""
+        with suppress(FileNotFoundError), os.scandir(self._folder) as files:
+            for file in files:
+                with suppress(FileNotFoundError):  # removed: no log has such records any more
+                    if self._sizes.get(file.name) == file.stat().st_size:
+                        continue
+                    content = Path(file.path).read_bytes()
+                    self._sizes[file.name] = len(content)
+                    for name, time in _markers(file.name, content):
+                        self._times[name] = max(time, self._times.get(name, -1))
+
+
+def write_deletion_marker(root: RootDirectory, key: str, mtime_ns: int) -> None:
+    """Mark durably that records of `key` up to this modification time must not be restored.
+
+    Called under the key's lock, before the file is removed. No marker is written when no log can hold such a record.
+    """
+    started = _log_starts(root)
+    if started and mtime_ns >= min(started):
+        write_deletion_markers(root, {key: mtime_ns})
+
+
+def write_deletion_markers(root: RootDirectory, times: Mapping[str, int]) -> None:
+    """Mark durably that records of each key up to its modification time must not be restored.
+
+    Called under the keys' locks, before the files are removed.
+    """
+    folder = _marker_folder(root)
+    folder.mkdir(DIRECTORY_MODE, exist_ok=True)
+    path = f"{folder}/{token_hex(8)}"
+    with _locked_markers(root, fcntl.LOCK_SH) as directory:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        try:
+            write_all(file, b"".join(MARKER.pack(_hash(key), time) for key, time in times.items()))
+            root.sync(file)
+        except BaseException:
+            with suppress(OSError):  # the disk fails; nothing is deleted, and the file has a state of its own
+                unlink_if_exists(path)
+            raise
+        finally:
+            os.close(file)
+        root.sync(directory)
+    root.sync_directory(root.internal)
+
+
+def remove_old_deletion_markers(root: RootDirectory) -> None:
+    """Remove the files whose markers are all older than every log, unless one is being written."""
+    with suppress(FileNotFoundError, BlockingIOError), _locked_markers(root, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        floor = min(_log_starts(root), default=None)
+        for path in _marker_folder(root).iterdir():
+            if floor is None or all(time < floor for _, time in _markers(path.name, path.read_bytes())):
+                path.unlink()
+
+
+def _markers(name: str, content: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield the hash and the time of each whole marker in a file."""
+    if len(name) == 2 * hashlib.sha256().digest_size:
+        yield bytes.fromhex(name), int.from_bytes(content, "little")
+        return
+    whole = len(content) - len(content) % MARKER.size
+    yield from MARKER.iter_unpack(content[:whole])
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()
+
+
+def _log_starts(root: RootDirectory) -> list[int]:
+    return [began for path in log_paths(root) if (began := started_durably(path)) is not None]
+
+
+@contextmanager
+def _locked_markers(root: RootDirectory, operation: int) -> Iterator[int]:
+    """Hold a lock on the directory of markers, as its open file descriptor."""
+    folder = open_directory(str(_marker_folder(root)))
+    try:
+        fcntl.flock(folder, operation)
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _marker_folder(root: RootDirectory) -> Path:
+    return Path(root.internal, "deletions")
