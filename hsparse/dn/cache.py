@@ -42,7 +42,7 @@ class Cache:
     """Entries by key. An entry in use is never dropped, so that a key never has two."""
 
     def __init__(self, budget: int) -> None:
-        self._budget = budget
+        self.budget = budget
         self._entries: OrderedDict[str, Any] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._users: dict[str, int] = {}
@@ -98,7 +98,7 @@ class Cache:
             self.nbytes += nbytes - self._sizes[key]
             self._sizes[key] = nbytes
         for _ in range(len(self._entries)):
-            if self.nbytes <= self._budget:
+            if self.nbytes <= self.budget:
                 return
             oldest = next(iter(self._entries))
             if not self._evict(oldest):
@@ -116,7 +116,7 @@ class BucketCache(Cache):
     """The entries of one bucket in a cache that several share: one budget, one order of eviction."""
 
     def __init__(self, shared: Cache, bucket: str) -> None:
-        super().__init__(0)
+        super().__init__(shared.budget)
         self._shared = shared
         self._prefix = f"{bucket}/"
 

@@ -1,6 +1,7 @@
 """The chunk index of a dataset: which chunks are stored, their sizes, and the contents of their footers.
 
-The store's listing always says which chunks exist. The chunk map has the footers' contents of chunks by their etags,
+The store's listing says which chunks exist; one of all chunks of a dataset is remembered for the version of the chunks
+that it is of. The chunk map has the footers' contents of chunks by their etags,
 so that only the other footers are read. Dense chunks have no footers.
 
 Tests: tests/dn/test_chunk_index.py, tests/dn/test_chunk_listing.py.
@@ -12,18 +13,16 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_chunk_map import CachedChunkMap
-from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.chunk_footers import ChunkFooters, footer_columns, read_chunk_footer
 from hsparse.dn.fences import Fences
-from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
+from hsparse.dn.remembered_listing import ROW_BYTES, RememberedListing, rows_after
+from hsparse.errors import BadRequest, Corrupt, NotFound
 from hsparse.format.chunk_map import ChunkMap, digests
 from hsparse.format.chunk_rows import ChunkRows, row_names
 from hsparse.format.chunk_spec import ChunkSpec
@@ -31,16 +30,19 @@ from hsparse.format.chunk_statistics import unknown_statistics
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.footer import MAX_FOOTER, Footer, read_footer
+from hsparse.format.structured.footer import MAX_FOOTER
 from hsparse.model.ids import MAP_FOLDER, chunk_of_key, chunk_prefix, map_key
-from hsparse.storage.object_store import Entry, ObjectStore, Stored
+from hsparse.storage.object_store import Entry, ObjectStore
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
-FOOTERS_AT_ONCE = 32
 MAX_LISTED = 100_000
 """The most rows of one answer."""
 SORT_BATCH = 10_000
 """Rows gathered before they are sorted by coordinates: besides them only those of the answer are in memory."""
+MAX_REMEMBERED = 1 << 20
+"""The most chunks of a dataset whose listing is remembered: some 250 MB, but at most a quarter of the cache."""
+REMEMBERED = "~listing"
+"""What follows a dataset's prefix in the name of its listing in the cache."""
 FIRST_KEY = f"{MAP_FOLDER}~"
 """Sorts after a dataset's keys that are no chunks': its record's and its map's."""
 
@@ -53,6 +55,7 @@ class ChunkIndex:
         self._cache = cache
         self._workers = workers
         self._fences = fences
+        self._footers = ChunkFooters(store, cache)
 
     async def list(self, message: ListChunks) -> ChunkPage:
         """Answer `ListChunks`."""
@@ -66,13 +69,8 @@ class ChunkIndex:
 
     async def count(self, message: CountChunks) -> int:
         """Answer `CountChunks`."""
-        spec = message.spec
-        self._fences.check(spec)
-        grid = Grid(message.extent, spec.dims)
-        count = 0
-        async for rows in listed_chunks(self._store, spec, grid, message.selection):
-            count += len(rows)
-        return count
+        self._fences.check(message.spec)
+        return sum([len(rows) async for rows in self._listed(message)])
 
     async def find(self, message: FindChunk) -> ChunkRows:
         """Answer `FindChunk`: one range read, of the last bytes."""
@@ -103,11 +101,9 @@ class ChunkIndex:
 
     async def _in_order(self, message: ListChunks) -> ChunkPage:
         """Return a page in the order of keys: nothing is listed but that page."""
-        spec, grid = message.spec, Grid(message.extent, message.spec.dims)
         found: list[ChunkRows] = []
         count, skip = 0, message.skip
-        pages = listed_chunks(self._store, spec, grid, message.selection, message.after)
-        async with aclosing(pages):
+        async with aclosing(self._listed(message, message.after)) as pages:
             async for rows in pages:
                 passed = min(skip, len(rows))
                 skip -= passed
@@ -116,19 +112,17 @@ class ChunkIndex:
                 count += len(rows)
                 if count > message.limit:
                     break
-        return _cut(ChunkRows.joined(found, len(spec.dims)), message.limit)
+        return _cut(ChunkRows.joined(found, len(message.spec.dims)), message.limit)
 
     async def _by_coords(self, message: ListChunks) -> ChunkPage:
         """Return a page in row-major order of coordinates. All chunks are listed; see `SORT_BATCH` for the memory."""
-        spec, grid = message.spec, Grid(message.extent, message.spec.dims)
-        most, rank = message.skip + message.limit + 1, len(spec.dims)
+        most, rank = message.skip + message.limit + 1, len(message.spec.dims)
         if most > 2 * MAX_LISTED:
             raise BadRequest(f"An index by coordinates is at most {MAX_LISTED}; begin behind a marker.")
         after = row_names(np.array([message.after], np.uint64)) if message.after else None
         unsorted: list[ChunkRows] = []
         count = 0
-        pages = listed_chunks(self._store, spec, grid, message.selection)
-        async with aclosing(pages):
+        async with aclosing(self._listed(message)) as pages:
             async for rows in pages:
                 if after is not None:
                     rows = rows.take(np.flatnonzero(row_names(rows.scaled) > after))
@@ -139,6 +133,51 @@ class ChunkIndex:
                     count = len(unsorted[0])
         rows = _first(unsorted, rank, most)
         return _cut(rows.take(np.arange(min(message.skip, len(rows)), len(rows))), message.limit)
+
+    async def _listed(
+        self, message: ListChunks | CountChunks, after: tuple[int, ...] = ()
+    ) -> AsyncGenerator[ChunkRows, None]:
+        """Yield the chunks that a message is about, in order of keys, after that of `after`: remembered or listed."""
+        spec, selection = message.spec, message.selection
+        grid = Grid(message.extent, spec.dims)
+        rows = await self._remembered(message, after)
+        first = None if rows is None else rows_after(rows, after)
+        if rows is None or first is None:
+            async with aclosing(listed_chunks(self._store, spec, grid, selection, after)) as pages:
+                async for page in pages:
+                    yield page
+            return
+        for start in range(first, len(rows), SORT_BATCH):
+            some = rows.take(np.arange(start, min(start + SORT_BATCH, len(rows))))
+            yield some if selection is None else _inside(some, selection, grid)
+
+    async def _remembered(
+        self, message: ListChunks | CountChunks, after: tuple[int, ...]
+    ) -> ChunkRows | None:
+        """Return all chunks of a dataset in the version that a message names; None without one, or of too many.
+
+        Later pages list nothing to remember: where others replace what is remembered, each page would list all.
+        """
+        if not message.version:
+            return None
+        spec, state = message.spec, (message.version, message.extent)
+        key = chunk_prefix(spec.dataset) + REMEMBERED
+        most = min(MAX_REMEMBERED, self._cache.budget // (4 * ROW_BYTES))
+
+        async def read() -> ChunkRows | None:
+            found: list[ChunkRows] = []
+            count = 0
+            grid = Grid(message.extent, spec.dims)
+            async with aclosing(listed_chunks(self._store, spec, grid, None)) as pages:
+                async for rows in pages:
+                    found.append(rows)
+                    count += len(rows)
+                    if count > most:
+                        return None
+            return ChunkRows.joined(found, len(spec.dims))
+
+        with self._cache.use(key, partial(RememberedListing, key)) as listing:
+            return listing.known(state) if after else await listing.rows(state, read)
 
     # --- footers ---------------------------------------------------------------------------
 
@@ -165,77 +204,13 @@ class ChunkIndex:
             described = rows.described(table, defined, statistics)
             if not len(unknown):
                 return described
-            there, read = await self._read_footers(spec, rows.take(unknown))
+            there, read = await self._footers.read(spec, rows.take(unknown))
             new = ChunkMap(read.scaled, digests(read.etags), read.sections, read.defined, read.statistics)
             counts = Grid(extent, spec.dims).counts
             await chunk_map.add(new, counts, partial(self._fences.check, spec))
             order = np.concatenate((np.flatnonzero(good), unknown[there]))
             both = ChunkRows.joined((described.take(np.flatnonzero(good)), read), rank)
             return both.take(np.argsort(order, kind="stable"))
-
-    async def _read_footers(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
-        """Return the places of the rows whose chunks still exist, and new rows of these.
-
-        Of chunks that are in memory as they were listed, nothing is read.
-        """
-        keys = [spec.key(scaled) for scaled in rows.scaled.tolist()]
-
-        async def read(listed: tuple[str, str]) -> Stored | None:
-            key, etag = listed
-            cached: CachedObject[Any] | None = self._cache.peek(key)
-            if cached is not None and (tail := cached.tail(etag)) is not None:
-                return tail
-            try:
-                return await self._store.get_range(key, -MAX_FOOTER)
-            except NotFound:
-                return None
-            except BadRequest as error:
-                raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
-
-        tails = await gather_each(read, list(zip(keys, rows.etags, strict=True)), FOOTERS_AT_ONCE)
-        there = np.array([place for place, tail in enumerate(tails) if tail is not None], np.intp)
-        found = [tail for tail in tails if tail is not None]
-        footers = [
-            read_chunk_footer(keys[place], tail, spec)
-            for place, tail in zip(there.tolist(), found, strict=True)
-        ]
-        now = ChunkRows.of(
-            rows.scaled[there].tolist(),
-            len(spec.dims),
-            [tail.size for tail in found],
-            [tail.etag for tail in found],
-        )
-        return there, now.described(*footer_columns(footers, spec))
-
-
-def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
-    """Return the footer at the end of a chunk's object; `Corrupt` names the object."""
-    try:
-        footer = read_footer(tail.data, tail.size)
-        if len(footer.sections) != len(spec.filters):
-            raise Corrupt(f"It has {len(footer.sections)} sections, not {len(spec.filters)}.")
-    except Corrupt as error:
-        raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
-    except Unsupported as error:
-        raise Unsupported(f"The chunk object {key} cannot be read: {error.message}") from error
-    return footer
-
-
-def footer_columns(
-    footers: list[Footer], spec: ChunkSpec
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return the contents of footers as columns of `ChunkRows`: `sections`, `defined` and `statistics`."""
-    sections, columns = len(spec.filters), len(spec.statistic_columns)
-    statistics = unknown_statistics(len(footers), columns)
-    for words, footer in zip(statistics, footers, strict=True):
-        if len(footer.statistics) == words.nbytes:
-            words[...] = np.frombuffer(footer.statistics, "<u8").reshape(words.shape)
-    table = [[(one.size, one.unfiltered, one.mask) for one in footer.sections] for footer in footers]
-    return (
-        np.array(table, np.uint64).reshape(len(footers), sections, 3),
-        np.array([footer.defined for footer in footers], np.uint64),
-        statistics,
-    )
 
 
 def _first(some: list[ChunkRows], rank: int, most: int) -> ChunkRows:
@@ -262,9 +237,13 @@ async def listed_chunks(
     async for page in store.list(prefix, start_after=start):
         rows = _rows(page.entries, spec, grid)
         if selection is not None:
-            rows = rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])
+            rows = _inside(rows, selection, grid)
         if len(rows):
             yield rows
+
+
+def _inside(rows: ChunkRows, selection: Selection, grid: Grid) -> ChunkRows:
+    return rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])
 
 
 def _rows(entries: tuple[Entry, ...], spec: ChunkSpec, grid: Grid) -> ChunkRows:

@@ -6,16 +6,21 @@ Tests: tests/dn/test_chunk_versions.py, tests/sn/chunks/test_map_etag.py.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.dn.traced_store import StoreRequests, TracedStore
+from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore
 
 MAX_DATASETS = 100_000
 """The most datasets whose last change is remembered, those that changed last."""
+
+DOUBT = 600.0
+"""Seconds after which a change that the store did not answer is not carried out any more."""
 
 
 class ChunkVersions:
@@ -29,15 +34,23 @@ class ChunkVersions:
         self._forgotten = 0
         """The newest change of the datasets that are not remembered: it stands for all of them, so none is missed."""
         self._last: OrderedDict[str, int] = OrderedDict()
+        self._doubted: dict[str, float] = {}
+        """When the store did not answer a change, by dataset: it may carry it out later, without a note of it."""
 
     def note(self, key: str) -> None:
         """Note that the chunk object of a key was changed; to be called before that is acknowledged."""
-        folder = chunk_prefix_of_key(key)
+        self._advance(chunk_prefix_of_key(key))
+
+    def _advance(self, folder: str) -> None:
         self._count += 1
         self._last[folder] = self._count
         self._last.move_to_end(folder)
         if len(self._last) > self._limit:
             _, self._forgotten = self._last.popitem(last=False)
+
+    def doubt(self, key: str) -> None:
+        """Note that a change of a chunk may still be carried out: for a while no version of its dataset stands."""
+        self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT
 
     def begin_again(self) -> None:
         """Give all chunks new versions: others may have changed any of them."""
@@ -45,7 +58,13 @@ class ChunkVersions:
 
     def of(self, dataset: str) -> str:
         """Answer `GetChunkVersion`."""
-        return f"{self._run}-{self._last.get(chunk_prefix(dataset), self._forgotten)}"
+        folder = chunk_prefix(dataset)
+        if self._doubted:
+            now = self._clock.now()
+            self._doubted = {name: end for name, end in self._doubted.items() if end > now}
+            if folder in self._doubted:
+                self._advance(folder)
+        return f"{self._run}-{self._last.get(folder, self._forgotten)}"
 
 
 class VersionedStore(TracedStore):
@@ -62,38 +81,40 @@ class VersionedStore(TracedStore):
         self._versions = versions
 
     async def put(self, key: str, data: Buffer) -> str:
-        try:
+        with self._noted(key):
             return await super().put(key, data)
-        finally:
-            self._versions.note(key)
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
-        try:
+        with self._noted(key):
             return await super().put_if_absent(key, data)
-        finally:
-            self._versions.note(key)
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        try:
+        with self._noted(key):
             return await super().put_if_match(key, data, etag)
-        finally:
-            self._versions.note(key)
 
     async def delete(self, key: str) -> None:
-        try:
+        with self._noted(key):
             await super().delete(key)
-        finally:
-            self._versions.note(key)
 
     async def delete_if_match(self, key: str, etag: str) -> None:
-        try:
+        with self._noted(key):
             await super().delete_if_match(key, etag)
-        finally:
-            self._versions.note(key)
 
     async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
-        try:
+        with self._noted(*(entry.key for entry in entries)):
             return await super().delete_all(entries)
+
+    @contextmanager
+    def _noted(self, *keys: str) -> Iterator[None]:
+        """Note a change of these chunks when it is done; doubt it when the store did not answer."""
+        try:
+            yield
+        except (PreconditionFailed, NotFound):
+            raise
+        except BaseException:
+            for key in keys:
+                self._versions.doubt(key)
+            raise
         finally:
-            for entry in entries:
-                self._versions.note(entry.key)
+            for key in keys:
+                self._versions.note(key)

@@ -7,7 +7,7 @@ import numpy as np
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.chunk_bytes import check_sealed
-from hsparse.dn.chunk_index import footer_columns
+from hsparse.dn.chunk_footers import footer_columns
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.group_commit import Base, Encoded
 from hsparse.errors import BadRequest, NotFound

@@ -39,6 +39,12 @@ class ChunkRows:
     def __len__(self) -> int:
         return len(self.scaled)
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the columns, in bytes, without the etags."""
+        columns = (self.scaled, self.size, self.sections, self.defined, self.statistics)
+        return sum(column.nbytes for column in columns)
+
     @classmethod
     def of(
         cls, scaled: Sequence[Sequence[int]], rank: int, size: Sequence[int], etags: Sequence[str]

@@ -33,7 +33,8 @@ class ListChunks(ReadMessage[ChunkPage]):
 
     They come in the order of their keys or, with `by_coords`, in row-major order of their coordinates: the chunks after
     `after` (empty: from the first), without the first `skip`, at most `limit`. Any data node answers; the owner of
-    the dataset's chunk map has it in its cache.
+    the dataset's chunk map has it in its cache. With a `version`, that of the chunks at all data nodes before this was
+    sent, the node may answer what it has listed in the same version, and list all chunks to remember them.
     """
 
     spec: ChunkSpec
@@ -43,15 +44,20 @@ class ListChunks(ReadMessage[ChunkPage]):
     after: tuple[int, ...] = ()
     skip: int = 0
     limit: int = 1000
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CountChunks(ReadMessage[int]):
-    """Count the stored chunks inside `extent` that `selection` intersects; without it all."""
+    """Count the stored chunks inside `extent` that `selection` intersects; without it all.
+
+    `version` is as that of `ListChunks`.
+    """
 
     spec: ChunkSpec
     extent: tuple[int, ...]
     selection: Selection | None = None
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from hsparse.clock import ManualClock, SystemClock
-from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
-from hsparse.errors import PreconditionFailed
+from hsparse.dn.chunk_versions import DOUBT, ChunkVersions, VersionedStore
+from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.model.ids import chunk_key
 from hsparse.model.stripes import Stripes
 from hsparse.storage.memory import MemoryStore
+from hsparse.testing.faulty_store import FaultyStore
 
 ONE, OTHER, THIRD = (f"d-0123456{i}-89abcdef-0123-456789-abcdef" for i in range(3))
 
@@ -68,4 +69,22 @@ def test_versions_that_begin_again_are_new() -> None:
     seen = versions.of(ONE)
     versions.begin_again()
     assert versions.of(ONE) != seen
+    assert versions.of(ONE) == versions.of(ONE)
+
+
+async def test_no_version_stands_while_a_change_may_still_be_carried_out() -> None:
+    clock = ManualClock()
+    versions = ChunkVersions(clock)
+    faulty = FaultyStore(MemoryStore())
+    store = VersionedStore(faulty, versions)
+    other = versions.of(OTHER)
+    with pytest.raises(PreconditionFailed):
+        await store.put_if_match(chunk_key(ONE, (0,)), b"1", "none")
+    assert versions.of(ONE) == versions.of(ONE)
+    faulty.fail_before("put")
+    with pytest.raises(StoreFailed):
+        await store.put(chunk_key(ONE, (0,)), b"1")
+    assert len({versions.of(ONE) for _ in range(5)}) == 5
+    assert versions.of(OTHER) == other
+    clock.time += DOUBT + 1
     assert versions.of(ONE) == versions.of(ONE)

@@ -11,12 +11,11 @@ from hashlib import blake2b
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import StoreFailed
 from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.context import Context
 from hsparse.sn.http.byte_range import WEAK, is_known
+from hsparse.sn.records.chunk_pages import chunk_version
 from hsparse.sn.records.dataset import Dataset
-from hsparse.wire.chunk_info_message import GetChunkVersion
 
 
 async def map_etag(context: Context, dataset: Dataset) -> str | None:
@@ -26,11 +25,10 @@ async def map_etag(context: Context, dataset: Dataset) -> str | None:
     """
     if is_file_backed(dataset.record):
         return None
-    try:
-        versions = await context.service.owners.ask_all(GetChunkVersion(dataset.id))
-    except StoreFailed:
+    version = await chunk_version(context.service.owners, dataset.id)
+    if not version:
         return None
-    state = [versions, dataset.id, dataset.extent, dataset.spec.generation]
+    state = [version, dataset.id, dataset.extent, dataset.spec.generation]
     return blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
 
 

@@ -14,13 +14,12 @@ from hsparse.errors import Moved, TooLarge
 from hsparse.format.chunk_rows import ChunkRows
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import collection_of, map_key
+from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.file_backed_pieces import file_backed_chunks
+from hsparse.sn.records.chunk_pages import chunk_pages
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.stored_chunks import MAP_PAGE
-from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.message import Record
 
 MAX_METADATA = 64 * 1024 * 1024
@@ -128,13 +127,10 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
         if is_file_backed(dataset.record):
             return await file_backed_chunks(owners, dataset.record, take)
         parts: list[ChunkRows] = []
-        after: tuple[int, ...] = ()
-        while not parts or after:
-            message = ListChunks(dataset.spec, dataset.extent, after=after, limit=MAP_PAGE)
-            page = await owners.ask_owner(map_key(dataset.id), message)
-            parts.append(page.rows)
-            take(len(page.rows))
-            after = page.marker
+        async with aclosing(chunk_pages(owners, dataset)) as pages:
+            async for rows in pages:
+                parts.append(rows)
+                take(len(rows))
         return PlannedChunks.of(parts, len(dataset.extent))
 
     found = await gather_each(read, datasets, LISTINGS_AT_ONCE)

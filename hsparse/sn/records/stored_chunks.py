@@ -22,6 +22,7 @@ from hsparse.format.selections.selection import Selection
 from hsparse.model.ids import map_key
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
+from hsparse.sn.records.chunk_pages import CHUNK_PAGE, chunk_version
 from hsparse.sn.records.dataset import Dataset, list_chunks
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, SignKeys
 
@@ -29,8 +30,6 @@ Json = dict[str, Any]
 Scaled = tuple[int, ...]
 MAX_LISTED_CHUNKS = 1 << 20
 """The most chunks whose coordinates are in memory at a time."""
-MAP_PAGE = 9999
-"""Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
 ROWS_AT_ONCE = 1000
 """Chunks that are converted to JSON before other requests run: some 10 ms."""
 
@@ -56,7 +55,7 @@ class ChunkQuery:
 
 def map_query(after: Scaled = (), selection: Selection | None = None) -> ChunkQuery:
     """Return the query for a page of all chunks, or those of a selection: after one, in the cheapest order."""
-    return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, MAP_PAGE)
+    return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, CHUNK_PAGE)
 
 
 class ChunkPages(Protocol):
@@ -117,9 +116,17 @@ class ChunkObjectInfo:
         self._dataset = dataset
         self._bucket = bucket
         self.grid = dataset.grid
+        self._version: str | None = None
+
+    async def _known_version(self) -> str:
+        """Return the version of the chunks, asked for once: so all pages are of one state."""
+        if self._version is None:
+            self._version = await chunk_version(self._owners, self._dataset.id)
+        return self._version
 
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         dataset = self._dataset
+        lists_all = wanted.order is ChunkOrder.COORD or wanted.skip > 0 or wanted.limit >= CHUNK_PAGE
         message = ListChunks(
             dataset.spec,
             dataset.extent,
@@ -128,6 +135,7 @@ class ChunkObjectInfo:
             wanted.after,
             wanted.skip,
             wanted.limit,
+            await self._known_version() if lists_all else "",
         )
         page = await self._owners.ask_owner(map_key(dataset.id), message)
         found: list[Json] = []
@@ -139,7 +147,8 @@ class ChunkObjectInfo:
         return found, page.marker
 
     async def count(self, selection: Selection | None) -> int:
-        message = CountChunks(self._dataset.spec, self._dataset.extent, selection)
+        version = await self._known_version()
+        message = CountChunks(self._dataset.spec, self._dataset.extent, selection, version)
         return await self._owners.ask_owner(map_key(self._dataset.id), message)
 
     async def find(self, scaled: Scaled) -> Json | None:

@@ -22,15 +22,13 @@ from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.selection import Boxes, Orthogonal, Selection
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import map_key
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
+from hsparse.sn.records.chunk_pages import chunk_pages
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.stored_chunks import MAP_PAGE
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
-from hsparse.wire.chunk_info_message import ListChunks
 from hsparse.wire.chunk_message import NO_LIMIT, CountDefined, EraseChunks, UpdateElements, WriteChunks
 
 MANY_CHUNKS = 1024
@@ -199,17 +197,9 @@ class ChunkFanout:
             total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
         return total
 
-    async def listed(self, selection: Selection) -> AsyncGenerator[ChunkRows, None]:
+    def listed(self, selection: Selection) -> AsyncIterator[ChunkRows]:
         """Yield the stored chunks of a sparse dataset that a selection intersects, with what their footers say."""
-        dataset = self._dataset
-        after: tuple[int, ...] = ()
-        while True:
-            message = ListChunks(dataset.spec, dataset.extent, selection, after=after, limit=MAP_PAGE)
-            page = await self._owners.ask_owner(map_key(dataset.id), message)
-            yield page.rows
-            if not page.marker:
-                return
-            after = page.marker
+        return chunk_pages(self._owners, self._dataset, selection)
 
     async def find(
         self,

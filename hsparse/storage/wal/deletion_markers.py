@@ -1,8 +1,8 @@
 """Deletion markers: what was deleted after a log had it. Without them a recovery would restore it from the log.
 
-A marker says of one key, by its SHA-256, that nothing that was put or logged before the deletion has a later modification
-time than so many nanoseconds. It is needed while any log may hold a record that is not later. Markers that are
-written together are a file in `.hsparse/deletions`: 40 bytes each, the 32 of the hash, then the time as u64
+A marker says of one key, by its SHA-256, that nothing that was put or logged before the deletion has a later
+modification time than so many nanoseconds. It is needed while any log may hold a record that is not later. Markers
+that are written together are a file in `.hsparse/deletions`: 40 bytes each, the 32 of the hash, then the time as u64
 little-endian. Version 0.1 wrote a file for each marker, 8 bytes with the time, named by the hash in hexadecimal.
 """
 

@@ -118,7 +118,7 @@ async def test_types_that_are_told_as_numpy_has_them(client: RestClient) -> None
 
 async def test_a_map_of_many_chunks_is_whole(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a page, and more than is sent in one piece."""
-    monkeypatch.setattr(stored_chunks, "MAP_PAGE", 700)
+    monkeypatch.setattr(stored_chunks, "CHUNK_PAGE", 700)
     path = await create(client, [5000], INT, layout=sparse(1))
     await client("PUT", f"{path}/value", {"select": "[0:5000]", "value": 1})
     reply = await client("GET", f"{path}/map", headers={"Accept-Encoding": "identity"})

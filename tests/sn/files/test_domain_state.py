@@ -9,6 +9,7 @@ import pytest
 from hsparse.errors import Gone, NotFound, TooLarge
 from hsparse.sn.files import domain_state
 from hsparse.sn.files.domain_state import read_domain_state
+from hsparse.sn.records import chunk_pages
 from tests.sn.file_domain import INT, fill_domain, place
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient
@@ -21,7 +22,7 @@ async def client() -> AsyncIterator[RestClient]:
 
 
 async def test_objects_and_chunks(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domain_state, "MAP_PAGE", 2)
+    monkeypatch.setattr(chunk_pages, "CHUNK_PAGE", 2)
     ids = await fill_domain(client)
     root = (await client("GET", "/"))["root"]
     state = await read_domain_state(client.service.owners, root)

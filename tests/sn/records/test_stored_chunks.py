@@ -13,7 +13,8 @@ from yarl import URL
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.plan.grid import Grid
-from hsparse.sn.records.stored_chunks import MAP_PAGE, ChunkOrder, chunk_place, map_query, sections_json
+from hsparse.sn.records.chunk_pages import CHUNK_PAGE
+from hsparse.sn.records.stored_chunks import ChunkOrder, chunk_place, map_query, sections_json
 from tests.conftest import MakeStore
 from tests.sn.conftest import USERS
 from tests.sn.file_backed.test_elements import PLAIN, URI, link, make_table
@@ -42,7 +43,12 @@ def test_sections_follow_each_other() -> None:
 
 def test_maps_go_on_in_the_order_that_costs_least() -> None:
     wanted = map_query((3, 4))
-    assert (wanted.order, wanted.after, wanted.skip, wanted.limit) == (ChunkOrder.NATIVE, (3, 4), 0, MAP_PAGE)
+    assert (wanted.order, wanted.after, wanted.skip, wanted.limit) == (
+        ChunkOrder.NATIVE,
+        (3, 4),
+        0,
+        CHUNK_PAGE,
+    )
 
 
 INT = "H5T_STD_I32LE"
