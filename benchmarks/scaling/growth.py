@@ -29,8 +29,6 @@ OBJECTS_A_REQUEST, CHUNKS_A_REQUEST = 500, 5_000
 CHUNK = 8
 """Elements of a chunk."""
 ROUNDS = 5
-SETTLE = 40
-"""Seconds between sizes: ext4 looks at each inode that was freed in the last 35 before it takes another."""
 LONGEST = 600
 """Seconds for all objects of a deleted domain to go."""
 SPARSE = {
@@ -109,8 +107,6 @@ async def rows(
     """Return, for each request of `fill`, its name, and the time at each size."""
     columns: list[Times] = []
     for size in sizes:
-        if columns:
-            await asyncio.sleep(SETTLE)
         with (
             tempfile.TemporaryDirectory() as store,
             embedded_server(load_settings(root=Path(store), port=0)) as url,

@@ -37,8 +37,7 @@ async def test_cpu_is_measured_for_every_operation_and_request() -> None:
     assert [row[0] for row in found] == list(cpu.FEW)
 
 
-async def test_growth_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growths, "SETTLE", 0)
+async def test_growth_is_measured() -> None:
     measured = await growths.object_rows((2, 3)), await growths.chunk_rows((2,))
     for (title, *_), found in zip(growths.TITLES, measured, strict=True):
         assert [row[0] for row in rows(PAGE, title)] == [row[0] for row in found]
