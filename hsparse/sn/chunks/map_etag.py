@@ -11,21 +11,16 @@ from hashlib import blake2b
 
 from aiohttp import hdrs, web
 
-from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.context import Context
 from hsparse.sn.http.byte_range import WEAK, is_known
-from hsparse.sn.records.chunk_pages import chunk_version
 from hsparse.sn.records.dataset import Dataset
 
 
-async def map_etag(context: Context, dataset: Dataset) -> str | None:
-    """Return the etag, without quotes; None if there is none: data in files, or a data node that does not answer.
+def map_etag(dataset: Dataset, version: str) -> str | None:
+    """Return the etag, without quotes, for a version of the chunks; None without one: data in files.
 
-    It has to be asked for before the chunks are listed: then the map is of that state or a newer one.
+    The version has to be asked for before the chunks are listed: then the map is of that state or a newer one.
     """
-    if is_file_backed(dataset.record):
-        return None
-    version = await chunk_version(context.service.owners, dataset.id)
     if not version:
         return None
     state = [version, dataset.id, dataset.extent, dataset.spec.generation]

@@ -44,18 +44,22 @@ class ChunkOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkQuery:
-    """The chunks to list: those that overlap a selection (None: all), after a marker, without the first `skip`."""
+    """The chunks to list: those that overlap a selection (None: all), after a marker, without the first `skip`.
+
+    `version` is that of the chunks, if it is known.
+    """
 
     selection: Selection | None
     order: ChunkOrder
     after: Scaled = ()
     skip: int = 0
     limit: int = 1000
+    version: str = ""
 
 
-def map_query(after: Scaled = (), selection: Selection | None = None) -> ChunkQuery:
+def map_query(after: Scaled = (), selection: Selection | None = None, version: str = "") -> ChunkQuery:
     """Return the query for a page of all chunks, or those of a selection: after one, in the cheapest order."""
-    return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, CHUNK_PAGE)
+    return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, CHUNK_PAGE, version)
 
 
 class ChunkPages(Protocol):
@@ -135,7 +139,7 @@ class ChunkObjectInfo:
             wanted.after,
             wanted.skip,
             wanted.limit,
-            await self._known_version() if lists_all else "",
+            wanted.version or (await self._known_version() if lists_all else ""),
         )
         page = await self._owners.ask_owner(map_key(dataset.id), message)
         found: list[Json] = []
