@@ -43,12 +43,7 @@ class ChunkFooters:
             cached: CachedObject[Any] | None = self._cache.peek(key)
             if cached is not None and (tail := cached.tail(etag)) is not None:
                 return tail
-            try:
-                return await self._store.get_range(key, -MAX_FOOTER)
-            except NotFound:
-                return None
-            except BadRequest as error:
-                raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
+            return await read_tail(self._store, key, MAX_FOOTER)
 
         tails = await gather_each(read, list(zip(keys, rows.etags, strict=True)), FOOTERS_AT_ONCE)
         there = np.array([place for place, tail in enumerate(tails) if tail is not None], np.intp)
@@ -64,6 +59,16 @@ class ChunkFooters:
             [tail.etag for tail in found],
         )
         return there, now.described(*footer_columns(footers, spec))
+
+
+async def read_tail(store: ObjectStore, key: str, length: int) -> Stored | None:
+    """Read the last bytes of a chunk's object, at most `length`; None where there is none, `Corrupt` if it is empty."""
+    try:
+        return await store.get_range(key, -length)
+    except NotFound:
+        return None
+    except BadRequest as error:
+        raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
 
 
 def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:

@@ -1,8 +1,8 @@
 """The chunk index of a dataset: which chunks are stored, their sizes, and the contents of their footers.
 
 The store's listing says which chunks exist; one of all chunks of a dataset is remembered for the version of the chunks
-that it is of. The chunk map has the footers' contents of chunks by their etags,
-so that only the other footers are read. Dense chunks have no footers.
+that it is of. The chunk map has the footers' contents of chunks by their etags, so that only the other footers are
+read. Dense chunks have no footers.
 
 Tests: tests/dn/test_chunk_index.py, tests/dn/test_chunk_listing.py.
 """
@@ -19,10 +19,10 @@ import numpy as np
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_chunk_map import CachedChunkMap
-from hsparse.dn.chunk_footers import ChunkFooters, footer_columns, read_chunk_footer
+from hsparse.dn.chunk_footers import ChunkFooters, footer_columns, read_chunk_footer, read_tail
 from hsparse.dn.fences import Fences
 from hsparse.dn.remembered_listing import ROW_BYTES, RememberedListing, rows_after
-from hsparse.errors import BadRequest, Corrupt, NotFound
+from hsparse.errors import BadRequest
 from hsparse.format.chunk_map import ChunkMap, digests
 from hsparse.format.chunk_rows import ChunkRows, row_names
 from hsparse.format.chunk_spec import ChunkSpec
@@ -78,12 +78,9 @@ class ChunkIndex:
         self._fences.check(spec)
         key = spec.key(message.scaled)
         rank = len(spec.dims)
-        try:
-            tail = await self._store.get_range(key, -MAX_FOOTER if spec.sparse else -1)
-        except NotFound:
+        tail = await read_tail(self._store, key, MAX_FOOTER if spec.sparse else 1)
+        if tail is None:
             return ChunkRows.of((), rank, (), ())
-        except BadRequest as error:
-            raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
         rows = ChunkRows.of((message.scaled,), rank, (tail.size,), (tail.etag,))
         if not spec.sparse:
             return rows
@@ -149,7 +146,7 @@ class ChunkIndex:
             return
         for start in range(first, len(rows), SORT_BATCH):
             some = rows.take(np.arange(start, min(start + SORT_BATCH, len(rows))))
-            yield some if selection is None else _inside(some, selection, grid)
+            yield _inside(some, selection, grid)
 
     async def _remembered(
         self, message: ListChunks | CountChunks, after: tuple[int, ...]
@@ -235,14 +232,15 @@ async def listed_chunks(
     prefix = chunk_prefix(spec.dataset)
     start = spec.key(after) if after else prefix + FIRST_KEY
     async for page in store.list(prefix, start_after=start):
-        rows = _rows(page.entries, spec, grid)
-        if selection is not None:
-            rows = _inside(rows, selection, grid)
+        rows = _inside(_rows(page.entries, spec, grid), selection, grid)
         if len(rows):
             yield rows
 
 
-def _inside(rows: ChunkRows, selection: Selection, grid: Grid) -> ChunkRows:
+def _inside(rows: ChunkRows, selection: Selection | None, grid: Grid) -> ChunkRows:
+    """Return the rows of the chunks that a selection intersects; without one all."""
+    if selection is None:
+        return rows
     return rows.take(selection_intersects(selection, grid, rows.scaled).nonzero()[0])
 
 

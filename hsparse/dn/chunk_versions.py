@@ -35,7 +35,7 @@ class ChunkVersions:
         """The newest change of the datasets that are not remembered: it stands for all of them, so none is missed."""
         self._last: OrderedDict[str, int] = OrderedDict()
         self._doubted: dict[str, float] = {}
-        """When the store did not answer a change, by dataset: it may carry it out later, without a note of it."""
+        """Until when the store may carry out a change that it did not answer, by dataset, without a note of it."""
 
     def note(self, key: str) -> None:
         """Note that the chunk object of a key was changed; to be called before that is acknowledged."""

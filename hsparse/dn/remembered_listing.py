@@ -26,6 +26,8 @@ class RememberedListing:
         self.key = key
         self._state: State | None = None
         self._rows: ChunkRows | None = None
+        self._too_many = False
+        """Whether a listing had too many rows: no other one is tried, which would list them in vain again."""
         self._listing: asyncio.Task[ChunkRows | None] | None = None
 
     @property
@@ -56,7 +58,7 @@ class RememberedListing:
 
         A state is named before it is listed: so its rows may be newer, never older.
         """
-        if (rows := self.known(state)) is not None:
+        if (rows := self.known(state)) is not None or self._too_many:
             return rows
         if self._listing is None or self._state != state:
             self._state, self._rows = state, None
@@ -68,6 +70,7 @@ class RememberedListing:
     async def _read(self, state: State, read: Callable[[], Awaitable[ChunkRows | None]]) -> ChunkRows | None:
         try:
             rows = await read()
+            self._too_many = rows is None
             if self._state == state:
                 self._rows = rows
             return rows

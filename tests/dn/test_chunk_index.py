@@ -47,11 +47,6 @@ def faulty() -> FaultyStore:
 
 
 @pytest.fixture
-def store(faulty: FaultyStore) -> CountingStore:
-    return CountingStore(faulty)
-
-
-@pytest.fixture
 async def node(store: CountingStore) -> AsyncIterator[DataService]:
     """A node that has none of the chunks in memory: another one wrote them."""
     writer = DataService(store, SystemClock())

@@ -16,7 +16,6 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.model.ids import chunk_key
-from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
@@ -28,16 +27,6 @@ SPARSE = ChunkSpec(DATASET, "H5T_STD_I32LE", DIMS, True, b"", ((), (Filter(1, (4
 DENSE = ChunkSpec(DATASET, "H5T_STD_I32LE", DIMS, False, b"", ((Filter(1, (4,)),),))
 WHOLE = Orthogonal.all(DIMS)
 KEY = chunk_key(DATASET, (3,))
-
-
-@pytest.fixture
-def faulty() -> FaultyStore:
-    return FaultyStore(MemoryStore())
-
-
-@pytest.fixture
-def store(faulty: FaultyStore) -> CountingStore:
-    return CountingStore(faulty)
 
 
 @pytest.fixture

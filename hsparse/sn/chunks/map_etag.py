@@ -17,9 +17,10 @@ from hsparse.sn.records.dataset import Dataset
 
 
 def map_etag(dataset: Dataset, version: str) -> str | None:
-    """Return the etag, without quotes, for a version of the chunks; None without one: data in files.
+    """Return the etag, without quotes, for a version of the chunks; None without one.
 
-    The version has to be asked for before the chunks are listed: then the map is of that state or a newer one.
+    There is none of data in files, or if a data node does not answer. The version has to be asked for before
+    the chunks are listed: then the map is of that state or a newer one.
     """
     if not version:
         return None

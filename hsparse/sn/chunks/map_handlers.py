@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,9 @@ from hsparse.errors import BadRequest, HsparseError
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.filters.table import codec_of
+from hsparse.format.selections.selection import Selection
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
-from hsparse.model.file_backed import is_file_backed
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
 from hsparse.sn.chunks import dmrpp
 from hsparse.sn.chunks.dmrpp import Dmrpp
@@ -35,9 +34,8 @@ from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
-from hsparse.sn.records.chunk_pages import chunk_version
 from hsparse.sn.records.dataset import Dataset, until_current
-from hsparse.sn.records.stored_chunks import ChunkPages, ChunkQuery, Json, Scaled, map_query
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
 from hsparse.sn.values.selected import selected_if_named
 from hsparse.wire.message import Record
 
@@ -66,22 +64,19 @@ async def get_dataset_map(context: Context) -> web.StreamResponse:
         if file is not None:
             page = await chunks.page(map_query())
             return await respond_parts(context, _map(dataset, chunks, page, {"file": file.to_json()}))
-        return await _object_map(context, dataset, chunks)
+        return await _object_map(context, dataset, listed_chunks(context, dataset))
 
     return await until_current(context, read)
 
 
-async def _object_map(context: Context, dataset: Dataset, chunks: ChunkPages) -> web.StreamResponse:
+async def _object_map(context: Context, dataset: Dataset, chunks: StoredChunks) -> web.StreamResponse:
     """Answer with the map of a dataset's objects, whole or of a selection; 304 if the client has this state of it."""
-    version = (
-        "" if is_file_backed(dataset.record) else await chunk_version(context.service.owners, dataset.id)
-    )
-    etag = map_etag(dataset, version)
+    etag = map_etag(dataset, await chunks.version())
     if (known := not_modified(context, etag)) is not None:
         return known
     async with selected_if_named(context, dataset.extent) as selection:
-        query = map_query((), selection, version)
-        parts = _map(dataset, chunks, await chunks.page(query), _directory(context), query)
+        page = await chunks.page(map_query((), selection))
+        parts = _map(dataset, chunks, page, _directory(context), selection)
         return await respond_parts(context, parts, headers=etag_headers(etag))
 
 
@@ -149,24 +144,24 @@ async def _map(
     chunks: ChunkPages,
     page: tuple[list[Json], Scaled],
     around: Json | None = None,
-    query: ChunkQuery | None = None,
+    selection: Selection | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Yield a dataset's map; `page` is the first page of its chunks, `around` has other members."""
     about = dataset_description(dataset, chunks) | (around or {})
-    parts = wrap_items("chunks", _rows(chunks, page, query or map_query()), about, b"[]")
+    parts = wrap_items("chunks", _rows(chunks, page, selection), about, b"[]")
     async with aclosing(parts):
         async for part in parts:
             yield part
 
 
 async def _rows(
-    chunks: ChunkPages, page: tuple[list[Json], Scaled], query: ChunkQuery
+    chunks: ChunkPages, page: tuple[list[Json], Scaled], selection: Selection | None
 ) -> AsyncGenerator[bytes, None]:
     rows, marker = page
     while rows or marker:
         if rows:
             yield orjson.dumps(rows)[1:-1]
-        rows, marker = await chunks.page(replace(query, after=marker)) if marker else ([], ())
+        rows, marker = await chunks.page(map_query(marker, selection)) if marker else ([], ())
 
 
 async def _domain(

@@ -51,6 +51,9 @@ class FileBackedChunkInfo:
         # In a dimension without elements there are no chunks, but a chunk still has at least one element there.
         self.grid = Grid(dataset.extent, tuple(max(1, dim) for dim in self._elements.piece_dims))
 
+    async def version(self) -> str:
+        return ""
+
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         coords = await self._overlapping(wanted.selection)
         if wanted.order is ChunkOrder.ADDR:

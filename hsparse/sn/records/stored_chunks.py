@@ -44,22 +44,18 @@ class ChunkOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ChunkQuery:
-    """The chunks to list: those that overlap a selection (None: all), after a marker, without the first `skip`.
-
-    `version` is that of the chunks, if it is known.
-    """
+    """The chunks to list: those that overlap a selection (None: all), after a marker, without the first `skip`."""
 
     selection: Selection | None
     order: ChunkOrder
     after: Scaled = ()
     skip: int = 0
     limit: int = 1000
-    version: str = ""
 
 
-def map_query(after: Scaled = (), selection: Selection | None = None, version: str = "") -> ChunkQuery:
+def map_query(after: Scaled = (), selection: Selection | None = None) -> ChunkQuery:
     """Return the query for a page of all chunks, or those of a selection: after one, in the cheapest order."""
-    return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, CHUNK_PAGE, version)
+    return ChunkQuery(selection, ChunkOrder.NATIVE, after, 0, CHUNK_PAGE)
 
 
 class ChunkPages(Protocol):
@@ -77,6 +73,10 @@ class ChunkPages(Protocol):
 
 class StoredChunks(ChunkPages, Protocol):
     """The stored chunks of one dataset: page by page, their number, and one by its coordinates."""
+
+    async def version(self) -> str:
+        """Return the version of the chunks, asked for once, so that all pages are of one state; empty without one."""
+        ...
 
     async def count(self, selection: Selection | None) -> int:
         """Return the number of chunks that overlap a selection."""
@@ -122,8 +122,7 @@ class ChunkObjectInfo:
         self.grid = dataset.grid
         self._version: str | None = None
 
-    async def _known_version(self) -> str:
-        """Return the version of the chunks, asked for once: so all pages are of one state."""
+    async def version(self) -> str:
         if self._version is None:
             self._version = await chunk_version(self._owners, self._dataset.id)
         return self._version
@@ -139,7 +138,7 @@ class ChunkObjectInfo:
             wanted.after,
             wanted.skip,
             wanted.limit,
-            wanted.version or (await self._known_version() if lists_all else ""),
+            await self.version() if lists_all else "",
         )
         page = await self._owners.ask_owner(map_key(dataset.id), message)
         found: list[Json] = []
@@ -151,8 +150,7 @@ class ChunkObjectInfo:
         return found, page.marker
 
     async def count(self, selection: Selection | None) -> int:
-        version = await self._known_version()
-        message = CountChunks(self._dataset.spec, self._dataset.extent, selection, version)
+        message = CountChunks(self._dataset.spec, self._dataset.extent, selection, await self.version())
         return await self._owners.ask_owner(map_key(self._dataset.id), message)
 
     async def find(self, scaled: Scaled) -> Json | None:
@@ -249,6 +247,9 @@ class SignedChunks:
     async def page(self, wanted: ChunkQuery) -> tuple[list[Json], Scaled]:
         rows, marker = await self._chunks.page(wanted)
         return await self._signed(rows), marker
+
+    async def version(self) -> str:
+        return await self._chunks.version()
 
     async def count(self, selection: Selection | None) -> int:
         return await self._chunks.count(selection)
