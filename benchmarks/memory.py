@@ -1,4 +1,4 @@
-"""`memory`: one answer of 2 GB from a server that may hold 512 MiB.
+"""`memory`: one answer of 2 GB from a server that may hold 512 MiB, a cache of 128 MiB among them.
 
 What is bounded is resident memory, which `ulimit -v` does not measure: it limits addresses, of which
 an allocator reserves far more than it touches. A cgroup would need rights over the machine that a
@@ -63,7 +63,10 @@ async def run(bench: Bench) -> None:
     rows = 4_096 if bench.quick else ROWS
     size = rows * COLUMNS * 8 / 2**20
     bench.tell("memory: starting hsparse")
-    async with hsparse.serve(bench.work, bench.serve) as server, server.rest() as rest:
+    async with (
+        hsparse.serve(bench.work, (*bench.serve, "--cache-size", "128MiB")) as server,
+        server.rest() as rest,
+    ):
         leader = server.children[0].pid
         bench.tell(f"memory: writing {size:.0f} MiB")
         dataset = await fill(rest, server.new_domain(), rows)

@@ -16,6 +16,8 @@ NOTES = (
     "TileDB runs embedded, in process, with no network and no fsync. 'bare' is an aiohttp handler that "
     "stores nothing: the bound of a server of this kind. 'copy' is the same file copied and synced, with neither "
     "server nor network: the bound of the disk.",
+    "Servers have the caches that they have by default: a data node of hsparse an eighth of the machine's memory, "
+    "a node of HSDS 128 MiB. What is read was written by the same process before; the page cache has it on all sides.",
     "Clients and servers share the machine's cores. Requests are encoded before the clock starts, on every "
     "side; answers are decoded to numpy arrays before it stops.",
 )

@@ -65,7 +65,7 @@ class Declaration:
             return ",".join(self.default)
         if isinstance(self.default, bool):
             return "on" if self.default else ""
-        return format_size(self.default) if self.is_size else str(self.default or "")
+        return format_size(self.default) if self.is_size and self.default else str(self.default or "")
 
 
 def setting(

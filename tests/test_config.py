@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hsparse.cli.child_nodes import inherited_flags
 from hsparse.config import SECTIONS, SETTINGS, is_loopback, load_settings
+from hsparse.dn import data_settings
 from hsparse.errors import Misconfigured
 from hsparse.setting import declared_settings, setting
 from hsparse.sn.service_settings import CompressionPolicy
@@ -80,6 +82,33 @@ def test_sizes_have_units_in_flags_and_in_variables(monkeypatch: pytest.MonkeyPa
     settings = load_settings(cache_size="1GB", max_request_size=2**21)
     assert (settings.data.cache_size, settings.data.pending_size) == (10**9, 2**29)
     assert (settings.service.page_size, settings.service.max_request_size) == (10**6, 2**21)
+
+
+@pytest.mark.parametrize(
+    ("memory", "nodes", "expected"),
+    [
+        (16 << 30, 1, 2 << 30),
+        (16 << 30, 4, 512 << 20),
+        (512 << 20, 1, 128 << 20),
+        (16 << 30, 64, 128 << 20),
+        (1 << 40, 1, 4 << 30),
+    ],
+)
+def test_the_cache_is_an_eighth_of_the_memory(
+    monkeypatch: pytest.MonkeyPatch, memory: int, nodes: int, expected: int
+) -> None:
+    monkeypatch.setattr(data_settings, "machine_memory", lambda: memory)
+    settings = load_settings().data
+    assert settings.cache_bytes(nodes) == expected
+    given = load_settings(cache_size="300MiB")
+    assert given.data.cache_bytes(nodes) == 300 << 20
+
+
+def test_data_nodes_of_serve_share_that_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_settings, "machine_memory", lambda: 16 << 30)
+    for flags, expected in (({"dn": 4}, 512 << 20), ({"dn": 4, "cache_size": "1GiB"}, 1 << 30)):
+        given = inherited_flags(load_settings(**flags))
+        assert given[given.index("--cache-size") + 1] == str(expected)
 
 
 def test_settings_of_bytes_take_units() -> None:

@@ -74,7 +74,7 @@ def test_parameters_in_the_rest_reference_are_read_somewhere() -> None:
 
 def shown_default(one: Declaration) -> str:
     """Return a default as docs/settings.md shows it."""
-    value = format_size(one.default) if one.is_size else one.default
+    value = format_size(one.default) if one.is_size and one.default is not None else one.default
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, tuple):

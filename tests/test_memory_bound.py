@@ -22,6 +22,7 @@ from tests.support.server_process import ServerProcess, server_process
 pytestmark = pytest.mark.endurance
 MIB = 2**20
 LIMIT = 512 * MIB
+CACHE = ("--cache-size", "128MiB")
 ROWS, COLUMNS = repeats(256, short=128), 524_288
 CHUNK = (16, 65_536)
 """1 GiB of 8-byte integers, in short as much as the limit; a row of chunks has 64 MiB: a page cuts through 8 chunks."""
@@ -85,7 +86,7 @@ async def store_chunks(root: Path, id: str, values: np.ndarray[Any, Any]) -> Non
 @pytest.mark.parametrize("stored", ["few", "all"])
 async def test_a_gigabyte_in_half_of_it(tmp_path: Path, stored: str) -> None:
     values = np.full((ROWS // CHUNK[0], COLUMNS // CHUNK[1]), 7, "<i8")
-    with server_process("--root", str(tmp_path), "--no-fsync") as server:
+    with server_process("--root", str(tmp_path), "--no-fsync", *CACHE) as server:
         id = create(server)
         if stored == "all":
             values = np.arange(values.size, dtype="<i8").reshape(values.shape)
@@ -105,7 +106,7 @@ async def test_a_gigabyte_in_half_of_it(tmp_path: Path, stored: str) -> None:
 
 def test_one_value_written_to_a_gigabyte(tmp_path: Path) -> None:
     values = np.full((ROWS // CHUNK[0], COLUMNS // CHUNK[1]), 9, "<i8")
-    with server_process("--root", str(tmp_path), "--no-fsync") as server:
+    with server_process("--root", str(tmp_path), "--no-fsync", *CACHE) as server:
         id = create(server)
         path = f"/datasets/{id}/value?domain=/large&element_count=1"
         ask(server, "PUT", path, np.array([9], "<i8").tobytes())
@@ -118,7 +119,7 @@ def test_one_value_written_to_a_gigabyte(tmp_path: Path) -> None:
 async def test_a_query_that_finds_a_gigabyte(tmp_path: Path) -> None:
     values = np.arange((ROWS // CHUNK[0]) * (COLUMNS // CHUNK[1]), dtype="<i8")
     values = values.reshape(ROWS // CHUNK[0], COLUMNS // CHUNK[1])
-    with server_process("--root", str(tmp_path), "--no-fsync") as server:
+    with server_process("--root", str(tmp_path), "--no-fsync", *CACHE) as server:
         id = create(server)
         await store_chunks(tmp_path, id, values)
         check_rows(server, id, values, query="_%3E=0")
@@ -137,7 +138,7 @@ def test_a_sparse_dataset_that_is_full_streamed_with_its_places(tmp_path: Path) 
     filters = [{"class": "H5Z_FILTER_DEFLATE", "level": 1}]
     body = {"type": "H5T_STD_I64LE", "shape": [count]}
     body["creationProperties"] = {"layout": layout, "filters": filters}
-    with server_process("--root", str(tmp_path), "--no-fsync") as server:
+    with server_process("--root", str(tmp_path), "--no-fsync", *CACHE) as server:
         ask(server, "PUT", "/?domain=/large")
         id = ask(server, "POST", "/datasets?domain=/large", body)["id"]
         value = f"/datasets/{id}/value?domain=/large"

@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hsparse.config import Settings, child_environment
 from hsparse.setting import declared_settings
@@ -34,7 +34,7 @@ class ChildNodes:
         """Start a data node. It ends when its standard input closes, however this process ends."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "hsparse.cli.main", "dn", "--with-parent", "--port", "0"),
-            *_inherited_flags(self.settings),
+            *inherited_flags(self.settings),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             env=child_environment(self.token),
@@ -81,12 +81,13 @@ async def child_nodes(settings: Settings, token: str) -> AsyncIterator[ChildNode
         await nodes.stop()
 
 
-def _inherited_flags(settings: Settings) -> list[str]:
+def inherited_flags(settings: Settings) -> list[str]:
     """Return the flags that give a data node the store, the limits and the log of this process."""
     server = settings.server
     flags = ["--log-level", server.log_level, "--log-format", server.log_format]
     flags += ["--slow-request", str(server.slow_request), "--lease", str(settings.cluster.lease)]
-    for section in (settings.store, settings.data):
+    data = replace(settings.data, cache_size=settings.data.cache_bytes(settings.cluster.dn))
+    for section in (settings.store, data):
         for name, one in declared_settings(type(section)).items():
             flags += _flag(one.flag, getattr(section, name))
     return flags

@@ -5,27 +5,21 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 
 from hsparse.client.errors import ResultTooLarge
+from hsparse.machine_memory import machine_memory
 
 MEMORY_DIVISOR = 3
-UNKNOWN_MEMORY = 12 << 30
-"""Bytes, of a machine that does not say how many it has."""
 TEXT_BYTES = 32
 """The guess for an element of variable length."""
 
 
 def default_limit() -> int:
-    """Return a third of the machine's memory, in bytes."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        memory = UNKNOWN_MEMORY
-    return memory // MEMORY_DIVISOR
+    """Return a third of the memory that there is, in bytes."""
+    return machine_memory() // MEMORY_DIVISOR
 
 
 def element_bytes(dtype: np.dtype[Any]) -> int:

@@ -8,22 +8,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hsparse.machine_memory import machine_memory
 from hsparse.setting import MIB, setting
+
+CACHE_DIVISOR = 8
+"""The part of the memory that the caches of all data nodes of a command take, unless a size is given."""
+SMALLEST_CACHE = 128 * MIB
+LARGEST_CACHE = 4096 * MIB
+"""Bounds of that, for a data node: beyond it the memory serves better as the page cache of all programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """Limits of a data node, in bytes where a size is meant, and how often it sweeps.
 
-    `cache_size` bounds decoded chunks and records together; `pending_size` bounds the values of writes
-    that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON. Changes of a
-    record of more than `large_record_size` are stored beside it. `workers` is the number of encoding threads.
+    `cache_size` bounds decoded chunks and records together, see `cache_bytes`; `pending_size` bounds the values of
+    writes that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON. Changes
+    of a record of more than `large_record_size` are stored beside it. `workers` is the number of encoding threads.
     `messages_at_once` and `store_requests` bound what is under way.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
 
-    cache_size: int = setting(128 * MIB, "memory of a data node for decoded objects", ge=MIB, is_size=True)
+    cache_size: int | None = setting(
+        None,
+        "memory of a data node for decoded objects; none: an eighth of the machine's, 128MiB to 4GiB",
+        ge=MIB,
+        is_size=True,
+    )
     pending_size: int = setting(
         256 * MIB, "memory of a data node for writes not yet durable", ge=MIB, is_size=True
     )
@@ -43,3 +55,9 @@ class DataSettings:
     workers: int = 4
     large_record_size: int = 256 * 1024
     max_object_size: int = 5 * 1024 * MIB
+
+    def cache_bytes(self, nodes: int = 1) -> int:
+        """Return the bytes of the cache of each of `nodes` data nodes that share the machine's memory."""
+        if self.cache_size is not None:
+            return self.cache_size
+        return min(max(SMALLEST_CACHE, machine_memory() // CACHE_DIVISOR // nodes), LARGEST_CACHE)

@@ -103,7 +103,7 @@ class NodeResources:
     ) -> NodeResources:
         """Make those that the settings allow, for these stores if they are several."""
         return cls(
-            Cache(settings.cache_size),
+            Cache(settings.cache_bytes()),
             OffloadPool(settings.workers),
             MemoryBudget(settings.pending_size),
             {store.name: store for store in stores},

@@ -110,12 +110,5 @@ def test_of_an_anndata(connection: Connection, fetched: list[str]) -> None:
 
 
 def test_the_limit_is_a_third_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 3_000_000}
-    monkeypatch.setattr(memory_limit.os, "sysconf", sizes.__getitem__)
-    assert memory_limit.default_limit() == 4096 * 1_000_000
-
-    def unknown(name: str) -> int:
-        raise ValueError(name)
-
-    monkeypatch.setattr(memory_limit.os, "sysconf", unknown)
-    assert memory_limit.default_limit() == memory_limit.UNKNOWN_MEMORY // 3
+    monkeypatch.setattr(memory_limit, "machine_memory", lambda: 3_000_000)
+    assert memory_limit.default_limit() == 1_000_000

@@ -1,0 +1,50 @@
+"""How much memory there is for this process: what defaults that grow with it are made of.
+
+Tests: tests/test_machine_memory.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+UNKNOWN_MEMORY = 12 << 30
+"""Bytes, of a machine that does not say how many it has."""
+
+
+def machine_memory(root: Path = Path("/")) -> int:
+    """Return the bytes of memory of the machine, or of the container or service if that has a lower limit."""
+    return min([_physical(), *_cgroup_limits(root)])
+
+
+def _physical() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return UNKNOWN_MEMORY
+
+
+def _cgroup_limits(root: Path) -> Iterator[int]:
+    """Yield the limits of this process's cgroup and of those above it: see cgroups(7), versions 1 and 2."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            mount, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = PurePosixPath(path)
+        for one in (group, *group.parents):
+            # In a container the path may be the host's: its own limit is at the mount then.
+            try:
+                text = (mount / one.relative_to("/") / name).read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit():
+                yield int(text)
