@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,28 @@ def default_limit() -> int:
 def element_bytes(dtype: np.dtype[Any]) -> int:
     """Return how many bytes an element takes in memory; a guess for those of variable length."""
     return TEXT_BYTES if dtype.hasobject else dtype.itemsize
+
+
+@dataclass(frozen=True)
+class ResultLimit:
+    """The limit of a result of the shape `shape` that is the larger the more elements are found.
+
+    `nbytes(n)` is its size for n elements, at most `most`; `count()` asks the server how many there are.
+    """
+
+    nbytes: Callable[[int], int]
+    most: int
+    shape: tuple[int, ...]
+    count: Callable[[], int]
+
+    def allows(self, count: int) -> bool:
+        """Say whether so many elements may be found."""
+        return self.nbytes(count) <= self.most
+
+    def check(self, at_most: int) -> None:
+        """Raise `ResultTooLarge` for too many elements. The server is asked only if `at_most` would be too many."""
+        if not self.allows(at_most):
+            check_size(self.nbytes(self.count()), self.most, self.shape)
 
 
 def check_size(nbytes: int, limit: int, shape: tuple[int, ...]) -> None:

@@ -6,17 +6,17 @@ width, of strings and binary elements, and lists of numbers are read; other flat
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.buffer import Buffer
+from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.flat_buffers import INVALID, Table, part, root_table, unpack
 
 CONTINUATION = 0xFFFFFFFF
 SCHEMA, RECORD_BATCH = 1, 3
@@ -32,12 +32,9 @@ BUFFERS = {1: 0, 2: 2, 3: 2, 4: 3, 5: 3, 6: 2, 7: 2, 8: 2, 9: 2, 10: 2, 11: 2, 1
 }
 """The number of buffers of a column, by its `Type`, if that can be read or skipped; without those of a list's child."""
 MAX_FIELDS = 1024
-MAX_NAME = 1024
-"""Offsets may coincide: without limits a small schema could have many fields with the same long name."""
 KEPT_SCHEMA = 4096
 """Bytes of the longest message whose schema is remembered: a client that appends sends one with each request."""
 FLOATS = ("<f2", "<f4", "<f8")
-INVALID = (struct.error, IndexError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +85,30 @@ def read_batches(data: bytes | bytearray) -> Iterator[Batch]:
         raise BadRequest(f"The body is not an Arrow stream: {error}.") from error
 
 
-def stream_batches(take: Take) -> Iterator[Batch]:
-    """Yield the batches of a stream while it arrives; `Corrupt` if it is none, or does not come to its end."""
+class ColumnRoom(Protocol):
+    """Room for the columns of a stream, in which they are received and stay."""
+
+    def columns(self, length: int) -> Mapping[str, NDArray[Any]] | None:
+        """Return arrays for the columns of the next batch, (length,) or (length, width); None if there are none."""
+        ...
+
+    def receive(self, data: memoryview) -> None:
+        """Receive the next bytes of the stream in `data`."""
+        ...
+
+
+def stream_batches(take: Take, room: ColumnRoom | None = None) -> Iterator[Batch]:
+    """Yield the batches of a stream while it arrives; `Corrupt` if it is none, or does not come to its end.
+
+    The columns are those of the `room` where it has arrays of their lengths and types.
+    """
     try:
-        yield from _batches(take, ends_itself=True)
+        yield from _batches(take, ends_itself=True, room=room)
     except INVALID as error:
         raise Corrupt(f"The answer is not a complete Arrow stream: {error}.") from error
 
 
-def _batches(take: Take, *, ends_itself: bool) -> Iterator[Batch]:
+def _batches(take: Take, *, ends_itself: bool, room: ColumnRoom | None = None) -> Iterator[Batch]:
     """Yield the batches up to the end of the stream, whose mark may be missing unless it `ends_itself`."""
     fields: Sequence[_Field] | None = None
     while (size := _message_size(take)) != 0:
@@ -109,23 +121,24 @@ def _batches(take: Take, *, ends_itself: bool) -> Iterator[Batch]:
             fields, nbytes = _kept_schema(bytes(data)) if size <= KEPT_SCHEMA else _schema(data)
             _exactly(take, nbytes)
             continue
-        message = _root(data)
-        body = _exactly(take, message.number(3, "<q", 0))
-        yield _batch(_header(message, RECORD_BATCH), fields, body)
+        message = root_table(data)
+        header, nbytes = _header(message, RECORD_BATCH), message.number(3, "<q", 0)
+        placed = None if room is None else _receive_in_place(header, fields, nbytes, take, room)
+        yield placed or _batch(header, fields, _exactly(take, nbytes))
     if fields is None:
         raise ValueError("it has no schema")
 
 
 def _schema(data: Buffer) -> tuple[Sequence[_Field], int]:
     """Return the fields in a schema's message, and how many bytes its body has."""
-    message = _root(memoryview(data))
+    message = root_table(memoryview(data))
     return _fields(_header(message, SCHEMA)), message.number(3, "<q", 0)
 
 
 _kept_schema = lru_cache(maxsize=64)(_schema)
 
 
-def _header(message: _Table, expected: int) -> _Table:
+def _header(message: Table, expected: int) -> Table:
     kind, header = message.number(1, "<B", 0), message.table(2)
     if kind != expected or header is None:
         raise ValueError(f"a message of kind {kind} is not expected; dictionaries are not supported")
@@ -137,8 +150,8 @@ def _message_size(take: Take) -> int | None:
     head = take(4)
     if not len(head):
         return None
-    (size,) = _unpack("<I", memoryview(head), 0)
-    return int(_unpack("<I", _exactly(take, 4), 0)[0]) if size == CONTINUATION else int(size)
+    (size,) = unpack("<I", memoryview(head), 0)
+    return int(unpack("<I", _exactly(take, 4), 0)[0]) if size == CONTINUATION else int(size)
 
 
 def _exactly(take: Take, size: int) -> memoryview:
@@ -150,7 +163,7 @@ def _exactly(take: Take, size: int) -> memoryview:
     return data
 
 
-def _fields(schema: _Table) -> list[_Field]:
+def _fields(schema: Table) -> list[_Field]:
     if schema.number(0, "<h", 0):
         raise ValueError("it is big-endian")
     places = schema.tables(1)
@@ -160,7 +173,7 @@ def _fields(schema: _Table) -> list[_Field]:
 
 
 def _field(data: memoryview, place: int, depth: int = 0) -> _Field:
-    table = _Table(data, place)
+    table = Table(data, place)
     name, kind, type_table = table.text(0), table.number(2, "<B", 0), table.table(3)
     children = table.tables(5)
     if (
@@ -178,7 +191,7 @@ def _field(data: memoryview, place: int, depth: int = 0) -> _Field:
     return _fixed_field(name, kind, type_table)
 
 
-def _fixed_field(name: str, kind: int, type_table: _Table | None) -> _Field:
+def _fixed_field(name: str, kind: int, type_table: Table | None) -> _Field:
     dtype, width = None, 0
     if kind == INT and type_table is not None:
         bits, signed = type_table.number(0, "<i", 0), type_table.number(1, "<B", 0)
@@ -197,7 +210,7 @@ def _fixed_field(name: str, kind: int, type_table: _Table | None) -> _Field:
     return _Field(name, BUFFERS[kind], dtype, width)
 
 
-def _batch(header: _Table, fields: Sequence[_Field], body: memoryview) -> tuple[int, dict[str, Column]]:
+def _batch(header: Table, fields: Sequence[_Field], body: memoryview) -> tuple[int, dict[str, Column]]:
     if header.table(3) is not None:
         raise ValueError("it is compressed, which is not supported; write it uncompressed")
     length = header.number(0, "<q", 0)
@@ -213,6 +226,36 @@ def _batch(header: _Table, fields: Sequence[_Field], body: memoryview) -> tuple[
             raise ValueError(f"column {field.name!r} has {count} elements of {length}")
         columns.setdefault(field.name, column)
     return length, columns
+
+
+def _receive_in_place(
+    header: Table, fields: Sequence[_Field], nbytes: int, take: Take, room: ColumnRoom
+) -> Batch | None:
+    """Receive the columns of a batch in the `room`; None, and nothing is received, if they do not fit into it."""
+    length = header.number(0, "<q", 0)
+    arrays = room.columns(length) if length > 0 else None
+    nodes, buffers = header.pairs(1), header.pairs(2)
+    if arrays is None or header.table(3) is not None or len(buffers) != 2 * len(fields):
+        return None
+    spans, end = dict[str, tuple[int, NDArray[Any]]](), 0
+    for field, node, (start, present) in zip(fields, nodes, buffers[1::2], strict=True):
+        array = arrays.get(field.name)
+        shape = (length, field.width) if field.width else (length,)
+        if array is None or (array.dtype, array.shape) != (field.dtype, shape):
+            return None
+        if node != (length, 0) or start < end or present < array.nbytes:
+            return None
+        spans[field.name] = start, array
+        end = start + array.nbytes
+    if end > nbytes or len(spans) != len(fields):
+        return None
+    at = 0
+    for start, array in spans.values():
+        _exactly(take, start - at)
+        room.receive(byte_view(array))
+        at = start + array.nbytes
+    _exactly(take, nbytes - at)
+    return length, {name: Column(array, 0) for name, (_, array) in spans.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +279,7 @@ class _BatchReader:
             return count, Column(values, nulls + child.nulls, offsets, is_list=True)
         if field.offset is not None:
             offsets = self._offsets(field, some[1], count, some[2][1])
-            return count, Column(np.frombuffer(_part(self.body, *some[2]), np.uint8), nulls, offsets)
+            return count, Column(np.frombuffer(part(self.body, *some[2]), np.uint8), nulls, offsets)
         if field.dtype is None:
             return count, Column(None, nulls)
         values = self._numbers(field, some[1], count * (field.width or 1), field.dtype)
@@ -259,78 +302,4 @@ class _BatchReader:
         size = count * dtype.itemsize
         if present < size:
             raise ValueError(f"column {field.name!r} has {present} bytes of {size}")
-        return np.frombuffer(_part(self.body, offset, size), dtype)
-
-
-# --- FlatBuffers ("FlatBuffers Internals") --------------------------------------------------------
-
-
-class _Table:
-    """A table in a buffer. A vtable has the offset of each field, or 0 if the field is absent."""
-
-    def __init__(self, data: memoryview, place: int) -> None:
-        self.data = data
-        self._place = place
-        self._vtable = place - _unpack("<i", data, place)[0]
-        (self._size,) = _unpack("<H", data, self._vtable)
-
-    def _at(self, field: int) -> int | None:
-        entry = 4 + 2 * field
-        if entry + 2 > self._size:
-            return None
-        (offset,) = _unpack("<H", self.data, self._vtable + entry)
-        return self._place + offset if offset else None
-
-    def number(self, field: int, kind: str, default: int) -> int:
-        at = self._at(field)
-        return default if at is None else int(_unpack(kind, self.data, at)[0])
-
-    def _target(self, field: int) -> int | None:
-        at = self._at(field)
-        return None if at is None else at + int(_unpack("<I", self.data, at)[0])
-
-    def table(self, field: int) -> _Table | None:
-        at = self._target(field)
-        return None if at is None else _Table(self.data, at)
-
-    def text(self, field: int) -> str:
-        at = self._target(field)
-        if at is None:
-            return ""
-        (length,) = _unpack("<I", self.data, at)
-        if length > MAX_NAME:
-            raise ValueError(f"a name has {length} bytes; the limit is {MAX_NAME}")
-        return bytes(_part(self.data, at + 4, length)).decode()
-
-    def tables(self, field: int) -> list[int]:
-        """Return the offsets of the tables in a vector."""
-        at = self._target(field)
-        if at is None:
-            return []
-        (count,) = _unpack("<I", self.data, at)
-        offsets = np.frombuffer(_part(self.data, at + 4, 4 * count), "<u4").tolist()
-        return [at + 4 + 4 * i + offset for i, offset in enumerate(offsets)]
-
-    def pairs(self, field: int) -> list[tuple[int, int]]:
-        """Return the structs of two int64 in a vector."""
-        at = self._target(field)
-        if at is None:
-            return []
-        (count,) = _unpack("<I", self.data, at)
-        return list(struct.iter_unpack("<qq", _part(self.data, at + 4, 16 * count)))
-
-
-def _root(data: memoryview) -> _Table:
-    return _Table(data, _unpack("<I", data, 0)[0])
-
-
-def _unpack(kind: str, data: memoryview, at: int) -> tuple[Any, ...]:
-    if at < 0:  # struct would count it from the end
-        raise ValueError("an offset is negative")
-    return struct.unpack_from(kind, data, at)
-
-
-def _part(data: memoryview, at: int, length: int) -> memoryview:
-    if at < 0 or length < 0 or at + length > len(data):
-        raise ValueError(f"{length} bytes at {at} are not all there")
-    return data[at : at + length]
+        return np.frombuffer(part(self.body, offset, size), dtype)

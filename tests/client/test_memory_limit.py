@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import anndata
@@ -16,6 +17,7 @@ from hsparse.client import memory_limit
 from hsparse.client.connection import Connection
 from hsparse.client.errors import ResultTooLarge
 from hsparse.client.file import File
+from hsparse.client.sparse import sparse_reads
 
 ROWS, COLUMNS = 1000, 100
 SPARSE: dict[str, Callable[[Any], Any]] = {
@@ -64,8 +66,8 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def open_file(connection: Connection, max_bytes: int | None = None) -> File:
-    found = hsparse.open(f"{connection.url}{connection.domain}", max_bytes=max_bytes)
+def open_file(connection: Connection, max_bytes: int | None = None, direct: Any = None) -> File:
+    found = hsparse.open(f"{connection.url}{connection.domain}", max_bytes=max_bytes, direct=direct)
     assert isinstance(found, File)
     return found
 
@@ -91,6 +93,28 @@ def test_of_datasets(connection: Connection, fetched: list[str]) -> None:
         assert np.array_equal(found, np.eye(COLUMNS)[np.arange(ROWS) % COLUMNS])
         assert sum(block.sum() for block in file["y"].iter_rows(7)) == ROWS * COLUMNS
         assert file["y"][:7].shape == (7, COLUMNS)
+
+
+@pytest.mark.parametrize("direct", [False, "server"])
+def test_with_a_high_limit_the_number_of_elements_is_asked_for_when_many_come(
+    connection: Connection, fetched: list[str], monkeypatch: pytest.MonkeyPatch, direct: Any
+) -> None:
+    monkeypatch.setattr(sparse_reads, "HIGH_LIMIT", 0)
+    asked: list[Any] = []
+    count_defined = sparse_reads.count_defined
+    monkeypatch.setattr(
+        sparse_reads, "count_defined", lambda *args: (asked.append(args), count_defined(*args))[1]
+    )
+    with open_file(connection) as file:
+        x = file.create_sparse("x", (ROWS, COLUMNS), "i4", (100, 50))
+        x.write(np.stack([np.arange(ROWS), np.arange(ROWS) % COLUMNS], 1), np.ones(ROWS, np.int32))
+    for most, is_asked in ((7_000, True), (90_000, direct is False), (399_999, False)):
+        with open_file(connection, max_bytes=most, direct=direct) as file:
+            for name in ("a key", "read", "to_scipy", "to_coo", "to_arrow"):
+                asked.clear()
+                with pytest.raises(ResultTooLarge) if most == 7_000 else nullcontext():
+                    SPARSE[name](file["x"])
+                assert bool(asked) == is_asked, (name, most)
 
 
 def test_of_an_anndata(connection: Connection, fetched: list[str]) -> None:

@@ -34,6 +34,7 @@ from hsparse.client.direct.object_reader import (
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.client.direct.reader_choice import ReaderChoice
 from hsparse.client.errors import Unreachable
+from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.progress import ignore, received
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sparse.compressed_rows import CompressedRows
@@ -92,17 +93,19 @@ class DirectElements:
         self._closed = ""
         """Why all is read by the server from now on."""
 
-    def defined_elements(self, selection: Selection) -> Elements:
+    def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
         """See `ValueSource`."""
         if self._leave_small(selection):
-            return self._server.defined_elements(selection)
+            return self._server.defined_elements(selection, limit)
         try:
-            return self._defined(selection)
+            return self._defined(selection, limit)
         except NotDirect as error:
             self.statistics.add(fallbacks=1, reason=str(error))
-            return self._server.defined_elements(selection)
+            return self._server.defined_elements(selection, limit)
 
-    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+    def compressed_rows(
+        self, selection: Orthogonal, limit: ResultLimit | None = None
+    ) -> CompressedRows | None:
         """See `ValueSource`; None if a chunk cannot be read, so that `defined_elements` asks the server for it."""
         if not selection.size or self._is_small(selection):
             return None
@@ -111,7 +114,9 @@ class DirectElements:
         except NotDirect:
             return None
         planned, failed = self._planned(found, selection), _Failed()
-        defined = [int(found.defined[found.rows[one.scaled]]) for one in planned]
+        defined = _counts(found, planned)
+        if limit is not None:
+            limit.check(sum(defined))
         rows = DirectRows(selection, planned, defined, self._dtype)
 
         def add(item: tuple[PlannedChunk, int], data: Buffer) -> None:
@@ -148,8 +153,10 @@ class DirectElements:
 
     # --- defined elements ---------------------------------------------------------------------------
 
-    def _defined(self, selection: Selection) -> Elements:
+    def _defined(self, selection: Selection, limit: ResultLimit | None) -> Elements:
         def read(found: DatasetMap, planned: Sequence[PlannedChunk]) -> tuple[list[Elements], _Failed]:
+            if limit is not None:
+                limit.check(sum(_counts(found, planned)))
             return self._read_elements(found, planned, selection.extent)
 
         def ask(at: Selection) -> list[Elements]:
@@ -175,7 +182,7 @@ class DirectElements:
             return Elements(part.columns, part.values.view(self._dtype))
 
         parts = [part for part in self._each(found, select, partly, failed) if part is not None]
-        counts = [int(found.defined[found.rows[one.scaled]]) for one in whole]
+        counts = _counts(found, whole)
         ends = np.cumsum([*counts, *map(len, parts)], dtype=np.int64).tolist()
         stored = allocate_elements(ends[-1] if ends else 0, extent, found.spec.dtype)
         room = Elements(stored.columns, stored.values.view(self._dtype))
@@ -354,6 +361,11 @@ class DirectElements:
             finally:
                 self.statistics.add(objects=len(sizes), bytes=sum(sizes))
         return results
+
+
+def _counts(found: DatasetMap, planned: Sequence[PlannedChunk]) -> list[int]:
+    """Return how many elements each chunk has."""
+    return [int(found.defined[found.rows[one.scaled]]) for one in planned]
 
 
 def _expected_bytes(found: DatasetMap, one: PlannedChunk) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.client.errors import BY_KIND
-from hsparse.client.progress import receive_into
+from hsparse.client.progress import Answer, receive_into
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.format.buffer import Buffer
 
@@ -51,14 +51,14 @@ def json_object(url: str, request: str, data: bytes) -> dict[str, Any]:
     return value or {}
 
 
-def receive(answer: http.client.HTTPResponse, data: memoryview) -> None:
+def receive(answer: Answer, data: memoryview) -> None:
     """Receive the next bytes of an answer in `data`; `IncompleteRead` if it ends before."""
     count = receive_into(answer, data)
     if count < len(data):
         raise http.client.IncompleteRead(bytes(data[:count]), len(data) - count)
 
 
-def taking(answer: http.client.HTTPResponse) -> Callable[[int], Buffer]:
+def taking(answer: Answer) -> Callable[[int], Buffer]:
     """Return what takes the next n bytes of an answer, fewer only at the end: long ones stay where they are received.
 
     All but the first share arrays of `SHARED` bytes, for which numpy asks for huge pages: these come sooner.

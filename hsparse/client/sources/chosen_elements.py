@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.sources.elements import FEW_ELSEWHERE, Elements, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse.compressed_rows import CompressedRows
@@ -33,13 +34,15 @@ class ChosenElements:
         self._record = record
         self._server = HttpElements(connection, record["id"], dtype)
 
-    def defined_elements(self, selection: Selection) -> Elements:
+    def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
         """See `ValueSource`."""
-        return self._for(selection).defined_elements(selection)
+        return self._for(selection).defined_elements(selection, limit)
 
-    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+    def compressed_rows(
+        self, selection: Orthogonal, limit: ResultLimit | None = None
+    ) -> CompressedRows | None:
         """See `ValueSource`."""
-        return self._for(selection).compressed_rows(selection)
+        return self._for(selection).compressed_rows(selection, limit)
 
     def count_all(self, extent: tuple[int, ...]) -> int | None:
         """See `ValueSource`."""

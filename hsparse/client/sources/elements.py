@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.format.selections.selection import Orthogonal, Selection
 
@@ -75,11 +76,16 @@ class ValueSource(Protocol):
     All methods are for any thread. They raise the errors of a `Connection`, and never return less than there is.
     """
 
-    def defined_elements(self, selection: Selection) -> Elements:
-        """Return the defined elements of a selection without repeats, in any order, at their places in the dataset."""
+    def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
+        """Return the defined elements of a selection without repeats, in any order, at their places in the dataset.
+
+        `ResultTooLarge` beyond the `limit`, before a large part of them is fetched.
+        """
         ...
 
-    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+    def compressed_rows(
+        self, selection: Orthogonal, limit: ResultLimit | None = None
+    ) -> CompressedRows | None:
         """Return the defined elements of a selection of rank 2, whose axes ascend, at their positions in it.
 
         None where that is not faster than by `defined_elements`, or not possible; a type of scipy's is required.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
 from hsparse.client.http.answers import taking
+from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.progress import receive_into, received
+from hsparse.client.sources.element_room import ElementRoom
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import open_values, read_values
 from hsparse.client.sparse.compressed_rows import CompressedRows
@@ -18,9 +21,6 @@ from hsparse.errors import Corrupt
 from hsparse.format.buffer import byte_view
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
-
-if TYPE_CHECKING:
-    from hsparse.format.arrow_stream import Column
 
 REGION = OptionalModule("hsparse.format.structured.region")
 STREAM = OptionalModule("hsparse.format.arrow_stream")
@@ -33,6 +33,14 @@ A larger answer is a stream: it has no limit on its size, and took a quarter of 
 """
 
 
+UNASKED_DIVISOR = 16
+"""The part of the elements that a result may have that is received before the server is asked how many there are."""
+
+
+class _ManyCome(Exception):
+    """So many elements have come that all may be too many."""
+
+
 class HttpElements:
     """An `ValueSource` that asks the server, by one request for a selection."""
 
@@ -41,14 +49,18 @@ class HttpElements:
         self._id = id
         self._dtype = dtype
 
-    def defined_elements(self, selection: Selection) -> Elements:
+    def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
         """See `ValueSource`. `InvalidValue` if elements beyond the extent are found: others have extended it."""
         try:
             found = (
                 self._few(selection)
                 if selection.size <= SMALL
-                else self._connection.repeated(lambda: self._many(selection))
+                else self._connection.repeated(lambda: self._many(selection, limit))
             )
+        except _ManyCome:
+            assert limit is not None
+            limit.check(selection.size)
+            return self.defined_elements(selection)
         except Corrupt as error:
             raise Corrupt(f"The answer about {self._id} is damaged: {error.message}") from error
         if not found.fit(selection.extent):
@@ -60,17 +72,25 @@ class HttpElements:
         found, values = REGION.load().decode_region(data, self._dtype)
         return Elements(tuple(found.coords().T), values)
 
-    def _many(self, selection: Selection) -> Elements:
-        with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
-            rank, advance = len(selection.extent), received()
-            parts = []
-            for _, columns in STREAM.load().stream_batches(taking(answer)):
-                parts.append(arrow_elements(columns, rank, self._dtype))
-                advance(parts[-1].values.nbytes)
-            answer.read()  # the end, after which the connection can be kept
-        return Elements.concatenate(parts)
+    def _many(self, selection: Selection, limit: ResultLimit | None) -> Elements:
+        """Receive a stream; `_ManyCome` when so much has come that the number of elements should be asked for.
 
-    def compressed_rows(self, selection: Orthogonal) -> CompressedRows | None:
+        That cannot be asked in the middle of it: the server might answer no second request of the same user.
+        """
+        with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
+            advance = received()
+            room = ElementRoom(answer, selection.size, self._connection.max_bytes)
+            for length, columns in STREAM.load().stream_batches(taking(answer), room):
+                room.add(length, columns)
+                if limit is not None and not limit.allows(UNASKED_DIVISOR * room.count):
+                    raise _ManyCome
+                advance(length * self._dtype.itemsize)
+            answer.read()  # the end, after which the connection can be kept
+        return arrow_elements(room.result(), len(selection.extent), self._dtype)
+
+    def compressed_rows(
+        self, selection: Orthogonal, limit: ResultLimit | None = None
+    ) -> CompressedRows | None:
         """See `ValueSource`."""
         return None
 
@@ -95,12 +115,12 @@ class HttpElements:
         return InvalidValue(f"The extent of {self._id} is not {list(selection.extent)} any more; read again.")
 
 
-def arrow_elements(columns: dict[str, Column], rank: int, dtype: np.dtype[Any]) -> Elements:
-    """Return the elements in a batch of an Arrow stream; `Corrupt` if it has not the columns of elements of `dtype`."""
+def arrow_elements(columns: Mapping[str, NDArray[Any]], rank: int, dtype: np.dtype[Any]) -> Elements:
+    """Return the elements in columns of an Arrow stream; `Corrupt` if they are not those of elements of `dtype`."""
     try:
-        places = [columns[f"dim_{dim}"].values for dim in range(rank)]
-        values = columns["value"].values
-        if values is None or any(place is None or place.dtype.kind != "u" for place in places):
+        places = [columns[f"dim_{dim}"] for dim in range(rank)]
+        values = columns["value"]
+        if any(place.dtype.kind != "u" for place in places):
             raise ValueError("a column has another type")
         if values.ndim == 2:  # the bytes of elements that are no numbers
             values = values.reshape(-1).view(dtype)
@@ -108,4 +128,4 @@ def arrow_elements(columns: dict[str, Column], rank: int, dtype: np.dtype[Any]) 
             raise ValueError("the values have another type")
     except (KeyError, ValueError) as error:
         raise Corrupt(f"The columns of its Arrow stream are not those of elements ({error}).") from error
-    return Elements(tuple(place for place in places if place is not None), values.astype(dtype, copy=False))
+    return Elements(tuple(places), values.astype(dtype, copy=False))

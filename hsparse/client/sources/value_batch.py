@@ -22,6 +22,7 @@ from hsparse.client.connection import BINARY, Connection, Json
 from hsparse.client.memory_limit import check_total, element_bytes
 from hsparse.client.progress import Progress, read_answer, show_read
 from hsparse.client.sources.chosen_elements import ChosenElements
+from hsparse.client.sources.element_room import values_of
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.http_elements import arrow_elements
 from hsparse.client.sparse.compressed_rows import CompressedRows
@@ -264,7 +265,7 @@ def _elements(read: DatasetRead, blocks: list[memoryview]) -> Elements:
     stream = BytesIO(b"".join(blocks))
     parts = [_nothing(read)]
     for _, columns in stream_batches(stream.read):
-        parts.append(arrow_elements(columns, len(read.extent), read.dtype))
+        parts.append(arrow_elements(values_of(columns), len(read.extent), read.dtype))
     found = Elements.concatenate(parts)
     if not found.fit(read.extent):
         raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again.")

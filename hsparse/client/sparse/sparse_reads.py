@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.indexed_region import IndexedRegion
 from hsparse.client.indexing.select import Region, Select
-from hsparse.client.memory_limit import check_size
+from hsparse.client.memory_limit import ResultLimit, check_size
 from hsparse.client.progress import Progress, show_read
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sources.selection_request import count_defined, read_defined
@@ -32,6 +33,9 @@ from hsparse.format.selections.selection import Orthogonal
 from hsparse.optional_module import OptionalModule
 
 ENCODED_SELECTION = OptionalModule("hsparse.format.selections.encoded_selection")
+
+HIGH_LIMIT = 1 << 30
+"""Bytes that a result may have, of which a part is read sooner than the number of elements would be known."""
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -60,8 +64,8 @@ class SparseReads(Dataset):
         """
 
         def get(region: Region) -> Elements:
-            self._check_elements(region, self.dtype.itemsize + 8 * self.ndim)
-            return self.source.defined_elements(region.selection)
+            limit = self._limit(region, self.dtype.itemsize + 8 * self.ndim)
+            return self.source.defined_elements(region.selection, limit)
 
         found = self._in_region(select, get)
         return found.coords(), found.values
@@ -99,7 +103,8 @@ class SparseReads(Dataset):
         """
 
         def get(region: Region) -> NDArray[np.uint64]:
-            self._check_elements(region, 8 * self.ndim)
+            if (limit := self._limit(region, 8 * self.ndim)) is not None:
+                limit.check(region.selection.size)
             data = read_defined(self.connection, self.id, region.selection, named=select is not None)
             coords: NDArray[np.uint64] = ENCODED_SELECTION.load().decode_selection(data).coords()
             return coords
@@ -188,9 +193,9 @@ class SparseReads(Dataset):
 
     def _csr(self, region: Region) -> Any:
         """Return a region as scipy's array, which has to have a fill value of 0: of rank 2 a `csr_array`."""
-        self._check_elements(region)
-        matrix = self._rows(region)
-        return self._placed(region).to_csr() if matrix is None else matrix
+        limit = self._limit(region)
+        matrix = self._rows(region, limit)
+        return self._placed(region, limit).to_csr() if matrix is None else matrix
 
     def _sparse(self, select: Select, progress: Progress) -> SparseResult:
         def get(region: Region) -> SparseResult:
@@ -211,24 +216,23 @@ class SparseReads(Dataset):
 
     def _elements(self, region: Region) -> SparseResult:
         """Return the defined elements of a region at their places in the result; `ResultTooLarge` for too many."""
-        self._check_elements(region, self.dtype.itemsize + 8 * len(region.shape))
-        return self._placed(region)
+        return self._placed(region, self._limit(region, self.dtype.itemsize + 8 * len(region.shape)))
 
-    def _placed(self, region: Region) -> SparseResult:
-        found = self.source.defined_elements(region.selection)
+    def _placed(self, region: Region, limit: ResultLimit | None) -> SparseResult:
+        found = self.source.defined_elements(region.selection, limit)
         columns, values = region.place(found.columns, found.values)
         bands: Sequence[int] = ()
         if self.chunks and len(region.shape) == 2:
             bands = row_bands(found.columns[0], self.chunks[0], self.shape[0])
         return SparseResult(region.shape, columns, values, self.fill_value, bands)
 
-    def _rows(self, region: Region) -> Any:
+    def _rows(self, region: Region, limit: ResultLimit | None) -> Any:
         """Return rows and columns of a matrix as a `csr_array`, if the source has them without their coordinates."""
         orders = region.orders() if isinstance(region, IndexedRegion) else None
         if orders is None or len(orders) != 2:
             return None
         assert isinstance(region.selection, Orthogonal)
-        found = self.source.compressed_rows(region.selection)
+        found = self.source.compressed_rows(region.selection, limit)
         if found is None:
             return None
         matrix = found.to_scipy()
@@ -239,18 +243,25 @@ class SparseReads(Dataset):
             matrix.sort_indices()
         return matrix
 
-    def _check_elements(self, region: Region, each: int | None = None) -> None:
-        """Raise `ResultTooLarge` for too many elements, of `each` so many bytes, by default those of scipy's arrays.
+    def _limit(self, region: Region, each: int | None = None) -> ResultLimit | None:
+        """Return the limit of the elements of a region, None if all of them may be defined.
 
-        The server is asked how many there are only if all would be too many.
+        An element takes `each` so many bytes, by default those of scipy's arrays. With a low limit it is checked here,
+        by one request. With a high one the elements are read without it, unless many come.
         """
+        selected = region.selection.size
 
         def nbytes(count: int) -> int:
+            repeated = -(-count * region.size // selected)
             if each is None:
-                return bytes_of_result(region.shape, count, self.dtype.itemsize)
-            return count * each
+                return bytes_of_result(region.shape, repeated, self.dtype.itemsize)
+            return repeated * each
 
-        if nbytes(region.size) > self.max_bytes and region.size:
-            count = count_defined(self.connection, self.id, region.selection)
-            repeated = -(-count * region.size // region.selection.size)
-            check_size(nbytes(repeated), self.max_bytes, region.shape)
+        if not region.size or nbytes(selected) <= self.max_bytes:
+            return None
+        count = partial(count_defined, self.connection, self.id, region.selection)
+        limit = ResultLimit(nbytes, self.max_bytes, region.shape, count)
+        if self.max_bytes >= HIGH_LIMIT:
+            return limit
+        limit.check(selected)
+        return None
