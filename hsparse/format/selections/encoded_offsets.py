@@ -56,6 +56,8 @@ MAX_ELEMENTS = 2**32 - 1
 """The most elements a chunk may have: offsets in it are 32-bit."""
 SMALL_BLOCK = 16
 """Blocks of so many elements on average are expanded by elements, and larger ones by runs."""
+SORTED_DIVISOR = 8
+"""Up to this part of a chunk its offsets are sorted in less time than the chunk is looked through."""
 
 
 def encode_offsets(
@@ -216,7 +218,7 @@ def _offsets_of_blocks(
     starts: NDArray[np.uint64], ends: NDArray[np.uint64], dims: Sequence[int], size: int
 ) -> NDArray[np.uint32]:
     if len(dims) == 2 and size <= min(math.prod(dims), SMALL_BLOCK * len(starts)):
-        return _offsets_of_small_blocks((*starts.T,), (*ends.T,), dims[1])
+        return _offsets_of_small_blocks((*starts.T,), (*ends.T,), dims)
     stops = ends + np.uint64(1)
     if size > math.prod(dims) or count_runs(starts, stops, dims) > size:
         raise Corrupt(f"Blocks of the hyperslab overlap: they have {size} elements in all.")
@@ -240,22 +242,30 @@ def _planar_blocks(data: BytePlanes, dims: Sequence[int], count: int) -> NDArray
     size = int(reduce(np.multiply, lengths).sum())
     if size != count or size > min(math.prod(dims), SMALL_BLOCK * len(starts[0])):
         return None
-    return _offsets_of_small_blocks(starts, ends, dims[1])
+    return _offsets_of_small_blocks(starts, ends, dims)
 
 
 def _offsets_of_small_blocks(
-    starts: Sequence[NDArray[Any]], ends: Sequence[NDArray[Any]], width: int
+    starts: Sequence[NDArray[Any]], ends: Sequence[NDArray[Any]], dims: Sequence[int]
 ) -> NDArray[np.uint32]:
     """Do as `_offsets_of_blocks` in a plane, without runs: of blocks of a column, each row would be one.
 
     The blocks come as columns of any unsigned dtype.
     """
+    width = dims[1]
     rows, columns = (column.astype(np.uint32) for column in starts)
     heights = ends[0].astype(np.uint32) - rows + np.uint32(1)
     widths = ends[1].astype(np.uint32) - columns + np.uint32(1)
     offsets = _expand_steps(rows * np.uint32(width) + columns, heights, width)
     if (widths != 1).any():
         offsets = _expand_steps(offsets, np.repeat(widths, heights), 1)
+    area = dims[0] * dims[1]
+    if len(offsets) * SORTED_DIVISOR > area:
+        is_taken = np.zeros(area, bool)
+        is_taken[offsets] = True
+        found = np.flatnonzero(is_taken)
+        if len(found) == len(offsets):
+            return found.astype(np.uint32)
     offsets = np.sort(offsets)
     twice = offsets[1:] == offsets[:-1]
     if twice.any():

@@ -185,8 +185,25 @@ def test_overlapping_blocks_are_corrupt() -> None:
         data = encode_image((4, 4), None, encode_blocks(starts, ends, version))
         with pytest.raises(Corrupt, match="overlap"):
             decode_selection(data)
-        with pytest.raises(Corrupt, match="overlap"):
-            decode_offsets(data, (4, 4))
+        for dims in ((4, 4), (100, 100)):  # of which the blocks are a large and a small part
+            data = encode_image(dims, None, encode_blocks(starts, ends, version))
+            with pytest.raises(Corrupt, match="overlap at offset"):
+                decode_offsets(data, dims)
+
+
+@pytest.mark.parametrize("density", [0.02, 0.1, 0.3, 0.9])
+def test_small_blocks_in_any_order_are_offsets_in_order(density: float) -> None:
+    rng = np.random.default_rng(3)
+    wide = rng.random((60, 20)) < density  # blocks of a row and three columns, and of three rows and a column
+    tall = (rng.random((20, 60)) < density) & ~np.repeat(wide, 3, axis=1).reshape(20, 3, 60).any(axis=1)
+    first = [np.argwhere(wide) * [1, 3], np.argwhere(tall) * [3, 1]]
+    last = [first[0] + [0, 2], first[1] + [2, 0]]
+    order = rng.permutation(sum(map(len, first)))
+    starts, ends = (np.concatenate(corner).astype(np.uint64)[order] for corner in (first, last))
+    expected = np.repeat(wide, 3, axis=1) | np.repeat(tall, 3, axis=0)
+    found, moved = decode_offsets(encode_image((60, 60), None, encode_blocks(starts, ends, 3)), (60, 60))
+    assert moved is None
+    assert np.array_equal(found, np.flatnonzero(expected))
 
 
 def test_a_selection_with_values_behind_it() -> None:
