@@ -12,6 +12,7 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.chunks import FIRST_WAVE
+from hsparse.dn.new_chunks import STREAK
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.quotas.quotas import Quotas
@@ -192,6 +193,26 @@ async def test_a_change_by_a_query_puts_what_it_changes(stack: Stack) -> None:
     asked = await stack.ask("PUT", path, {"value": 80}, query="_ == 70", Limit=2)
     assert asked.chunks == {"get": 4, "put_if_match": 1}
     assert (await stack.reply("GET", path, query="_ == 80"))["index"] == [15, 16]
+
+
+async def test_while_new_chunks_are_written_the_next_ones_are_not_looked_for(sparse: Stack) -> None:
+    dataset = await sparse.create([400], LAYOUTS["sparse"])
+
+    async def write(chunk: int, value: int = 1) -> Calls:
+        data, select = np.int32(value).tobytes(), f"[{10 * chunk + value}]"
+        return (await sparse.ask("PUT", f"/datasets/{dataset}/value", data, select=select)).chunks
+
+    looked_for = {"get": 1, "put_if_absent": 1}
+    assert [await write(chunk) for chunk in range(STREAK)] == [looked_for] * STREAK
+    assert await write(30) == await write(31) == {"put_if_absent": 1}
+    await sparse.cold()
+    for chunk in range(10, 10 + STREAK):
+        await write(chunk)
+    guessed_wrong = {"put_if_absent": 1, "get": 1, "put_if_match": 1}
+    assert await write(30, 2) == guessed_wrong
+    assert await write(31, 2) == {"get": 1, "put_if_match": 1}
+    read = await sparse.reply("GET", f"/datasets/{dataset}/value", select="[300:320]", accept=BINARY)
+    assert np.flatnonzero(np.frombuffer(read.body, "<i4")).tolist() == [1, 2, 11, 12]
 
 
 async def test_chunks_that_are_not_there_are_looked_for_once(stack: Stack) -> None:

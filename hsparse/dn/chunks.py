@@ -17,9 +17,10 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.group_commit import Base
+from hsparse.dn.new_chunks import NewChunks
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type
-from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, FoundElements, Search
+from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection
@@ -58,6 +59,7 @@ class Chunks:
         self._workers = workers
         self._pending = pending
         self._working = MemoryBudget(WORK_AT_ONCE)
+        self._new = NewChunks()
 
     async def read(self, message: ReadChunks) -> tuple[Values | int | None, ...]:
         """Answer `ReadChunks`."""
@@ -131,19 +133,33 @@ class Chunks:
         async def write(item: tuple[ChunkSelection, Values]) -> None:
             at, values = item
             change = kind.write(at, values, fields, drop_fill)
-            base = Base.NEEDED
             if at.full and not drop_fill and not fields and kind.replaces(at, values):
-                base = Base.IGNORED
-            elif not drop_fill and at.begins_outside(message.grown_from, kind.spec.dims):
-                base = Base.ABSENT
-            nbytes = kind.change_bound(at.selection)
-            async with self._work(nbytes):
-                await self._objects.apply(kind, at.scaled, change, nbytes, base, values.nbytes)
+                await self._change(kind, at, change, Base.IGNORED, values.nbytes)
+                return
+            grown = at.begins_outside(message.grown_from, kind.spec.dims)
+            is_guess = not drop_fill and (grown or self._new.expects(kind.spec.dataset))
+            is_new = False
+
+            def note(chunk: Any) -> Any:
+                nonlocal is_new
+                is_new = chunk is None
+                return change(chunk)
+
+            await self._change(kind, at, note, Base.ABSENT if is_guess else Base.NEEDED, values.nbytes)
+            self._new.note(kind.spec.dataset, is_new)
 
         await self._objects.begin(kind.spec)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             pairs = list(zip(message.selections, message.values, strict=True))
             await self._each(write, pairs, kind.chunks_at_once)
+
+    async def _change(
+        self, kind: ChunkKind[Any], at: ChunkSelection, change: ChunkChange[Any, T], base: Base, written: int
+    ) -> T:
+        """Change a chunk within the budget of work, see `ChunkObjects.apply`."""
+        nbytes = kind.change_bound(at.selection)
+        async with self._work(nbytes):
+            return await self._objects.apply(kind, at.scaled, change, nbytes, base, written)
 
     async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
         """Answer `FindElements`: in waves, where the selections are in order, until the limit is reached."""
