@@ -51,9 +51,9 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     shape, `x.read_dense((slice(0, 10), -1))`; or a string of the REST API, `x.read_dense("[0:10,5]")`, in which an
     index keeps its dimension. `coords` are (n, rank) uint64, one row for each element, `values` are (n,).
 
-    A result of more than `max_bytes`, a third of the machine's memory at first, is refused before it is fetched. All
-    methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle has the
-    credentials of its `Connection`.
+    A result of more than `max_bytes`, a third of the machine's memory at first, is refused before a large part of it is
+    fetched. All methods raise the server's `HsparseError`. Threads may share a dataset, forked processes too; a pickle
+    has the credentials of its `Connection`.
 
     >>> X
     <SparseDataset /X: shape (4, 3), float32, chunks (2, 3), fill value 0.0>
