@@ -61,7 +61,7 @@ def test_help_of_servers_is_in_groups(capsys: pytest.CaptureFixture[str]) -> Non
         "Jobs",
         "Log",
     }
-    assert "default 128MiB" in out
+    assert "default 256MiB" in out
 
 
 def test_the_endpoint(embedded_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

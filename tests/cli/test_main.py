@@ -20,7 +20,14 @@ except SystemExit:
     pass
 print(*sys.modules, file=sys.stderr)
 """
-CLIENT = ("hsparse.client", "hsparse.format", "hsparse.model", "hsparse.clock", "hsparse.errors")
+CLIENT = (
+    "hsparse.client",
+    "hsparse.format",
+    "hsparse.model",
+    "hsparse.clock",
+    "hsparse.errors",
+    "hsparse.machine_memory",
+)
 """What `import hsparse` loads parts of."""
 
 

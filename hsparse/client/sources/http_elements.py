@@ -13,7 +13,6 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.http.answers import taking
 from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.progress import receive_into, received
-from hsparse.client.sources.element_room import ElementRoom
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import open_values, read_values
 from hsparse.client.sparse.compressed_rows import CompressedRows
@@ -24,6 +23,7 @@ from hsparse.optional_module import OptionalModule
 
 REGION = OptionalModule("hsparse.format.structured.region")
 STREAM = OptionalModule("hsparse.format.arrow_stream")
+ROOM = OptionalModule("hsparse.client.sources.element_room")
 """Imported when they are used: a first value should not wait for them."""
 ARROW = "application/vnd.apache.arrow.stream"
 SMALL = 1 << 12
@@ -79,7 +79,7 @@ class HttpElements:
         """
         with open_values(self._connection, self._id, selection, ARROW, sparse=True) as answer:
             advance = received()
-            room = ElementRoom(answer, selection.size, self._connection.max_bytes)
+            room = ROOM.load().ElementRoom(answer, selection.size, self._connection.max_bytes)
             for length, columns in STREAM.load().stream_batches(taking(answer), room):
                 room.add(length, columns)
                 if limit is not None and not limit.allows(UNASKED_DIVISOR * room.count):
