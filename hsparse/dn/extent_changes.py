@@ -4,16 +4,16 @@ An append writes beyond the extent first and grows the extent last, so that no r
 written yet. While it lasts it is a part of `record["appends"]`:
 
     {"dim": 0, "parts": [{"token": "5f...", "count": 10, "until": 1700000000.0, "done": false}, ...],
-     "dropped": {"a1...": 1700000000.0}}
+     "dropped": {"a1...": 1700000000.0}, "elements": {}}
 
 Parts follow each other along `dim`, the first at the end of the extent. The extent grows over a part that is done
 when all parts before it are. A part whose service node is gone would hold up the others for ever: after the time
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
 
-A part of a *deferred* append has its `elements`: `values`, base64 of their bytes, and `places`, base64 of their linear
-offsets in the part, little-endian, uint32 if that is enough, else uint64; without `places` it has all. The append was
-answered when the record was put, so such a part is never dropped. Who finds it out of time takes it over: the
+A part of a *deferred* append has its elements in `elements`, by its token: `values`, base64 of their bytes, and `places`,
+base64 of their linear offsets in the part, little-endian, uint32 if that is enough, else uint64; without `places` it has
+all. They have `size` characters, a key that no other part has. The append was answered when the record was put, so such a part is never dropped. Who finds it out of time takes it over: the
 generation grows, what was written beyond the extent is erased, as after a shrink, and the part is written again. So a
 node that took too long can change nothing any more. All parts are deferred, or none is.
 
@@ -42,6 +42,7 @@ from hsparse.wire.record_message import (
     EndTrim,
     SetExtent,
     appended_parts,
+    elements_size,
     extents_of_change,
     is_deferred,
     may_begin,
@@ -107,7 +108,7 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
         return record
     if begun is not None:
         parts = [part | {"until": until} if part is begun else part for part in parts]
-        return _with_appends(record, change.dim, parts, dropped)
+        return _with_appends(record, change.dim, parts, dropped, _elements(record))
     shape = record["shape"]
     before = tuple(shape.get("dims") or ())
     if len(change.slab) != len(before) or not 0 <= change.dim < len(before):
@@ -122,9 +123,11 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
     after = (*before[: change.dim], stop, *before[change.dim + 1 :])
     _check_extent(change.id, after, before, shape.get("maxdims"))
     part = {"token": change.token, "count": count, "until": until, "done": False}
+    elements = _elements(record)
     if change.elements is not None:
-        part["elements"] = change.elements
-    return _with_appends(record, change.dim, [*parts, part], dropped)
+        part["size"] = elements_size(change.elements)
+        elements = {**elements, change.token: change.elements}
+    return _with_appends(record, change.dim, [*parts, part], dropped, elements)
 
 
 def end_append(change: EndAppend, record: Record, now: float) -> Record:
@@ -139,9 +142,10 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
         raise Moved(f"The append to {change.id} was taken over.")
     parts = [part | {"done": True} if part["token"] == change.token else part for part in parts]
     dim, shape = record["appends"]["dim"], record["shape"]
-    dims, keyed = list(shape["dims"]), []
+    dims, keyed, elements = list(shape["dims"]), [], {**_elements(record)}
     while parts and parts[0]["done"]:
         part = parts.pop(0)
+        elements.pop(part["token"], None)
         if key := key_of(part["token"]):
             keyed.append({"key": key, "dim": dim, "start": dims[dim], "count": part["count"], "time": now})
         dims[dim] += part["count"]
@@ -149,7 +153,7 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
     if keyed:
         kept = [one for one in record.get("appended", ()) if one["time"] > now - KEY_SECONDS]
         grown = {**grown, "appended": [*kept, *keyed][-MOST_KEYS:]}
-    return _with_appends(grown, dim, parts, dropped)
+    return _with_appends(grown, dim, parts, dropped, elements)
 
 
 def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Record:
@@ -165,7 +169,7 @@ def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Recor
     dropped = _dropped(record, now)
     if not kept:
         dropped |= {part["token"]: now for part in parts}
-    return _with_appends(record, record["appends"]["dim"], kept, dropped) | _trim(record)
+    return _with_appends(record, record["appends"]["dim"], kept, dropped, _elements(record)) | _trim(record)
 
 
 def _last_changes(changes: list[Record]) -> list[Record]:
@@ -188,17 +192,24 @@ def _dropped(record: Record, now: float) -> dict[str, float]:
 
 def without_elements(record: Record) -> Record:
     """Return the record without the elements of deferred parts, for who knows them or asks for none."""
-    parts = appended_parts(record)
-    if not any(map(is_deferred, parts)):
+    if not _elements(record):
         return record
-    shown = [part | {"elements": {}} if is_deferred(part) else part for part in parts]
-    return {**record, "appends": record["appends"] | {"parts": shown}}
+    shown = {name: value for name, value in record["appends"].items() if name != "elements"}
+    return {**record, "appends": shown}
 
 
-def _with_appends(record: Record, dim: int, parts: list[Record], dropped: dict[str, float]) -> Record:
+def _elements(record: Record) -> dict[str, Record]:
+    """Return the elements of deferred parts, by their tokens."""
+    elements: dict[str, Record] = record.get("appends", {}).get("elements", {})
+    return elements
+
+
+def _with_appends(
+    record: Record, dim: int, parts: list[Record], dropped: dict[str, float], elements: dict[str, Record]
+) -> Record:
     rest = {key: value for key, value in record.items() if key != "appends"}
     if parts or dropped:
-        rest["appends"] = {"dim": dim, "parts": parts, "dropped": dropped}
+        rest["appends"] = {"dim": dim, "parts": parts, "dropped": dropped, "elements": elements}
     return rest
 
 

@@ -33,7 +33,7 @@ NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 
 OVERHEAD = 1024
 """Bytes of memory of a cached object besides its record."""
-SAMPLE = 64 * 1024
+SAMPLE = 16 * 1024
 """Bytes of JSON of which the memory is counted; counting them takes as long as parsing them."""
 SPEED = 16
 """How many times faster JSON is encoded than `OffloadPool` assumes, for each byte of memory that it takes."""

@@ -332,7 +332,7 @@ def _check_limits(id: str, shape: Record, after: list[int]) -> None:
 
 def _abandon(record: Record, appends: Record, now: float) -> None:
     parts = appends["parts"]
-    if parts and "elements" in parts[0]:
+    if parts and parts[0]["token"] in appends["elements"]:
         for part in parts:
             part |= {"done": False, "until": now + TAKEN_SECONDS}
     else:
@@ -341,16 +341,16 @@ def _abandon(record: Record, appends: Record, now: float) -> None:
     record |= {"generation": record.get("generation", 0) + 1, "trim": True}
 
 
-def _has_no_room(parts: list[Record], change: BeginAppend) -> bool:
+def _has_no_room(appends: Record, change: BeginAppend) -> bool:
     """Say whether parts are deferred otherwise than `change`, or have as many elements as fit."""
-    texts = [text for part in parts for text in part.get("elements", {}).values()]
-    mixed = bool(parts) and ("elements" in parts[0]) != (change.elements is not None)
+    texts = [text for elements in appends["elements"].values() for text in elements.values()]
+    mixed = bool(appends["parts"]) and bool(appends["elements"]) != (change.elements is not None)
     return mixed or len("".join(texts)) >= MOST_DEFERRED
 
 
 def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, now: float) -> bool:
     """Begin, end or drop parts of the record's `appends`; return whether anything changed."""
-    appends = record.get("appends", {"dim": 0, "parts": [], "dropped": {}})
+    appends = record.get("appends", {"dim": 0, "parts": [], "dropped": {}, "elements": {}})
     parts, dims = appends["parts"], record["shape"]["dims"]
     key, remembered = change.token.partition(".")[0], record.get("appended", [])
     has_key = "." in change.token
@@ -370,7 +370,7 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
     elif isinstance(change, EndAppend):
         if not mine or mine[0]["done"]:
             return False
-        if "elements" in mine[0] and ("trim" in record or change.generation != record.get("generation", 0)):
+        if change.token in appends["elements"] and ("trim" in record or change.generation != record.get("generation", 0)):
             raise Moved(f"The append to {change.id} was taken over.")
         mine[0]["done"] = True
         _show_done(record, appends, now)
@@ -382,7 +382,7 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
         mine[0]["until"] = now + change.lease
     else:
         elsewhere = bool(parts) and appends["dim"] != change.dim
-        elsewhere |= _has_no_room(parts, change)
+        elsewhere |= _has_no_room(appends, change)
         beside = [n for dim, n in enumerate(dims) if dim != change.dim]
         if len(change.slab) != len(dims):
             raise BadRequest(f"{change.id} has {len(dims)} dimensions.")
@@ -398,7 +398,9 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
         _check_limits(change.id, record["shape"], after)
         appends["dim"] = change.dim
         parts.append({"token": change.token, "count": count, "until": now + change.lease, "done": False})
-        parts[-1] |= {} if change.elements is None else {"elements": change.elements}
+        if change.elements is not None:
+            parts[-1]["size"] = sum(map(len, change.elements.values()))
+            appends["elements"][change.token] = change.elements
     record.pop("appends", None)
     if parts or appends["dropped"]:
         record["appends"] = appends
@@ -410,6 +412,7 @@ def _show_done(record: Record, appends: Record, now: float) -> None:
     parts, dims, dim = appends["parts"], record["shape"]["dims"], appends["dim"]
     while parts and parts[0]["done"]:
         part = parts.pop(0)
+        appends["elements"].pop(part["token"], None)
         key, dot, _ = part["token"].partition(".")
         if dot:
             made = {"key": key, "dim": dim, "start": dims[dim], "count": part["count"], "time": now}

@@ -24,7 +24,7 @@ def key_of(token: str) -> str:
 def part_of(record: Record, token: str) -> Record | None:
     """Return the part that is being appended to a dataset under a token, or under another one with the same key."""
     key = key_of(token)
-    for part in record.get("appends", {}).get("parts", ()):
+    for part in reversed(record.get("appends", {}).get("parts", ())):  # most often it is the last one
         if part["token"] == token or (key and key_of(part["token"]) == key):
             found: Record = part
             return found

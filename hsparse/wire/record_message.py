@@ -277,13 +277,14 @@ def extents_of_change(record: Record, token: str) -> tuple[tuple[int, ...], tupl
 
 
 def is_deferred(part: Record) -> bool:
-    """Say whether the elements of a part are in the record, beside it."""
-    return "elements" in part
+    """Say whether the elements of a part are in the record, beside the parts."""
+    return "size" in part
 
 
 def has_deferred(record: Record) -> bool:
     """Say whether elements of deferred appends are in a record."""
-    return any(map(is_deferred, appended_parts(record)))
+    parts = appended_parts(record)
+    return bool(parts) and is_deferred(parts[0])
 
 
 MOST_DEFERRED = 512 * 1024
@@ -295,7 +296,7 @@ def may_begin(record: Record, dim: int, *, deferred: bool) -> bool:
     parts = appended_parts(record)
     if not parts:
         return True
-    size = sum(elements_size(part.get("elements", {})) for part in parts)
+    size = sum([part.get("size", 0) for part in parts])
     return record["appends"]["dim"] == dim and is_deferred(parts[0]) == deferred and size < MOST_DEFERRED
 
 

@@ -63,11 +63,13 @@ def deferred_elements(slab: Dataset, selection: Selection, values: Values) -> Re
     nbytes = selection.size * (slab.dtype.itemsize + (0 if selection.is_all else 8))
     if nbytes > MOST_BYTES:
         return None
-    whole = np.broadcast_to(values, selection.shape).astype(slab.dtype)
+    if values.shape != selection.shape:
+        values = np.broadcast_to(values, selection.shape)
+    whole = values.astype(slab.dtype, copy=False)
     elements = {"values": _text(whole)}
     if selection.is_all:
         return elements
-    return elements | {"places": _text(selection.offsets().astype(_place_type(slab.extent)))}
+    return elements | {"places": _text(selection.offsets().astype(_place_type(slab.extent), copy=False))}
 
 
 @dataclass(slots=True)
@@ -164,7 +166,7 @@ class DeferredAppends:
         # Where another node has taken them over, a generation has begun in which that node alone writes them.
         mine = {token for token, begun in tokens.items() if begun == generation}
         if mine:
-            await write_deferred(self._owners, record, mine)
+            await write_deferred(self._owners, record, _in_full_chunks(record, mine))
             record = await self._owners.record(id)
         await self.look_after(record)
         return set(tokens) - {part["token"] for part in appended_parts(record)}
@@ -214,7 +216,7 @@ async def _write_parts(owners: Owners, record: Record, parts: Sequence[tuple[int
     values: list[NDArray[Any]] = []
     for start, part in parts:
         slab = (*extent[:dim], part["count"], *extent[dim + 1 :])
-        elements = part["elements"]
+        elements = record["appends"]["elements"][part["token"]]
         found = np.frombuffer(base64.b64decode(elements["values"]), dataset.dtype)
         if "places" in elements:
             offsets = np.frombuffer(base64.b64decode(elements["places"]), _place_type(slab))
@@ -236,10 +238,28 @@ def part_starts(record: Record) -> dict[str, int]:
     return starts
 
 
+def _in_full_chunks(record: Record, tokens: set[str]) -> set[str]:
+    """Return the parts up to the end of the last chunk that some parts fill; all if they fill none.
+
+    The others are written with those that come next: a chunk that is filled in two halves is encoded and put twice.
+    """
+    parts = appended_parts(record)
+    if not parts:
+        return tokens
+    starts, length = part_starts(record), Dataset.of(record).spec.dims[record["appends"]["dim"]]
+    ends = {
+        part["token"]: starts[part["token"]] + part["count"]
+        for part in parts
+        if part["token"] in tokens
+    }
+    last = max(ends.values(), default=0) // length * length
+    return {token for token, end in ends.items() if end <= last} or tokens
+
+
 def _place_type(slab: tuple[int, ...]) -> str:
     """Return the type of the linear offsets in a part."""
     return "<u4" if prod(slab) <= 2**32 else "<u8"
 
 
 def _text(array: NDArray[np.generic]) -> str:
-    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return base64.b64encode(array.tobytes()).decode()
