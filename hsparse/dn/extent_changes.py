@@ -11,11 +11,12 @@ when all parts before it are. A part whose service node is gone would hold up th
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
 
-A part of a *deferred* append has its elements in `elements`, by its token: `values`, base64 of their bytes, and `places`,
-base64 of their linear offsets in the part, little-endian, uint32 if that is enough, else uint64; without `places` it has
-all. They have `size` characters, a key that no other part has. The append was answered when the record was put, so such a part is never dropped. Who finds it out of time takes it over: the
-generation grows, what was written beyond the extent is erased, as after a shrink, and the part is written again. So a
-node that took too long can change nothing any more. All parts are deferred, or none is.
+A part of a *deferred* append has its elements in `elements`, by its token: `values`, base64 of their bytes, and
+`places`, base64 of their linear offsets in the part, little-endian, uint32 if that is enough, else uint64; without
+`places` it has all. Only such a part has a `size`, the characters of its elements. The append was answered when the
+record was put, so the part is never dropped. Who finds it out of time takes it over: the generation grows, what was
+written beyond the extent is erased, as after a shrink, and the part is written again. So a node that took too long can
+change nothing any more. All parts are deferred, or none is.
 
 `record["appended"]` has what was appended by the last requests with an `Idempotency-Key`, so that one that a client
 sends again is not appended again; see `hsparse.wire.change_token`.

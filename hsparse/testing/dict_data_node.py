@@ -351,7 +351,7 @@ def _has_no_room(appends: Record, change: BeginAppend) -> bool:
 def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, now: float) -> bool:
     """Begin, end or drop parts of the record's `appends`; return whether anything changed."""
     appends = record.get("appends", {"dim": 0, "parts": [], "dropped": {}, "elements": {}})
-    parts, dims = appends["parts"], record["shape"]["dims"]
+    parts = appends["parts"]
     key, remembered = change.token.partition(".")[0], record.get("appended", [])
     has_key = "." in change.token
     mine = [
@@ -370,7 +370,8 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
     elif isinstance(change, EndAppend):
         if not mine or mine[0]["done"]:
             return False
-        if change.token in appends["elements"] and ("trim" in record or change.generation != record.get("generation", 0)):
+        is_late = "trim" in record or change.generation != record.get("generation", 0)
+        if is_late and change.token in appends["elements"]:
             raise Moved(f"The append to {change.id} was taken over.")
         mine[0]["done"] = True
         _show_done(record, appends, now)
@@ -381,30 +382,31 @@ def _append(record: Record, change: BeginAppend | EndAppend | AbandonAppends, no
     elif mine:
         mine[0]["until"] = now + change.lease
     else:
-        elsewhere = bool(parts) and appends["dim"] != change.dim
-        elsewhere |= _has_no_room(appends, change)
-        beside = [n for dim, n in enumerate(dims) if dim != change.dim]
-        if len(change.slab) != len(dims):
-            raise BadRequest(f"{change.id} has {len(dims)} dimensions.")
-        if (
-            "trim" in record
-            or elsewhere
-            or beside != [n for i, n in enumerate(change.slab) if i != change.dim]
-        ):
-            raise Moved(f"The extent of {change.id} has changed.")
-        count = change.slab[change.dim]
-        after = [*dims]
-        after[change.dim] += sum(part["count"] for part in parts) + count
-        _check_limits(change.id, record["shape"], after)
-        appends["dim"] = change.dim
-        parts.append({"token": change.token, "count": count, "until": now + change.lease, "done": False})
-        if change.elements is not None:
-            parts[-1]["size"] = sum(map(len, change.elements.values()))
-            appends["elements"][change.token] = change.elements
+        _add_part(record, appends, change, now)
     record.pop("appends", None)
     if parts or appends["dropped"]:
         record["appends"] = appends
     return True
+
+
+def _add_part(record: Record, appends: Record, change: BeginAppend, now: float) -> None:
+    parts, dims = appends["parts"], record["shape"]["dims"]
+    elsewhere = bool(parts) and appends["dim"] != change.dim
+    elsewhere |= _has_no_room(appends, change)
+    beside = [n for dim, n in enumerate(dims) if dim != change.dim]
+    if len(change.slab) != len(dims):
+        raise BadRequest(f"{change.id} has {len(dims)} dimensions.")
+    if "trim" in record or elsewhere or beside != [n for i, n in enumerate(change.slab) if i != change.dim]:
+        raise Moved(f"The extent of {change.id} has changed.")
+    count = change.slab[change.dim]
+    after = [*dims]
+    after[change.dim] += sum(part["count"] for part in parts) + count
+    _check_limits(change.id, record["shape"], after)
+    appends["dim"] = change.dim
+    parts.append({"token": change.token, "count": count, "until": now + change.lease, "done": False})
+    if change.elements is not None:
+        parts[-1]["size"] = sum(map(len, change.elements.values()))
+        appends["elements"][change.token] = change.elements
 
 
 def _show_done(record: Record, appends: Record, now: float) -> None:

@@ -247,11 +247,7 @@ def _in_full_chunks(record: Record, tokens: set[str]) -> set[str]:
     if not parts:
         return tokens
     starts, length = part_starts(record), Dataset.of(record).spec.dims[record["appends"]["dim"]]
-    ends = {
-        part["token"]: starts[part["token"]] + part["count"]
-        for part in parts
-        if part["token"] in tokens
-    }
+    ends = {part["token"]: starts[part["token"]] + part["count"] for part in parts if part["token"] in tokens}
     last = max(ends.values(), default=0) // length * length
     return {token for token, end in ends.items() if end <= last} or tokens
 
