@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from contextvars import Context as Variables
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import prod
 from typing import Any, Self
 
@@ -25,7 +26,6 @@ from numpy.typing import NDArray
 
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, HsparseError, Moved
-from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.selections.selection import Selection
 from hsparse.model.json_values import Values
@@ -209,23 +209,31 @@ async def write_deferred(owners: Owners, record: Record, tokens: Collection[str]
 async def _write_parts(owners: Owners, record: Record, parts: Sequence[tuple[int, Record]]) -> None:
     """Write parts, each with its first place along the dimension, by as few writes as can be."""
     dim, dataset = record["appends"]["dim"], Dataset.of(record)
-    last = max(start + part["count"] for start, part in parts)
-    target = dataset.with_length(dim, last)
-    extent, chunks = target.extent, ChunkFanout(owners, target)
-    coords: list[NDArray[np.uint64]] = []
-    values: list[NDArray[Any]] = []
-    for start, part in parts:
-        slab = (*extent[:dim], part["count"], *extent[dim + 1 :])
-        elements = record["appends"]["elements"][part["token"]]
-        found = np.frombuffer(base64.b64decode(elements["values"]), dataset.dtype)
-        if "places" in elements:
-            offsets = np.frombuffer(base64.b64decode(elements["places"]), _place_type(slab))
-            places = np.stack(np.unravel_index(offsets.astype(np.int64), slab), axis=1).astype(np.uint64)
-        else:
-            places = Orthogonal.all(slab).coords()
-        coords.append(places + np.array([start if one == dim else 0 for one in range(len(slab))], np.uint64))
-        values.append(found)
-    await chunks.write(Points(extent, np.concatenate(coords)), np.concatenate(values))
+    target = dataset.with_length(dim, max(start + part["count"] for start, part in parts))
+    await ChunkFanout(owners, target).write(*_elements_of_parts(target, parts))
+
+
+def _elements_of_parts(dataset: Dataset, parts: Sequence[tuple[int, Record]]) -> tuple[Points, NDArray[Any]]:
+    """Return the elements of parts, each with its first place along the dimension, of a dataset that has room for them.
+
+    Parts of the same length that follow each other are decoded as one.
+    """
+    appends, coords, values = dataset.record["appends"], list[NDArray[np.uint64]](), list[NDArray[Any]]()
+    dim, extent = appends["dim"], dataset.extent
+    for count, some in groupby(parts, lambda one: one[1]["count"]):
+        slab, starts, offsets = (*extent[:dim], count, *extent[dim + 1 :]), [], []
+        for start, part in some:
+            elements = appends["elements"][part["token"]]
+            values.append(np.frombuffer(base64.b64decode(elements["values"]), dataset.dtype))
+            if "places" in elements:
+                offsets.append(np.frombuffer(base64.b64decode(elements["places"]), _place_type(slab)))
+            else:
+                offsets.append(np.arange(prod(slab), dtype=_place_type(slab)))
+            starts.append(start)
+        places = np.stack(np.unravel_index(np.concatenate(offsets).astype(np.int64), slab), axis=1)
+        places[:, dim] += np.repeat(starts, [len(some) for some in offsets])
+        coords.append(places.astype(np.uint64))
+    return Points(extent, np.concatenate(coords)), np.concatenate(values)
 
 
 def part_starts(record: Record) -> dict[str, int]:
@@ -239,16 +247,20 @@ def part_starts(record: Record) -> dict[str, int]:
 
 
 def _in_full_chunks(record: Record, tokens: set[str]) -> set[str]:
-    """Return the parts up to the end of the last chunk that some parts fill; all if they fill none.
+    """Return the parts up to the end of the last chunk that they fill; all if they fill none.
 
     The others are written with those that come next: a chunk that is filled in two halves is encoded and put twice.
     """
-    parts = appended_parts(record)
-    if not parts:
+    starts = part_starts(record)
+    ends = {
+        part["token"]: starts[part["token"]] + part["count"]
+        for part in appended_parts(record)
+        if part["token"] in tokens and not part["done"]
+    }
+    if not ends:
         return tokens
-    starts, length = part_starts(record), Dataset.of(record).spec.dims[record["appends"]["dim"]]
-    ends = {part["token"]: starts[part["token"]] + part["count"] for part in parts if part["token"] in tokens}
-    last = max(ends.values(), default=0) // length * length
+    length = Dataset.of(record).spec.dims[record["appends"]["dim"]]
+    last = max(ends.values()) // length * length
     return {token for token, end in ends.items() if end <= last} or tokens
 
 

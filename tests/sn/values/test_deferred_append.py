@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -13,12 +13,15 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
+from hsparse.model.ids import chunk_key
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import deferred_append
 from hsparse.sn.values.deferred_append import DeferredAppends
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
+from hsparse.wire.message import Record
 from tests.sn.value_client import create, sparse
 from tests.support.rest_client import Reply, RestClient
 
@@ -113,6 +116,31 @@ async def test_many_bytes_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -
             if visible:
                 await asyncio.wait_for(written(client), 30)
             assert await values_of(client, path) == (list(range(6)) if visible else [])
+
+
+async def test_a_chunk_is_put_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies beyond the last chunk that is filled is written with what comes next."""
+    monkeypatch.setattr(deferred_append, "FLUSH_SECONDS", 3600.0)
+    monkeypatch.setattr(deferred_append, "FULL", 6 * len("AAAAAAAAAAA="))
+    write, writes = deferred_append.write_deferred, asyncio.Queue[int]()
+
+    async def noted(owners: Owners, record: Record, tokens: Collection[str]) -> None:
+        await write(owners, record, tokens)
+        writes.put_nowait(len(tokens))
+
+    monkeypatch.setattr(deferred_append, "write_deferred", noted)
+    async with nodes() as made:
+        client = made.made[0]
+        path = await growing(client, layout=sparse(4))
+        made.counted.reset()
+        for first, visible in ((0, 4), (6, 12)):
+            for number in range(first, first + 6):
+                assert (await append(client, path, [number])).status == 200
+            await asyncio.wait_for(writes.get(), 30)
+            assert await values_of(client, path) == list(range(visible))
+        keys = [chunk_key(path.rpartition("/")[2], (number,)) for number in range(3)]
+        puts = {key: count for (method, key), count in made.counted.keys.items() if method.startswith("put")}
+        assert [puts[key] for key in keys] == [1, 1, 1]
 
 
 async def test_frames_of_points() -> None:
