@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from hsparse.concurrency.offload import INLINE_BYTES, INLINE_ELEMENTS, OffloadPool, offload
+from hsparse.concurrency.offload import ALONE_BYTES, INLINE_BYTES, INLINE_ELEMENTS, OffloadPool, offload
 
 
 @pytest.fixture
@@ -32,6 +33,29 @@ async def check(run: Callable[..., Awaitable[str]], most_inline: int) -> None:
 
 async def test_a_pool_takes_work_on_many_bytes(pool: OffloadPool) -> None:
     await check(pool.run, INLINE_BYTES - 1)
+
+
+@pytest.mark.parametrize(("nbytes", "at_once"), [(ALONE_BYTES - 1, 1), (ALONE_BYTES, 2)])
+async def test_small_work_of_a_pool_is_done_one_after_the_other(
+    pool: OffloadPool, nbytes: int, at_once: int
+) -> None:
+    both, submitted = threading.Barrier(at_once), threading.Event()
+    running, most = list[None](), list[int]()
+
+    def work() -> None:
+        running.append(None)
+        submitted.wait(30)
+        both.wait(30)
+        most.append(len(running))
+        both.wait(30)
+        running.pop()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(pool.run(nbytes, work))
+        await asyncio.sleep(0)
+        submitted.set()
+    assert max(most) == at_once
 
 
 async def test_work_on_many_elements_leaves_the_event_loop() -> None:

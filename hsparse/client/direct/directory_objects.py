@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from hsparse.client.direct.object_reader import (
@@ -11,11 +13,19 @@ from hsparse.client.direct.object_reader import (
     ObjectPlace,
     ObjectReader,
     ObjectUnavailable,
+    Use,
+    in_threads,
 )
 from hsparse.storage.filesystem.object_file import file_etag, is_half_written, open_file, read_at
 
 MARK = ".hsparse"
 """The directory that a store has at its root."""
+SMALL = 64 * 1024
+"""Objects of fewer bytes are read and decoded in one thread: numpy holds Python's lock, and threads would wait for it.
+Measured: two threads take 1.4 times as long as one for objects of 4 KiB, as long for those of 70 KiB.
+"""
+FAST = 0.0002
+"""Seconds of a look at a file from which on threads pay all the same: the directory is across a network."""
 
 
 class DirectoryObjects(ObjectReader):
@@ -48,6 +58,19 @@ class DirectoryObjects(ObjectReader):
         if len(data) != before.st_size:
             raise ObjectUnavailable(f"{place.key} was cut short while it was read")
         return data
+
+    def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
+        """See `ObjectReader`."""
+        count = 1 if self._one_thread_is_enough(places) else self.at_once
+        in_threads(count, range(len(places)), lambda at: use(at, lambda: self.read(places[at])))
+
+    def _one_thread_is_enough(self, places: Sequence[ObjectPlace]) -> bool:
+        """Say whether objects are small, and the first one is found fast."""
+        if not places or sum(place.size for place in places) >= SMALL * len(places):
+            return False
+        began = time.perf_counter()
+        (self.root / places[0].key).exists()
+        return time.perf_counter() - began < FAST
 
     def close(self) -> None:
         """Nothing is kept open."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
-from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
+from hsparse.client.direct import directory_objects
+from hsparse.client.direct.directory_objects import SMALL, DirectoryObjects, is_store
 from hsparse.client.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
     ObjectUnavailable,
+    Take,
     in_threads,
 )
 from hsparse.storage.filesystem.object_file import file_etag
@@ -56,6 +59,29 @@ def test_a_file_that_is_written_in_place_while_it_is_read(
     monkeypatch.setattr(os, "pread", write_first)
     with pytest.raises(ObjectChanged):
         DirectoryObjects(tmp_path).read(ObjectPlace(KEY, etag))
+
+
+@pytest.mark.parametrize(
+    ("size", "seconds", "is_alone"),
+    [(SMALL - 1, float("inf"), True), (SMALL, float("inf"), False), (SMALL - 1, 0.0, False)],
+)
+def test_small_objects_of_a_fast_directory_are_read_in_one_thread(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, size: int, seconds: float, is_alone: bool
+) -> None:
+    monkeypatch.setattr(directory_objects, "FAST", seconds)
+    reader, place = DirectoryObjects(tmp_path), ObjectPlace(KEY, file_etag(file.stat()), size=size)
+    reader.at_once = 2
+    both, used = threading.Barrier(1 if is_alone else 2), list[int]()
+
+    def use(number: int, take: Take) -> None:
+        both.wait(30)  # with another thread, unless this one is alone
+        assert take() == b"data"
+        used.append(threading.get_ident())
+
+    reader.read_each([place] * 4, use)
+    reader.read_each([], use)
+    assert len(used) == 4
+    assert (set(used) == {threading.get_ident()}) == is_alone
 
 
 def test_a_store_is_known_by_its_mark(tmp_path: Path) -> None:
