@@ -24,7 +24,7 @@ class DataSettings:
 
     `cache_size` bounds decoded chunks and records together, see `cache_bytes`; `pending_size` bounds the values of
     writes that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON. Changes
-    of a record of more than `large_record_size` are stored beside it. `workers` is the number of encoding threads.
+    of a record of more than `large_record_size` are stored beside it. `workers` threads encode and decode large ones.
     `messages_at_once` and `store_requests` bound what is under way.
     """
 

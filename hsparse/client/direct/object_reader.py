@@ -66,7 +66,7 @@ class ObjectReader(Protocol):
         ...
 
     def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
-        """Call `use` once for each object, in any order, in several threads; it calls `take` at once.
+        """Call `use` once for each object, in any order, in any threads; it calls `take` at once.
 
         Raises `ReaderClosed`; then `use` was not called for all.
         """

@@ -74,13 +74,13 @@ def deferred_elements(slab: Dataset, selection: Selection, values: Values) -> Re
 
 @dataclass(slots=True)
 class _Waiting:
-    """The parts of a dataset that wait: their tokens, each with the generation in which it has begun.
+    """The parts of a dataset that wait to be visible: their tokens, each with the generation in which it has begun.
 
-    Those that have come since others were last written have so many characters of elements: `size`.
+    `unwritten` has those that are not written yet, with the characters of their elements.
     """
 
     tokens: dict[str, int] = field(default_factory=dict)
-    size: int = 0
+    unwritten: dict[str, int] = field(default_factory=dict)
     are_many: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -111,8 +111,8 @@ class DeferredAppends:
         id: str = record["id"]
         waiting = self._waiting.setdefault(id, _Waiting())
         waiting.tokens[token] = record.get("generation", 0)
-        waiting.size += size
-        if waiting.size >= FULL:
+        waiting.unwritten[token] = size
+        if sum(waiting.unwritten.values()) >= FULL:
             waiting.are_many.set()
         if id not in self._tasks:
             loop = asyncio.get_running_loop()
@@ -139,37 +139,44 @@ class DeferredAppends:
         pause = PAUSE
         try:
             waiting = self._waiting[id]
-            while tokens := waiting.tokens:
+            while waiting.tokens:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(waiting.are_many.wait(), FLUSH_SECONDS)
                 waiting.are_many.clear()
-                waiting.size = 0
                 try:
-                    visible = await self._attempt(id, dict(tokens))
+                    has_progress = await self._attempt(id, waiting)
                 except HsparseError as error:
                     if error.kind in MISSING_KINDS:
                         return
                     log.warning("What was appended to %s is not written yet: %s", id, error.message)
-                    visible = set()
-                for token in visible:
-                    del tokens[token]
-                pause = PAUSE if visible else min(2 * pause, LONGEST_PAUSE)
-                if not visible:
+                    has_progress = False
+                pause = PAUSE if has_progress else min(2 * pause, LONGEST_PAUSE)
+                if not has_progress:
                     await asyncio.sleep(pause)
         finally:
             del self._waiting[id], self._tasks[id]
 
-    async def _attempt(self, id: str, tokens: dict[str, int]) -> set[str]:
-        """Write parts once; return the tokens of those that are visible, whoever has written them."""
+    async def _attempt(self, id: str, waiting: _Waiting) -> bool:
+        """Write parts once, and forget those that are visible, whoever has written them.
+
+        Return False if that was of no use, and some are not written yet. Others may stay behind those of another node.
+        """
         record = await self._owners.record(id)
-        generation = record.get("generation", 0)
+        generation, tokens = record.get("generation", 0), dict(waiting.tokens)
         # Where another node has taken them over, a generation has begun in which that node alone writes them.
-        mine = {token for token, begun in tokens.items() if begun == generation}
-        if mine:
-            await write_deferred(self._owners, record, _in_full_chunks(record, mine))
+        mine = {token for token in waiting.unwritten if waiting.tokens[token] == generation}
+        written = _in_full_chunks(record, mine)
+        if written:
+            await write_deferred(self._owners, record, written)
             record = await self._owners.record(id)
         await self.look_after(record)
-        return set(tokens) - {part["token"] for part in appended_parts(record)}
+        visible = set(tokens) - {part["token"] for part in appended_parts(record)}
+        for token in visible:
+            del waiting.tokens[token]
+        through = visible | written if record.get("generation", 0) == generation else visible
+        for token in through:
+            waiting.unwritten.pop(token, None)
+        return bool(through) or not waiting.unwritten
 
 
 async def drop_appends(owners: Owners, id: str, *, expired: bool = False) -> None:
@@ -247,7 +254,7 @@ def part_starts(record: Record) -> dict[str, int]:
 
 
 def _in_full_chunks(record: Record, tokens: set[str]) -> set[str]:
-    """Return the parts up to the end of the last chunk that they fill; all if they fill none.
+    """Return the parts up to the last border of chunks at which one of them ends; all if there is none.
 
     The others are written with those that come next: a chunk that is filled in two halves is encoded and put twice.
     """
@@ -257,11 +264,9 @@ def _in_full_chunks(record: Record, tokens: set[str]) -> set[str]:
         for part in appended_parts(record)
         if part["token"] in tokens and not part["done"]
     }
-    if not ends:
-        return tokens
-    length = Dataset.of(record).spec.dims[record["appends"]["dim"]]
-    last = max(ends.values()) // length * length
-    return {token for token, end in ends.items() if end <= last} or tokens
+    length = Dataset.of(record).spec.dims[record["appends"]["dim"]] if ends else 1
+    border = max((end for end in ends.values() if end % length == 0), default=0)
+    return {token for token, end in ends.items() if end <= border} or tokens
 
 
 def _place_type(slab: tuple[int, ...]) -> str:

@@ -84,6 +84,25 @@ def test_small_objects_of_a_fast_directory_are_read_in_one_thread(
     assert (set(used) == {threading.get_ident()}) == is_alone
 
 
+def test_a_directory_that_refuses_every_look_is_left_to_the_server(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, raised = ObjectPlace(KEY, file_etag(file.stat()), size=1), list[str]()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    def use(_: int, take: Take) -> None:
+        with pytest.raises(ObjectUnavailable) as error:
+            take()
+        raised.append(str(error.value))
+
+    monkeypatch.setattr(os, "stat", refuse)
+    monkeypatch.setattr(os, "open", refuse)
+    DirectoryObjects(tmp_path).read_each([place] * 2, use)
+    assert raised == 2 * [f"{KEY}: Permission denied"]
+
+
 def test_a_store_is_known_by_its_mark(tmp_path: Path) -> None:
     assert not is_store(tmp_path)
     assert not is_store(tmp_path / "none")

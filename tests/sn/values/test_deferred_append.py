@@ -52,8 +52,9 @@ async def nodes() -> AsyncIterator[Nodes]:
     client = await made.service()
     assert (await client("PUT", "/", {})).status == 201
     yield made
-    for client in made.made:
-        await client.close()
+    with never_written():
+        for client in made.made:
+            await client.close()
     await made.data.close()
 
 
@@ -64,6 +65,18 @@ def never_written() -> Iterator[None]:
         patch.setattr(deferred_append, "FLUSH_SECONDS", 3600.0)
         patch.setattr(deferred_append, "LAST_SECONDS", 0.0)
         yield
+
+
+def noted_writes(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[int]:
+    """Return a queue to which each write of parts adds their number."""
+    write, writes = deferred_append.write_deferred, asyncio.Queue[int]()
+
+    async def noted(owners: Owners, record: Record, tokens: Collection[str]) -> None:
+        await write(owners, record, tokens)
+        writes.put_nowait(len(tokens))
+
+    monkeypatch.setattr(deferred_append, "write_deferred", noted)
+    return writes
 
 
 async def append(client: RestClient, path: str, values: list[int], **options: Any) -> Reply:
@@ -119,28 +132,84 @@ async def test_many_bytes_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_chunk_is_put_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies beyond the last chunk that is filled is written with what comes next."""
+    """What lies beyond the last chunk that is filled is written with what comes next, and counts with that."""
     monkeypatch.setattr(deferred_append, "FLUSH_SECONDS", 3600.0)
     monkeypatch.setattr(deferred_append, "FULL", 6 * len("AAAAAAAAAAA="))
-    write, writes = deferred_append.write_deferred, asyncio.Queue[int]()
-
-    async def noted(owners: Owners, record: Record, tokens: Collection[str]) -> None:
-        await write(owners, record, tokens)
-        writes.put_nowait(len(tokens))
-
-    monkeypatch.setattr(deferred_append, "write_deferred", noted)
+    writes = noted_writes(monkeypatch)
     async with nodes() as made:
         client = made.made[0]
         path = await growing(client, layout=sparse(4))
         made.counted.reset()
-        for first, visible in ((0, 4), (6, 12)):
-            for number in range(first, first + 6):
+        for numbers, visible in ((range(6), 4), (range(6, 10), 8), (range(10, 14), 12)):
+            for number in numbers:
                 assert (await append(client, path, [number])).status == 200
             await asyncio.wait_for(writes.get(), 30)
             assert await values_of(client, path) == list(range(visible))
         keys = [chunk_key(path.rpartition("/")[2], (number,)) for number in range(3)]
         puts = {key: count for (method, key), count in made.counted.keys.items() if method.startswith("put")}
         assert [puts[key] for key in keys] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_appends_along_any_dimension_by_two_nodes(seed: int) -> None:
+    """Parts of any length that end anywhere in a chunk, some behind those of the other node, some with few elements."""
+    random = np.random.default_rng(seed)
+    dim, chunk = seed % 3, (4, 3, 5)
+    extent = [0 if axis == dim else 6 for axis in range(3)]
+    expected = dict[int, Any]()
+    async with nodes() as made:
+        clients = [made.made[0], await made.service()]
+        options = {"maxdims": [0 if axis == dim else 6 for axis in range(3)], "layout": sparse(*chunk)}
+        path = await create(clients[0], extent, "H5T_STD_I32LE", **options)
+
+        async def append_some(client: RestClient) -> None:
+            for count in random.integers(1, 8, 12).tolist():
+                slab = np.zeros([count if axis == dim else 6 for axis in range(3)], np.int32)
+                points = np.argwhere(random.random(slab.shape) < random.choice([0.02, 0.3]))
+                values = random.integers(1, 99, len(points))
+                slab[tuple(points.T)] = values
+                body = {
+                    "append": count,
+                    "append_dim": dim,
+                    "points": points.tolist(),
+                    "value": values.tolist(),
+                }
+                answer = await client("PUT", f"{path}/value", body, flush=0)
+                assert answer.status == 200
+                axis = answer["selection"].strip("[]").split(",")[dim]
+                expected[int(axis.partition(":")[0])] = slab
+
+        await asyncio.gather(*(append_some(client) for client in clients * 3))
+        await asyncio.gather(*map(written, clients))
+        whole = np.concatenate([expected[start] for start in sorted(expected)], axis=dim)
+        assert np.array_equal(await values_of(clients[1], path), whole)
+        record = await clients[0].service.owners.record(path.rpartition("/")[2])
+        assert not record.get("appends", {}).get("elements")
+
+
+async def test_parts_behind_those_of_another_node_hold_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are written, and so are those that come later, though none is visible: nothing pauses longer and longer."""
+    monkeypatch.setattr(deferred_append, "PAUSE", 3600.0)
+    attempt, left = DeferredAppends._attempt, asyncio.Queue[int]()
+
+    async def noted(self: DeferredAppends, id: str, waiting: Any) -> bool:
+        has_progress = await attempt(self, id, waiting)
+        left.put_nowait(len(waiting.unwritten))
+        return has_progress
+
+    async with nodes() as made:
+        slow, other = made.made[0], await made.service()
+        path = await growing(slow, layout=sparse(4))
+        with never_written():
+            assert (await append(slow, path, [1])).status == 200
+        monkeypatch.setattr(DeferredAppends, "_attempt", noted)
+        for number in (2, 3):
+            assert (await append(other, path, [number])).status == 200
+            for _ in range(3):  # the second and third find nothing to write
+                assert await asyncio.wait_for(left.get(), 30) == 0
+        assert await values_of(other, path) == []
+        made.clock.time += 11
+        assert await values_of(other, path) == [1, 2, 3]
 
 
 async def test_frames_of_points() -> None:
