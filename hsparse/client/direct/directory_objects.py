@@ -13,8 +13,6 @@ from hsparse.client.direct.object_reader import (
     ObjectPlace,
     ObjectReader,
     ObjectUnavailable,
-    Use,
-    in_threads,
 )
 from hsparse.storage.filesystem.object_file import file_etag, is_half_written, open_file, read_at
 
@@ -60,18 +58,13 @@ class DirectoryObjects(ObjectReader):
             raise ObjectUnavailable(f"{place.key} was cut short while it was read")
         return data
 
-    def read_each(self, places: Sequence[ObjectPlace], use: Use) -> None:
-        """See `ObjectReader`."""
-        count = 1 if self._one_thread_is_enough(places) else self.at_once
-        in_threads(count, range(len(places)), lambda at: use(at, lambda: self.read(places[at])))
-
-    def _one_thread_is_enough(self, places: Sequence[ObjectPlace]) -> bool:
-        """Say whether objects are small, and the first one is found fast."""
+    def threads(self, places: Sequence[ObjectPlace]) -> int:
+        """See `ObjectReader`; one is enough if objects are small, and the first one is found fast."""
         if not places or sum(place.size for place in places) >= SMALL * len(places):
-            return False
+            return self.at_once
         began = time.perf_counter()
         os.path.exists(f"{self.root}/{places[0].key}")  # noqa: PTH110 - `Path.exists` raises if it is refused
-        return time.perf_counter() - began < FAST
+        return 1 if time.perf_counter() - began < FAST else self.at_once
 
     def close(self) -> None:
         """Nothing is kept open."""

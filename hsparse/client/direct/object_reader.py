@@ -70,7 +70,13 @@ class ObjectReader(Protocol):
 
         Raises `ReaderClosed`; then `use` was not called for all.
         """
-        in_threads(self.at_once, range(len(places)), lambda at: use(at, lambda: self.read(places[at])))
+        in_threads(
+            self.threads(places), range(len(places)), lambda at: use(at, lambda: self.read(places[at]))
+        )
+
+    def threads(self, places: Sequence[ObjectPlace]) -> int:
+        """Return in how many threads at most these objects are read and used."""
+        return self.at_once
 
     def close(self) -> None:
         """Close what is kept open; the next read opens it again."""

@@ -161,10 +161,12 @@ class DeferredAppends:
 
         Return False if that was of no use, and some are not written yet. Others may stay behind those of another node.
         """
+        # Those that come while the record is on its way may not be in it, though they are not visible.
+        tokens, unwritten = dict(waiting.tokens), set(waiting.unwritten)
         record = await self._owners.record(id)
-        generation, tokens = record.get("generation", 0), dict(waiting.tokens)
+        generation = record.get("generation", 0)
         # Where another node has taken them over, a generation has begun in which that node alone writes them.
-        mine = {token for token in waiting.unwritten if waiting.tokens[token] == generation}
+        mine = {token for token in unwritten if tokens[token] == generation}
         written = _in_full_chunks(record, mine)
         if written:
             await write_deferred(self._owners, record, written)
@@ -238,7 +240,7 @@ def _elements_of_parts(dataset: Dataset, parts: Sequence[tuple[int, Record]]) ->
                 offsets.append(np.arange(prod(slab), dtype=_place_type(slab)))
             starts.append(start)
         places = np.stack(np.unravel_index(np.concatenate(offsets).astype(np.int64), slab), axis=1)
-        places[:, dim] += np.repeat(starts, [len(some) for some in offsets])
+        places[:, dim] += np.repeat(starts, list(map(len, offsets)))
         coords.append(places.astype(np.uint64))
     return Points(extent, np.concatenate(coords)), np.concatenate(values)
 

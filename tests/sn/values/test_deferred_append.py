@@ -212,6 +212,26 @@ async def test_parts_behind_those_of_another_node_hold_up_no_others(monkeypatch:
         assert await values_of(other, path) == [1, 2, 3]
 
 
+async def test_one_that_comes_while_the_record_is_on_its_way_is_written_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with nodes() as made:
+        client = made.made[0]
+        path = await growing(client, layout=sparse(4))
+        assert (await append(client, path, [1])).status == 200
+        real, late = Owners.record, [2]
+
+        async def delayed(self: Owners, *arguments: Any, **options: Any) -> Record:
+            record = await real(self, *arguments, **options)
+            if late:
+                assert (await append(client, path, [late.pop()])).status == 200
+            return record
+
+        monkeypatch.setattr(Owners, "record", delayed)
+        await asyncio.wait_for(written(client), 30)
+        assert await values_of(client, path) == [1, 2]
+
+
 async def test_frames_of_points() -> None:
     async with nodes() as made:
         client = made.made[0]
