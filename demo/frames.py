@@ -214,4 +214,4 @@ class Frames:
 
 def _create(connection: Connection, path: str) -> SparseDataset:
     shape, limits = (0, SIDE, SIDE), (None, SIDE, SIDE)
-    return SparseDataset.create(connection, path, shape, np.uint16, CHUNK, max_shape=limits, filters=FILTERS)
+    return SparseDataset.create(connection, path, shape, np.uint16, CHUNK, maxshape=limits, filters=FILTERS)

@@ -57,16 +57,16 @@ class AsyncDataset(AsyncObject[AnyDataset]):
         return self.sync.size
 
     @property
-    def max_shape(self) -> tuple[int | None, ...]:
-        return self.sync.max_shape
+    def maxshape(self) -> tuple[int | None, ...]:
+        return self.sync.maxshape
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
         return self.sync.chunks
 
     @property
-    def fill_value(self) -> Any:
-        return self.sync.fill_value
+    def fillvalue(self) -> Any:
+        return self.sync.fillvalue
 
     @property
     def max_bytes(self) -> int:

@@ -50,7 +50,7 @@ class BlockSource(Protocol):
     @property
     def chunks(self) -> tuple[int, ...] | None: ...
     @property
-    def fill_value(self) -> Any: ...
+    def fillvalue(self) -> Any: ...
     @property
     def source(self) -> ValueSource: ...
     @property
@@ -121,7 +121,7 @@ class BlockReduction:
         dtype = self._dataset.dtype
         if dtype.kind == "O":
             return np.zeros((), "u1")
-        return np.array(self._dataset.fill_value, dtype.newbyteorder("="))
+        return np.array(self._dataset.fillvalue, dtype.newbyteorder("="))
 
     def _blocks(self) -> Iterator[Block]:
         dtype, selection = self._dataset.dtype, self._selection

@@ -79,10 +79,10 @@ class Dataset:
         return 0 if self.is_null else prod(self.shape)
 
     @property
-    def max_shape(self) -> tuple[int | None, ...]:
+    def maxshape(self) -> tuple[int | None, ...]:
         """How far the extent may grow; None for an unlimited dimension.
 
-        >>> X.max_shape
+        >>> X.maxshape
         (None, 3)
         """
         limits = self.record["shape"].get("maxdims") if isinstance(self.record["shape"], dict) else None
@@ -101,10 +101,10 @@ class Dataset:
         return tuple(layout["dims"]) if "dims" in layout else None
 
     @cached_property
-    def fill_value(self) -> Any:
+    def fillvalue(self) -> Any:
         """What an element reads as that was never written: a scalar of the dtype.
 
-        >>> X.fill_value
+        >>> X.fillvalue
         np.float32(0.0)
         """
         given = self.record.get("creationProperties", {}).get("fillValue")

@@ -164,21 +164,21 @@ class Group(Mapping[str, Member]):
         *,
         chunks: Sequence[int] | None = None,
         stripes: int = 1,
-        max_shape: Sequence[int | None] | None = None,
-        fill_value: ArrayLike | None = None,
+        maxshape: Sequence[int | None] | None = None,
+        fillvalue: ArrayLike | None = None,
         filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> DenseDataset:
         """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
 
-        `max_shape` has None for an unlimited dimension. `filters` are those of `creationProperties.filters`, such as
+        `maxshape` has None for an unlimited dimension. `filters` are those of `creationProperties.filters`, such as
         `"gzip"`. With `stripes` the chunks are spread over so many prefixes of the store. `AlreadyExists` if the path
         has an object.
 
         >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
         >>> t.shape, t.dtype, t.attrs["unit"]
         ((2, 2), dtype('float64'), 's')
-        >>> log = f.create_dataset("log", (0, 3), "i4", chunks=(100, 3), max_shape=(None, 3), filters=["gzip"])
+        >>> log = f.create_dataset("log", (0, 3), "i4", chunks=(100, 3), maxshape=(None, 3), filters=["gzip"])
         >>> log.extend(2)
         slice(0, 2, None)
         """
@@ -194,14 +194,14 @@ class Group(Mapping[str, Member]):
                 **({} if chunks is None else {"dims": list(chunks)}),
                 **({} if stripes == 1 else {"stripes": stripes}),
             }
-        if fill_value is not None:
-            properties["fillValue"] = np.asarray(fill_value, None if kind.is_vlen else kind.dtype).tolist()
+        if fillvalue is not None:
+            properties["fillValue"] = np.asarray(fillvalue, None if kind.is_vlen else kind.dtype).tolist()
         whole = self._whole(path)
         body: Json = {"type": kind.item, "h5path": whole, "creationProperties": properties}
         if extent:
             body["shape"] = list(extent)
-        if max_shape is not None:
-            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in max_shape]
+        if maxshape is not None:
+            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in maxshape]
         record = self._create("/datasets", body, whole)
         dataset = DenseDataset(self.connection, record, whole)
         if data is not None and array.size:
@@ -217,14 +217,14 @@ class Group(Mapping[str, Member]):
         chunks: Sequence[int],
         *,
         stripes: int = 1,
-        max_shape: Sequence[int | None] | None = None,
-        fill_value: ArrayLike | None = None,
+        maxshape: Sequence[int | None] | None = None,
+        fillvalue: ArrayLike | None = None,
         filters: Sequence[Filter] = (),
         attributes: Mapping[str, Any] | None = None,
     ) -> SparseDataset:
         """Create a sparse dataset, see `SparseDataset.create`; `AlreadyExists` if the path has an object.
 
-        >>> y = f.create_sparse("y", (0, 512, 512), "u2", (1, 512, 512), max_shape=(None, 512, 512))
+        >>> y = f.create_sparse("y", (0, 512, 512), "u2", (1, 512, 512), maxshape=(None, 512, 512))
         >>> y.shape, y.chunks, y.nnz
         ((0, 512, 512), (1, 512, 512), 0)
         """
@@ -237,8 +237,8 @@ class Group(Mapping[str, Member]):
                 dtype,
                 chunks,
                 stripes=stripes,
-                max_shape=max_shape,
-                fill_value=fill_value,
+                maxshape=maxshape,
+                fillvalue=fillvalue,
                 filters=filters,
                 attributes=bodies,
             )

@@ -100,26 +100,26 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         chunks: Sequence[int],
         *,
         stripes: int = 1,
-        max_shape: Sequence[int | None] | None = None,
-        fill_value: ArrayLike | None = None,
+        maxshape: Sequence[int | None] | None = None,
+        fillvalue: ArrayLike | None = None,
         filters: Sequence[Filter] = (),
         attributes: Json | None = None,
     ) -> SparseDataset:
         """Create a dataset at `path`, with the missing groups above it, and return it.
 
-        `max_shape` has None for an unlimited dimension; without it the extent is fixed. With `stripes` the chunks are
+        `maxshape` has None for an unlimited dimension; without it the extent is fixed. With `stripes` the chunks are
         spread over so many prefixes of the store. `filters` are those of `creationProperties.filters`: one with a
         `section` (`H5_SECTION_SELECTION`, `H5_SECTION_FIXED`) is for that part of a chunk, one with none for all.
         `attributes` are HDF5/JSON, by name.
 
-        >>> y = hsparse.SparseDataset.create(f.connection, "/y", (0, 512), "f4", (64, 512), max_shape=(None, 512))
-        >>> y.shape, y.max_shape
+        >>> y = hsparse.SparseDataset.create(f.connection, "/y", (0, 512), "f4", (64, 512), maxshape=(None, 512))
+        >>> y.shape, y.maxshape
         ((0, 512), (None, 512))
         """
         layout: Json = LAYOUT | {"dims": list(chunks)} | ({} if stripes == 1 else {"stripes": stripes})
         properties: Json = {"layout": layout, "filters": list(filters)}
-        if fill_value is not None:
-            properties["fillValue"] = np.asarray(fill_value, dtype).tolist()
+        if fillvalue is not None:
+            properties["fillValue"] = np.asarray(fillvalue, dtype).tolist()
         body: Json = {
             "type": type_item(np.dtype(dtype)),
             "shape": list(shape),
@@ -127,8 +127,8 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
             "attributes": attributes or {},
             "h5path": path,
         }
-        if max_shape is not None:
-            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in max_shape]
+        if maxshape is not None:
+            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in maxshape]
         id = connection.json("POST", "/datasets", body, implicit=1)["id"]
         return cls(connection, connection.json("GET", f"/datasets/{id}"), path)
 
@@ -146,7 +146,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
     def __repr__(self) -> str:
         return (
             f"<SparseDataset {self.name or self.id}: shape {self.shape}, {self.dtype}, chunks {self.chunks}, "
-            f"fill value {self.fill_value!s}>"
+            f"fill value {self.fillvalue!s}>"
         )
 
     @property

@@ -13,13 +13,13 @@ async def test_a_domain_is_written_and_read(address: str) -> None:
     async with aio.open(address, "x") as file:
         assert isinstance(file, aio.AsyncFile)
         group = await file.create_group("run")
-        x = await group.create_sparse("x", (10, 10), "f4", (5, 5), max_shape=(None, 10))
+        x = await group.create_sparse("x", (10, 10), "f4", (5, 5), maxshape=(None, 10))
         await x.write([[1, 2], [9, 9]], [3, 4])
         await x.write_region((2, slice(0, 2)), 5)
         assert await x.append([[0, 0]], [6], count=2) == slice(10, 12)
         assert await x.extend(1) == slice(12, 13)
         assert (x.shape, x.dtype, x.chunks) == ((13, 10), np.dtype("f4"), (5, 5))
-        assert (x.ndim, x.size, x.max_shape, x.is_null, len(x)) == (2, 130, (None, 10), False, 13)
+        assert (x.ndim, x.size, x.maxshape, x.is_null, len(x)) == (2, 130, (None, 10), False, 13)
         y = await file.create_dataset("y", data=[1, 2, 3])
         await y.setitem(slice(1, 3), 7)
         assert await file.attrs() == {}
@@ -52,7 +52,7 @@ async def test_keys_of_both_kinds_rows_and_reductions(address: str) -> None:
     matrix = sp.random_array((20, 6), density=0.4, format="csr", rng=np.random.default_rng(3))
     async with aio.open(address, "x") as file:
         assert isinstance(file, aio.AsyncFile)
-        x = await file.create_sparse("x", (0, 6), "f8", (4, 6), max_shape=(None, 6))
+        x = await file.create_sparse("x", (0, 6), "f8", (4, 6), maxshape=(None, 6))
         assert await x.append(matrix) == slice(0, 20)
         assert await x.append_region(np.ones((1, 6))) == slice(20, 21)
         wanted = np.vstack([matrix.toarray(), np.ones((1, 6))])

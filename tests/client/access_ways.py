@@ -51,7 +51,7 @@ class Access:
 
     def create(self, shape: Any, dtype: Any = np.int32, **options: Any) -> SparseDataset:
         """Create a sparse dataset at a path of its own."""
-        options = {"chunks": (5, 4)[: len(shape)], "max_shape": (None,) * len(shape)} | options
+        options = {"chunks": (5, 4)[: len(shape)], "maxshape": (None,) * len(shape)} | options
         return SparseDataset.create(self.connection, f"/in/{next(self.made)}", shape, dtype, **options)
 
     def source(self, dataset: SparseDataset, direct: Direct = None) -> ValueSource:

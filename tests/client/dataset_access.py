@@ -67,7 +67,7 @@ class DatasetAccess:
     def filled(self, model: Model, chunks: tuple[int, ...], **options: Any) -> SparseDataset:
         """Create a dataset with a model's elements."""
         dataset = self.create(
-            model.values.shape, model.values.dtype, chunks, fill_value=model.fill_value, **options
+            model.values.shape, model.values.dtype, chunks, fillvalue=model.fill_value, **options
         )
         dataset.write(np.argwhere(model.is_defined), model.values[model.is_defined])
         return dataset

@@ -123,7 +123,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_of_sparse_datasets(file: File, sent: list[str]) -> None:
-    x = file.create_sparse("x", (4, 3), "i4", (2, 2), max_shape=(None, 3))
+    x = file.create_sparse("x", (4, 3), "i4", (2, 2), maxshape=(None, 3))
     sent.clear()
     for own, builtin, calls in KINDS:
         assert issubclass(own, builtin)
@@ -147,7 +147,7 @@ def test_of_dense_datasets(file: File, sent: list[str]) -> None:
 
 
 def test_what_others_have_appended_is_no_error(file: File) -> None:
-    x = file.create_sparse("x", (4, 3), "i4", (2, 2), max_shape=(None, 3))
+    x = file.create_sparse("x", (4, 3), "i4", (2, 2), maxshape=(None, 3))
     other = file["x"]
     other.extend(2)
     x.write([[5, 0]], [7])

@@ -104,7 +104,7 @@ def test_both_ways_give_the_same(
     if dense:
         dataset = file.create_dataset(path, data=model.values, chunks=chunks)
     else:
-        dataset = file.create_sparse(path, shape, dtype, chunks, fill_value=model.fill_value)
+        dataset = file.create_sparse(path, shape, dtype, chunks, fillvalue=model.fill_value)
         dataset.write(np.argwhere(model.is_defined), model.values[model.is_defined])
     operations = OPERATIONS if "by" in options else OPERATIONS[::-1]
     served, own = in_both_ways(dataset, *operations, **options)
@@ -152,7 +152,7 @@ def test_a_scalar_compounds_and_text(file: File) -> None:
     scalar = file.create_dataset("scalar", data=np.float32(2.5))
     pairs = file.create_dataset("pairs", data=np.array([(1, 2.0), (3, 4.0)], [("n", ">i4"), ("x", "f8")]))
     texts = file.create_dataset("text", data=np.array(["a", "b", "c"], object))
-    none = file.create_sparse("none", (0, 4), "f4", (2, 2), max_shape=(None, 4))
+    none = file.create_sparse("none", (0, 4), "f4", (2, 2), maxshape=(None, 4))
     cases: list[tuple[Any, tuple[str, ...], dict[str, Any]]] = [
         (scalar, ("sum", "max"), {}),
         (pairs, ("mean", "max"), {"field": "n"}),

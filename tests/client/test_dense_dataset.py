@@ -31,12 +31,12 @@ def test_reads_are_numpys(file: File, key: object) -> None:
 
 
 def test_writes_are_numpys(file: File) -> None:
-    dataset = file.create_dataset("x", (3, 4), "f8", fill_value=-1, max_shape=(None, 4), chunks=(2, 2))
+    dataset = file.create_dataset("x", (3, 4), "f8", fillvalue=-1, maxshape=(None, 4), chunks=(2, 2))
     dataset[1, 1:3] = [5, 6]
     dataset[[0, 2], 0] = 9
     assert dataset[...].tolist() == [[9, -1, -1, -1], [-1, 5, 6, -1], [9, -1, -1, -1]]
-    assert dataset.fill_value == -1.0
-    assert dataset.max_shape == (None, 4)
+    assert dataset.fillvalue == -1.0
+    assert dataset.maxshape == (None, 4)
     dataset.extend(1)
     assert np.asarray(dataset).shape == (4, 4)
     assert len(dataset) == 4

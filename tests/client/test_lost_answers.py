@@ -35,7 +35,7 @@ def cut(connection: Connection) -> Iterator[CutConnection]:
 
 
 def test_an_append_whose_answers_were_lost_is_there_once(cut: CutConnection) -> None:
-    dataset = SparseDataset.create(cut, "/rows", (0, 3), "i8", (4, 3), max_shape=(None, 3))
+    dataset = SparseDataset.create(cut, "/rows", (0, 3), "i8", (4, 3), maxshape=(None, 3))
     cut.cuts = 2
     assert dataset.append(np.array([[1, 0, 3]])) == slice(0, 1)
     assert dataset.append(np.array([[4, 5, 6]])) == slice(1, 2)

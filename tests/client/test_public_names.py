@@ -59,7 +59,7 @@ WITH_ANY = {
     "OrthogonalIndex.__getitem__",
     "SparseReads.to_scipy",
     "Query.to_scipy",
-    "Dataset.fill_value",
+    "Dataset.fillvalue",
     "Attributes.__getitem__",
     "Attributes.update",
     # Options of `hsparse.open`.

@@ -94,9 +94,9 @@ def test_conversions(http_access: DatasetAccess) -> None:
 
 
 def test_a_dataset_says_what_it_is(http_access: DatasetAccess) -> None:
-    dataset = http_access.create((4, 30), "u2", (2, 10), fill_value=3)
+    dataset = http_access.create((4, 30), "u2", (2, 10), fillvalue=3)
     assert (dataset.ndim, dataset.size, len(dataset), dataset.chunks) == (2, 120, 4, (2, 10))
-    assert dataset.fill_value == 3
+    assert dataset.fillvalue == 3
     assert (
         repr(dataset)
         == f"<SparseDataset {dataset.name}: shape (4, 30), uint16, chunks (2, 10), fill value 3>"
@@ -226,7 +226,7 @@ def test_rows_come_in_blocks(dataset_access: DatasetAccess) -> None:
 
 
 def test_an_error_in_a_block_is_raised(http_access: DatasetAccess) -> None:
-    dataset = http_access.create((4, 4), "i4", (2, 2), max_shape=(None, 4))
+    dataset = http_access.create((4, 4), "i4", (2, 2), maxshape=(None, 4))
     rows = dataset.iter_rows(2)
     assert next(rows).shape == (2, 4)
     with pytest.raises(InvalidValue, match="blocks of 1 or more"):
@@ -250,7 +250,7 @@ def test_reductions_are_numpys(http_access: DatasetAccess, dtype: str, fill: int
 
 
 def test_reductions_of_nothing(http_access: DatasetAccess) -> None:
-    dataset = http_access.create((0, 3), "f4", (2, 3), max_shape=(None, 3))
+    dataset = http_access.create((0, 3), "f4", (2, 3), maxshape=(None, 3))
     assert dataset.sum() == 0
     assert dataset.sum(axis=0).tolist() == [0, 0, 0]
     assert dataset.sum(axis=1).tolist() == []

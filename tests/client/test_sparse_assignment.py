@@ -199,7 +199,7 @@ def test_boxes_are_assigned(http_access: DatasetAccess) -> None:
 
 def test_types_are_cast_as_numpy_does_by_the_same_kind(connection: Connection) -> None:
     access = DatasetAccess("http", connection)
-    whole, real = access.create(SHAPE, "u1", (2, 2)), access.create(SHAPE, "f4", (2, 2), max_shape=(None, 4))
+    whole, real = access.create(SHAPE, "u1", (2, 2)), access.create(SHAPE, "f4", (2, 2), maxshape=(None, 4))
     whole[0] = [1, 2, 3, 255]
     whole[1] = np.array([1, 2, 3, 4], np.uint64)
     real[0] = np.arange(4)
@@ -220,7 +220,7 @@ def test_types_are_cast_as_numpy_does_by_the_same_kind(connection: Connection) -
 
 
 def test_another_fill_value_is_refused(http_access: DatasetAccess) -> None:
-    dataset = http_access.create(SHAPE, "f4", (2, 2), fill_value=np.nan)
+    dataset = http_access.create(SHAPE, "f4", (2, 2), fillvalue=np.nan)
     with pytest.raises(InvalidValue, match=r"do not store is 0\.0, what the dataset does not store nan"):
         dataset[...] = sp.csr_array(np.eye(3, 4))
     values = sparse.COO(np.array([[0, 2], [1, 3]]), np.array([1.0, 2.0]), shape=SHAPE, fill_value=np.nan)
@@ -237,7 +237,7 @@ def test_arrays_are_appended(dataset_access: DatasetAccess) -> None:
 
 def check_append(access: DatasetAccess, form: str, axis: int) -> None:
     model = Model.random((3, 4), np.int32, 2)
-    dataset = access.filled(model, (2, 2), max_shape=(None, None))
+    dataset = access.filled(model, (2, 2), maxshape=(None, None))
     values, stored = values_of(form, (2, 4) if axis == 0 else (3, 5), 7)
     added = dataset.append(values, axis=axis)
     assert added == (slice(3, 5) if axis == 0 else slice(4, 9))
@@ -265,7 +265,7 @@ def test_a_large_assignment_is_sent_in_parts(connection: Connection, monkeypatch
 
 
 def test_append_says_what_is_missing(http_access: DatasetAccess) -> None:
-    dataset = http_access.create(SHAPE, "i4", (2, 2), max_shape=(None, 4))
+    dataset = http_access.create(SHAPE, "i4", (2, 2), maxshape=(None, 4))
     with pytest.raises(InvalidValue, match=r"append\(coords, values, count=...\)"):
         dataset.append([[0, 0]], [1])
     with pytest.raises(InvalidValue, match="an array says by its shape"):
@@ -275,7 +275,7 @@ def test_append_says_what_is_missing(http_access: DatasetAccess) -> None:
 @pytest.mark.parametrize("rows", [0, 3])
 def test_what_others_have_appended_is_left_alone(connection: Connection, rows: int) -> None:
     """A key is of the extent that the caller knows: it does not grow with the dataset."""
-    mine = SparseDataset.create(connection, "/grown", (rows, 4), "i4", (2, 4), max_shape=(None, 4))
+    mine = SparseDataset.create(connection, "/grown", (rows, 4), "i4", (2, 4), maxshape=(None, 4))
     others = SparseDataset.open(connection, "/grown")
     added = others.append(np.full((2, 4), 7, np.int32))
     assert added == slice(rows, rows + 2)

@@ -28,7 +28,7 @@ def dataset(connection: Connection) -> SparseDataset:
 
 def make(connection: Connection, **options: Any) -> SparseDataset:
     arguments: dict[str, Any] = {"shape": (SIDE, SIDE), "dtype": np.int32, "chunks": (5, 4)}
-    arguments |= {"max_shape": (None, None)} | options
+    arguments |= {"maxshape": (None, None)} | options
     return SparseDataset.create(connection, f"/deep/in/{next(NUMBERS)}", **arguments)
 
 
@@ -83,7 +83,7 @@ def apply(dataset: SparseDataset, model: Elements, change: tuple[Any, ...]) -> E
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(script=st.lists(changes, min_size=1, max_size=6), box=boxes)
 def test_it_is_a_dict_of_elements(connection: Connection, script: list[tuple[Any, ...]], box: Any) -> None:
-    dataset = make(connection, fill_value=7)
+    dataset = make(connection, fillvalue=7)
     model: Elements = {}
     for change in script:
         model = apply(dataset, model, change)
@@ -107,7 +107,7 @@ def test_a_new_dataset_is_described_and_found(connection: Connection) -> None:
     item = {"type": "H5T_STD_I8LE", "shape": [2], "value": [1, 2]}
     dtype = np.dtype([("a", ">f4"), ("b", "S3"), ("c", "i2", (2,))])
     filters = [{"class": "H5Z_FILTER_DEFLATE", "id": 1, "level": 1, "section": "H5_SECTION_FIXED"}]
-    made = make(connection, dtype=dtype, filters=filters, attributes={"x": item}, max_shape=(SIDE, None))
+    made = make(connection, dtype=dtype, filters=filters, attributes={"x": item}, maxshape=(SIDE, None))
     record = connection.json("GET", f"/datasets/{made.id}")
     assert record["shape"]["maxdims"] == [SIDE, "H5S_UNLIMITED"]
     assert connection.json("GET", f"/datasets/{made.id}/attributes/x")["value"] == [1, 2]
@@ -156,7 +156,7 @@ def test_selections_are_taken_for_their_strings(dataset: SparseDataset) -> None:
 
 
 def test_a_selection_too_long_for_a_url(connection: Connection) -> None:
-    dataset = make(connection, shape=(100_000,), chunks=(1000,), max_shape=(None,))
+    dataset = make(connection, shape=(100_000,), chunks=(1000,), maxshape=(None,))
     rows = np.random.default_rng(1).permutation(100_000)[:4000]
     dataset.write(rows[:, None], np.arange(4000))
     text = f"[[{','.join(map(str, rows))}]]"
@@ -267,7 +267,7 @@ def test_what_is_wrong_changes_nothing(connection: Connection, dataset: SparseDa
     with pytest.raises(BadRequest, match=r"shape \[3\] do not fit a selection of shape \[2, 2\]"):
         dataset.write_region("[0:2,0:2]", [1, 2, 3])
     assert elements(*dataset.read()) == {(1, 1): 1}
-    fixed = make(connection, max_shape=None)
+    fixed = make(connection, maxshape=None)
     with pytest.raises((BadRequest, Conflict), match="not extensible"):
         fixed.resize((20, 20))
     assert fixed.shape == (SIDE, SIDE)

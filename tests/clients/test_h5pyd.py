@@ -226,7 +226,7 @@ def test_a_resizable_sparse_dataset_is_used_and_resized_elsewhere(files: Files, 
     with files("w") as file, pytest.raises(ValueError, match="Only datasets with 'H5D_CHUNKED' layout"):
         file.create_dataset("x", (10, 10), "<i4", maxshape=(None, 10), chunks=layout)
     with Connection(endpoint, files.path, user="admin", password="any") as connection:
-        made = SparseDataset.create(connection, "/s", (10, 10), "<i4", (4, 4), max_shape=(None, 10))
+        made = SparseDataset.create(connection, "/s", (10, 10), "<i4", (4, 4), maxshape=(None, 10))
         with files("a") as file:
             dataset = file["s"]
             assert dataset.maxshape == (None, 10)

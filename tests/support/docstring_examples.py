@@ -102,7 +102,7 @@ class Sample:
         """Return the file `run.h5` and its `X`: those of the example before, if it has changed nothing."""
         if self._run is None or state(*self._run[:2]) != self._run[2]:
             f = self._created("run.h5")
-            x = f.create_sparse("X", MATRIX.shape, "f4", (2, 3), max_shape=(None, 3))
+            x = f.create_sparse("X", MATRIX.shape, "f4", (2, 3), maxshape=(None, 3))
             x.write(np.argwhere(MATRIX), MATRIX[MATRIX != 0])
             self._run = f, x, state(f, x)
         return self._run[:2]

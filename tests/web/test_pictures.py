@@ -169,7 +169,7 @@ def test_what_is_undefined_is_in_no_table_whatever_the_fill_value(page: Page, si
         connection.json("PUT", "/", {})
         for name, (dtype, fill) in fills.items():
             shape = (2, 2, 2)
-            found = SparseDataset.create(connection, f"/{name}", shape, dtype, shape, fill_value=fill)
+            found = SparseDataset.create(connection, f"/{name}", shape, dtype, shape, fillvalue=fill)
             found.write(np.array([[0, 1, 1], [1, 0, 0]]), np.array([7, 8], dtype))
     for name in fills:
         go(page, domain=domain, path=f"/{name}", view="table")
@@ -203,7 +203,7 @@ def test_a_table_of_no_places_is_empty(page: Page, site: str) -> None:
     domain = "/home/admin/web-none.h5"
     with Connection(site, domain) as connection:
         connection.json("PUT", "/", {})
-        SparseDataset.create(connection, "/none", (0, 4), np.float32, (4, 4), max_shape=(None, 4))
+        SparseDataset.create(connection, "/none", (0, 4), np.float32, (4, 4), maxshape=(None, 4))
     go(page, domain=domain, path="/none", view="table")
     settled(page, "0 defined elements in [0:0,0:4]")
     expect(page.get_by_role("alert")).to_have_count(0)
@@ -270,7 +270,7 @@ def test_live_shows_what_is_appended(page: Page, site: str) -> None:
     with Connection(site, domain) as connection:
         connection.json("PUT", "/", {})
         shape = (4, 8)
-        dataset = SparseDataset.create(connection, "/live", shape, np.float32, (4, 8), max_shape=(None, 8))
+        dataset = SparseDataset.create(connection, "/live", shape, np.float32, (4, 8), maxshape=(None, 8))
         go(page, domain=domain, path="/live")
         with page.expect_request("**/shape?*wait=25*"):
             page.get_by_role("checkbox", name="Live").check()
@@ -293,7 +293,7 @@ def test_live_sees_an_append_within_a_second(page: Page, site: str) -> None:
     domain = "/home/admin/web-appended.h5"
     with Connection(site, domain) as connection:
         connection.json("PUT", "/", {})
-        dataset = SparseDataset.create(connection, "/live", (4, 8), np.float32, (4, 8), max_shape=(None, 8))
+        dataset = SparseDataset.create(connection, "/live", (4, 8), np.float32, (4, 8), maxshape=(None, 8))
         go(page, domain=domain, path="/live")
         settled(page, "rows 0 to 3")
         page.evaluate(SHOWN)
@@ -316,7 +316,7 @@ def test_live_follows_the_last_frame_and_asks_for_no_more(page: Page, site: str)
     with Connection(site, domain) as connection:
         connection.json("PUT", "/", {})
         shape = (1, 4, 8)
-        dataset = SparseDataset.create(connection, "/live", shape, np.float32, shape, max_shape=(None, 4, 8))
+        dataset = SparseDataset.create(connection, "/live", shape, np.float32, shape, maxshape=(None, 4, 8))
         go(page, domain=domain, path="/live")
         with page.expect_request("**/shape?*wait=25*"):
             page.get_by_role("checkbox", name="Live").check()

@@ -78,7 +78,7 @@ class Batches:
         is which of `world` processes this is: each gets rows of its own. A `block_rows` that is no part of the chunk's
         rows reads chunks more often than needed. Counts the elements, by one request or by the map of direct reads.
         """
-        if dataset.ndim != 2 or dataset.fill_value != 0:
+        if dataset.ndim != 2 or dataset.fillvalue != 0:
             raise InvalidValue(f"Batches are rows of a matrix whose fill value is 0; {dataset!r} is none.")
         if size < 1 or not 0 <= rank < world or (block_rows is not None and block_rows < 1):
             raise InvalidValue("A batch and a block have 1 row or more, and rank is one of 0 to world - 1.")

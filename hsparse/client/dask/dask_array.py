@@ -55,7 +55,7 @@ class SparseSource(ArraySource, Protocol):
     """A sparse dataset as blocks of it need it."""
 
     @property
-    def fill_value(self) -> Any: ...
+    def fillvalue(self) -> Any: ...
     @property
     def density(self) -> float: ...
     def to_coo(self, key: Any = ...) -> Any: ...
@@ -107,7 +107,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
     blocks = _blocks(dataset, chunks, 0 if chunks is not None else _block_elements(dataset))
     name = _name(dataset, blocks, format)
     if format == "coo":
-        fill = dataset.fill_value
+        fill = dataset.fillvalue
         meta = SPARSE.load().COO(np.empty((0,) * dataset.ndim, dataset.dtype), fill_value=fill)
         return dask.from_array(
             DatasetBlocks(dataset, dataset.shape, dataset.to_coo),
@@ -117,7 +117,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
             meta=meta,
             inline_array=True,
         )
-    if dataset.ndim != 2 or dataset.fill_value != 0:
+    if dataset.ndim != 2 or dataset.fillvalue != 0:
         raise InvalidValue("A csr_array has 2 dimensions and the fill value 0: give format='coo'.")
     source = DatasetBlocks(dataset, dataset.shape, partial(dataset.to_scipy, "csr"))
     spans = [_spans(lengths) for lengths in blocks]

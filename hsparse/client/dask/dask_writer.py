@@ -56,7 +56,7 @@ def from_dask(
     if (empty := sparse_values(array._meta)) is not None:
         stored = chunks or auto_chunk(array.shape, array.dtype.itemsize, *CHUNK_BYTES)
         target = group.create_sparse(
-            path, array.shape, array.dtype, stored, fill_value=empty.fill_value, filters=filters
+            path, array.shape, array.dtype, stored, fillvalue=empty.fill_value, filters=filters
         )
         stored_in: Any = SparseTarget(target)
     elif isinstance(array._meta, np.ndarray):

@@ -128,10 +128,10 @@ class SparseReads(Dataset):
         """
 
         def get(region: Region) -> Any:
-            if len(region.shape) not in (1, 2) or not fills_with_zero(self.dtype, self.fill_value):
+            if len(region.shape) not in (1, 2) or not fills_with_zero(self.dtype, self.fillvalue):
                 raise InvalidValue(
                     f"scipy has no sparse array of the shape {list(region.shape)} of {self.dtype} with the fill value "
-                    f"{self.fill_value!s}: take to_coo()."
+                    f"{self.fillvalue!s}: take to_coo()."
                 )
             with self._shown(progress, region):
                 return self._csr(region)
@@ -183,7 +183,7 @@ class SparseReads(Dataset):
         """Return what `x[key]` is."""
         if not region.shape:
             return region.arrange(self.source.dense_values(region.selection))[()]
-        has_zeros = fills_with_zero(self.dtype, self.fill_value)
+        has_zeros = fills_with_zero(self.dtype, self.fillvalue)
         if has_zeros and len(region.shape) == 2:
             return self._csr(region)
         found = self._elements(region)
@@ -224,7 +224,7 @@ class SparseReads(Dataset):
         bands: Sequence[int] = ()
         if self.chunks and len(region.shape) == 2:
             bands = row_bands(found.columns[0], self.chunks[0], self.shape[0])
-        return SparseResult(region.shape, columns, values, self.fill_value, bands)
+        return SparseResult(region.shape, columns, values, self.fillvalue, bands)
 
     def _rows(self, region: Region, limit: ResultLimit | None) -> Any:
         """Return rows and columns of a matrix as a `csr_array`, if the source has them without their coordinates."""

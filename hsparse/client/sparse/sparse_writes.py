@@ -260,10 +260,10 @@ class SparseWrites(Dataset):
 
     def _checked(self, given: SparseValues) -> SparseValues:
         """Return sparse values in the dataset's type, if that and the fill value fit."""
-        if not same_fill(given.fill_value, self.fill_value):
+        if not same_fill(given.fill_value, self.fillvalue):
             raise InvalidValue(
                 f"What the values do not store is {given.fill_value!s}, what the dataset does not store "
-                f"{self.fill_value!s}: give a sparse.COO with that fill value, or a dense array."
+                f"{self.fillvalue!s}: give a sparse.COO with that fill value, or a dense array."
             )
         return SparseValues(
             given.shape, given.columns, cast_values(given.values, self.dtype), given.fill_value

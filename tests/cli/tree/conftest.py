@@ -59,7 +59,7 @@ def made(embedded_url: str, folder: str, tmp_path: Path) -> str:
     assert main(["import", str(path), domain, "--endpoint", embedded_url, "--quiet"]) == 0
     with Connection(embedded_url, domain) as connection:
         frames = hsparse.SparseDataset.create(
-            connection, "/group/frames", (10, 100), "f4", (5, 50), max_shape=(None, 100)
+            connection, "/group/frames", (10, 100), "f4", (5, 50), maxshape=(None, 100)
         )
         frames.write([[0, 1], [9, 99]], [0.0, 7.5])
     return domain

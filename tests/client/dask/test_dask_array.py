@@ -119,7 +119,7 @@ def test_tasks_run_in_other_processes(dataset: SparseDataset, whole: np.ndarray[
 
 
 def test_other_fill_values_and_ranks(connection: Connection) -> None:
-    made = SparseDataset.create(connection, "/deep", (4, 5, 6), "i2", (2, 5, 3), fill_value=-1)
+    made = SparseDataset.create(connection, "/deep", (4, 5, 6), "i2", (2, 5, 3), fillvalue=-1)
     made.write([[0, 0, 0], [3, 4, 5]], [7, 0])
     wanted = made.read_dense()
     array = made.to_dask(chunks=(2, 5, 3))
@@ -133,7 +133,7 @@ def test_other_fill_values_and_ranks(connection: Connection) -> None:
 
 
 def test_an_extent_of_nothing(connection: Connection) -> None:
-    made = SparseDataset.create(connection, "/empty", (0, 6), "f4", (5, 5), max_shape=(None, 6))
+    made = SparseDataset.create(connection, "/empty", (0, 6), "f4", (5, 5), maxshape=(None, 6))
     for format in ("coo", "csr"):
         assert made.to_dask(format=format).compute().shape == (0, 6)  # type: ignore[arg-type]
     assert isinstance(made.to_dask(), da.Array)
@@ -141,7 +141,7 @@ def test_an_extent_of_nothing(connection: Connection) -> None:
 
 @pytest.mark.parametrize("format", ["coo", "csr"])
 def test_a_dataset_that_was_shrunk_is_a_conflict_and_no_short_block(file: hsparse.File, format: Any) -> None:
-    dataset = file.create_sparse(f"shrunk-{format}", (20, 6), "f4", (5, 6), max_shape=(None, 6))
+    dataset = file.create_sparse(f"shrunk-{format}", (20, 6), "f4", (5, 6), maxshape=(None, 6))
     dataset[...] = np.ones((20, 6), np.float32)
     array = dataset.to_dask(chunks=(10, 6), format=format)
     other = file[f"shrunk-{format}"]

@@ -50,11 +50,11 @@ def test_numpy_blocks_make_a_dense_dataset(file: hsparse.File, whole: np.ndarray
 
 
 def test_an_array_of_hsparse_goes_round(file: hsparse.File) -> None:
-    first = file.create_sparse("first", (8, 8), "i4", (4, 4), fill_value=-1)
+    first = file.create_sparse("first", (8, 8), "i4", (4, 4), fillvalue=-1)
     first.write([[0, 1], [5, 5]], [0, 9])
     second = hsparse.from_dask(file, "second", first.to_dask(chunks=(4, 8)))
     assert isinstance(second, SparseDataset)
-    assert second.fill_value == -1
+    assert second.fillvalue == -1
     assert [part.tolist() for part in second.read()] == [part.tolist() for part in first.read()]
 
 

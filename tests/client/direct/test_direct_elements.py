@@ -40,7 +40,7 @@ def random_dataset(
     access: Access, extent: tuple[int, ...] = EXTENT, **options: Any
 ) -> tuple[SparseDataset, np.ndarray]:
     """Return a dataset of elements 1, 2, ... at random places, and its dense values, -1 where undefined."""
-    dataset = access.create(extent, fill_value=-1, **options)
+    dataset = access.create(extent, fillvalue=-1, **options)
     coords = np.argwhere(np.random.default_rng(len(extent)).random(extent) < 0.3)
     dense = np.full(extent, -1, dataset.dtype)
     dense[tuple(coords.T)] = np.arange(1, len(coords) + 1)
@@ -153,7 +153,7 @@ def test_a_read_after_a_write_sees_it(direct_access: Access) -> None:
 
 
 def test_a_new_extent_is_seen(direct_access: Access) -> None:
-    dataset = direct_access.create((4, 4), fill_value=-1)
+    dataset = direct_access.create((4, 4), fillvalue=-1)
     source = direct_access.source(dataset)
     assert not len(source.defined_elements(Orthogonal.all((4, 4))))
     dataset.append([[0, 1]], [5], count=3)

@@ -33,7 +33,7 @@ SELECTIONS: dict[str, Selection] = {
 
 @pytest.fixture
 def dataset(connection: Connection) -> SparseDataset:
-    made = SparseDataset.create(connection, "/x", EXTENT, "i4", (16, 16), max_shape=(None, None))
+    made = SparseDataset.create(connection, "/x", EXTENT, "i4", (16, 16), maxshape=(None, None))
     made.write(MANY, np.arange(len(MANY)) + 1)
     return made
 

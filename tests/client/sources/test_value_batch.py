@@ -114,7 +114,7 @@ def test_large_datasets_have_requests_of_their_own(
 
 def test_an_extent_that_changed_is_a_conflict(connection: Connection) -> None:
     group = Group(connection, {"id": connection.json("GET", "/")["root"]}, "/")
-    dataset = group.create_dataset("x", data=np.arange(5.0), max_shape=(None,))
+    dataset = group.create_dataset("x", data=np.arange(5.0), maxshape=(None,))
     records = group.records()
     dataset.extend(2)
     with pytest.raises(Conflict, match="read again"):
@@ -122,7 +122,7 @@ def test_an_extent_that_changed_is_a_conflict(connection: Connection) -> None:
 
 
 def test_elements_beyond_the_known_extent_are_a_conflict(connection: Connection) -> None:
-    mine = SparseDataset.create(connection, "/grown", (2, 3), "i4", (2, 3), max_shape=(None, 3))
+    mine = SparseDataset.create(connection, "/grown", (2, 3), "i4", (2, 3), maxshape=(None, 3))
     SparseDataset.open(connection, "/grown").append(np.ones((1, 3), np.int32))
     with pytest.raises(Conflict, match="read again"):
         read_datasets(connection, [DatasetRead(mine.record, sparse=True)])

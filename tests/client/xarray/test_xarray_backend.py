@@ -139,7 +139,7 @@ def test_sparse_datasets_stay_sparse(file: hsparse.File, address: str) -> None:
 
 
 def test_sparse_values_are_masked_and_scaled(file: hsparse.File, address: str) -> None:
-    made = file.create_sparse("x", (3, 3), "i2", (3, 3), fill_value=-1)
+    made = file.create_sparse("x", (3, 3), "i2", (3, 3), fillvalue=-1)
     made.write([[0, 1], [2, 2]], [4, 10])
     made.attrs.update({"_FillValue": np.int16(-1), "scale_factor": 0.5})
     with xarray.open_dataset(address, engine="hsparse") as found:
