@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse.compressed_rows import CompressedRows
+from hsparse.client.sparse.sparse_result import in_native_order
 from hsparse.optional_module import OptionalModule
 
 SCIPY_SPARSE = OptionalModule("scipy.sparse", "scipy")
@@ -33,5 +34,6 @@ def compressed_matrix(
         return make(parts, shape=shape)
     index = np.int32 if max(*shape, len(parts)) <= np.iinfo(np.int32).max else np.int64
     rows, columns = (column.astype(index, copy=False) for column in parts.columns)
-    # By way of scipy's coordinates, which it sorts in linear time.
-    return make(scipy.coo_matrix((parts.values, (rows, columns)), shape=shape).asformat(kind))
+    # By way of scipy's coordinates, which it sorts in linear time, of values in the machine's byte order alone.
+    values = in_native_order(parts.values)
+    return make(scipy.coo_matrix((values, (rows, columns)), shape=shape).asformat(kind))

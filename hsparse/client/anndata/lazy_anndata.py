@@ -86,7 +86,7 @@ def _lazy_array(tree: DomainTree, path: str) -> Any:
     blocks = _block_lengths(shape, _chunk_of(record, shape), axis=int(kind == "csc"))
     block = _BlockReader(tree.connection, record, kind)
     name = f"{path.replace('/', '-')}-{DASK_BASE.load().tokenize(block, blocks)}"
-    return DASK_ARRAY.load().map_blocks(block, name=name, chunks=blocks, dtype=dtype, meta=meta)
+    return DASK_ARRAY.load().map_blocks(block, name=name, chunks=blocks, dtype=meta.dtype, meta=meta)
 
 
 def _chunk_of(record: Json, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -119,4 +119,4 @@ class _BlockReader:
         axes = tuple(np.arange(first, last) for first, last in places)
         read = DatasetRead(self._record, axes, bool(self._kind))
         (found,) = read_datasets(self._connection, [read])
-        return compressed_matrix(found, read.shape, self._kind) if isinstance(found, Elements) else found
+        return found if isinstance(found, np.ndarray) else compressed_matrix(found, read.shape, self._kind)

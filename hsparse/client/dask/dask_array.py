@@ -17,6 +17,7 @@ import numpy as np
 
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
+from hsparse.client.sparse.sparse_result import in_native_order
 from hsparse.clock import SystemClock
 from hsparse.optional_module import OptionalModule
 
@@ -106,9 +107,10 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
         raise InvalidValue(f"There is no format {format!r}: give 'coo' or 'csr'.")
     blocks = _blocks(dataset, chunks, 0 if chunks is not None else _block_elements(dataset))
     name = _name(dataset, blocks, format)
+    dtype = dataset.dtype.newbyteorder("=")
     if format == "coo":
-        fill = dataset.fillvalue
-        meta = SPARSE.load().COO(np.empty((0,) * dataset.ndim, dataset.dtype), fill_value=fill)
+        fill = in_native_order(np.asarray(dataset.fillvalue))[()]
+        meta = SPARSE.load().COO(np.empty((0,) * dataset.ndim, dtype), fill_value=fill)
         return dask.from_array(
             DatasetBlocks(dataset, dataset.shape, dataset.to_coo),
             blocks,
@@ -128,7 +130,7 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
         )
         for place in product(*(range(len(axis)) for axis in spans))
     }
-    return dask.Array(graph, name, blocks, meta=SCIPY.load().csr_array((0, 0), dtype=dataset.dtype))
+    return dask.Array(graph, name, blocks, meta=SCIPY.load().csr_array((0, 0), dtype=dtype))
 
 
 def _blocks(dataset: ArraySource, chunks: Blocks, limit: int) -> tuple[tuple[int, ...], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,9 @@ import scipy.sparse as sp
 from anndata.tests.helpers import assert_equal
 
 import hsparse
-from tests.client.anndata.anndata_examples import EXAMPLES, ROWS
+from hsparse.client.file import open_connection
+from tests.client.access_ways import Access
+from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, frame, matrix
 from tests.client.anndata.conftest import PBMC, assert_same, import_file, open_file
 
 PARTS = ("layers", "obsm", "varm", "obsp", "varp")
@@ -159,3 +162,83 @@ def test_it_can_be_pickled_and_has_the_same_name_again(imported: Callable[[str],
     assert first.name == second.name
     copy = pickle.loads(pickle.dumps(first))
     np.testing.assert_array_equal(copy.compute().toarray(), first.compute().toarray())
+
+
+@pytest.fixture
+def three_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a matrix of `ROWS` rows three are read at a time, each in the way of a large one."""
+    monkeypatch.setattr("hsparse.client.anndata.lazy_anndata.BLOCK_ELEMENTS", 20)
+    monkeypatch.setattr("hsparse.client.sources.value_batch.LARGE_BYTES", 1)
+
+
+def write_directly(access: Access, data: anndata.AnnData, **options: Any) -> hsparse.File:
+    """Write an AnnData, and return the domain as it is read in the way of `access`."""
+    access.connection.direct = access.direct
+    file = open_connection(access.connection)
+    assert isinstance(file, hsparse.File)
+    file.write_anndata(data, **options)
+    return file
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+def test_every_block_is_what_its_array_says(access: Access, three_blocks: None, arrays: bool) -> None:
+    data = EXAMPLES["layers"]()
+    for dtype in ("f8", "i8", "u1", "?"):
+        data.layers[dtype] = matrix(9, dtype=dtype)
+        data.layers[f"{dtype} by gene"] = matrix(9, kind="csc", dtype=dtype)
+        data.layers[f"dense {dtype}"] = matrix(9).toarray().astype(dtype)
+    data.layers["big endian"] = matrix(9).toarray().astype(">i4")
+    with anndata.settings.override(use_sparse_array_on_read=arrays):
+        lazy = write_directly(access, data, chunks=(20, COLUMNS)).to_anndata(lazy=True)
+        for name, array in {"X": lazy.X, **lazy.layers}.items():
+            wanted = data.X if name == "X" else data.layers[name]
+            for block in array.blocks.ravel():
+                found = block.compute()
+                assert (type(found), found.dtype) == (type(array._meta), array.dtype), name
+                assert array.dtype == array._meta.dtype, name
+            kind = (
+                "ndarray"
+                if isinstance(wanted, np.ndarray)
+                else f"{wanted.format}_{'array' if arrays else 'matrix'}"
+            )
+            assert type(array._meta).__name__ == kind, name
+            found, whole = array.compute(), wanted if kind == "ndarray" else wanted.toarray()
+            np.testing.assert_array_equal(found if kind == "ndarray" else found.toarray(), whole)
+        assert lazy.X.numblocks == (3, 1)
+        part = lazy[::7, 3:9].to_memory()
+        np.testing.assert_array_equal(part.X.toarray(), data.X[::7, 3:9].toarray())
+        np.testing.assert_array_equal(
+            np.log1p(lazy.X)[:10].compute().toarray(), np.log1p(data.X[:10].toarray())
+        )
+
+
+@pytest.fixture(scope="module")
+def scanpy() -> Any:
+    """The package, which takes seconds to import; without numba, as other tests have it, parts of it fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("numba.config.DISABLE_JIT", 0)
+        return importlib.import_module("scanpy")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_scanpy_works_on_blocks_as_it_does_in_memory(access: Access, three_blocks: None, scanpy: Any) -> None:
+    data = anndata.AnnData(matrix(1), obs=frame("cell", ROWS), var=frame("gene", COLUMNS))
+    lazy = write_directly(access, data, chunks=(20, COLUMNS)).to_anndata(lazy=True)
+    assert lazy.X.numblocks == (3, 1)
+    for one in (data, lazy):
+        scanpy.pp.calculate_qc_metrics(one, percent_top=None, inplace=True)
+        scanpy.pp.filter_cells(one, min_counts=90)
+        scanpy.pp.normalize_total(one, target_sum=1e4)
+        scanpy.pp.log1p(one)
+        scanpy.pp.highly_variable_genes(one, n_top_genes=10, n_bins=3)
+        scanpy.pp.pca(one, n_comps=3)
+    assert isinstance(lazy.X, dask.array.Array)
+    found = lazy.to_memory()
+    assert 0 < found.n_obs == data.n_obs < ROWS
+    np.testing.assert_allclose(found.X.toarray(), data.X.toarray(), rtol=1e-5)
+    for part in ("obs", "var"):
+        pd.testing.assert_frame_equal(getattr(found, part), getattr(data, part), check_dtype=False, rtol=1e-4)
+    assert found.var["highly_variable"].sum() == 10
+    pca = (np.abs(one.obsm["X_pca"]) for one in (found, data))  # of any sign
+    np.testing.assert_allclose(*pca, rtol=1e-3, atol=1e-3)

@@ -15,7 +15,9 @@ from dask.array.utils import assert_eq
 
 import hsparse
 from hsparse.client.connection import Connection
+from hsparse.client.file import open_connection
 from hsparse.client.sparse_dataset import SparseDataset
+from tests.client.access_ways import Access
 
 SHAPE = (30, 21)
 
@@ -59,6 +61,30 @@ def test_blocks_are_rows_of_scipy(dataset: SparseDataset, whole: np.ndarray[Any,
     assert found.dtype == np.float32
     part = array[3:12].compute()
     assert np.array_equal(part.toarray(), whole[3:12])
+
+
+@pytest.mark.parametrize("dtype", ["f4", ">f4", ">i8", "u1", "?"])
+def test_every_block_is_what_its_array_says(access: Access, dtype: str) -> None:
+    access.connection.direct = access.direct
+    file = open_connection(access.connection)
+    assert isinstance(file, hsparse.File)
+    values = np.arange(SHAPE[0] * SHAPE[1]).reshape(SHAPE).astype(dtype)
+    sparse_one = file.create_sparse("sparse", SHAPE, dtype, (7, 8))
+    sparse_one[...] = values
+    dense = file.create_dataset("dense", data=values, chunks=(10, 21))
+    for array in (
+        sparse_one.to_dask((10, -1)),
+        sparse_one.to_dask((10, -1), format="csr"),
+        dense.to_dask((10, -1)),
+    ):
+        for block in array.blocks.ravel():
+            found = block.compute()
+            assert (type(found), found.dtype) == (type(array._meta), array._meta.dtype)
+        assert array.dtype == array._meta.dtype
+        found = array.compute()
+        for name in ("todense", "toarray"):
+            found = getattr(found, name)() if hasattr(found, name) else found
+        assert np.array_equal(found, values)
 
 
 @pytest.mark.parametrize("key", [np.s_[2:12, 3:14], np.s_[-3, :9], np.s_[:10, 5], np.s_[15:25, 17]])
