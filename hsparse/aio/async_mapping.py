@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from hsparse.aio.async_object import AsyncObject, Awaited, T
 from hsparse.client.attributes import Attributes
 
+MISSING = object()
 Value = TypeVar("Value")
 Wrapped = TypeVar("Wrapped", bound=Mapping[str, Any])
 
@@ -31,10 +32,8 @@ class AsyncMapping(AsyncObject[Wrapped], Generic[Wrapped, Value]):
 
     async def get(self, name: str, default: T | None = None) -> Value | T | None:
         """Return `mapping[name]`, else `default`."""
-        try:
-            return await self.getitem(name)
-        except KeyError:
-            return default
+        found = await self.run(self.sync.get, name, MISSING)
+        return default if found is MISSING else self._value(found)
 
     async def contains(self, name: object) -> bool:
         """Return whether `name in mapping`."""
@@ -48,14 +47,14 @@ class AsyncMapping(AsyncObject[Wrapped], Generic[Wrapped, Value]):
         """Return the names."""
         return await self.run(list, self.sync)
 
-    async def values(self) -> list[Value]:
+    async def values(self) -> list[Value | None]:
         """Return the values in the order of `keys`."""
         return [value for _, value in await self.items()]
 
-    async def items(self) -> list[tuple[str, Value]]:
-        """Return the names with their values."""
+    async def items(self) -> list[tuple[str, Value | None]]:
+        """Return the names with their values; None where a link of a group leads to nothing."""
         found = await self.run(lambda: list(self.sync.items()))
-        return [(name, self._value(value)) for name, value in found]
+        return [(name, value if value is None else self._value(value)) for name, value in found]
 
     def _value(self, found: Any) -> Value:
         """Return what the caller gets for a value of the client's mapping."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -14,10 +14,12 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.indexing.labels import Labels
+from hsparse.client.object_records import UNREACHABLE, ObjectRecords, home_of
 from hsparse.client.sparse_dataset import UNLIMITED, Filter, SparseDataset, is_sparse
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
-from hsparse.errors import Conflict, NotFound
+from hsparse.errors import Conflict, Gone, NotFound
 
+T = TypeVar("T")
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"
 LabelsOf: TypeAlias = Callable[[str], Labels]
 
@@ -104,19 +106,56 @@ class Group(Mapping[str, Member]):
             raise MissingKey(f"{path!r:.80} is no path: name a group or a dataset.")
         whole = self._whole(path)
         try:
-            record = self.connection.json("GET", "/", h5path=whole, include_attrs=1, follow_soft_links=1)
-        except NotFound as error:
+            record = self.connection.json(
+                "GET", "/", h5path=whole, include_attrs=1, follow_soft_links=1, follow_external_links=1
+            )
+        except (NotFound, Gone) as error:
             raise MissingKey(f"There is no object {whole} in {self.connection.domain}.") from error
         return make_member(self.connection, record, whole, self._labels_of)
 
     def __contains__(self, path: object) -> bool:
+        """Say whether there is a link at a path, which may lead to nothing, as in h5py.
+
+        >>> f["broken"] = hsparse.SoftLink("/none")
+        >>> "broken" in f, "none" in f, f.get("broken")
+        (True, False, None)
+        """
         if not isinstance(path, str):
             return False
+        above, _, title = self._whole(path).rstrip("/").rpartition("/")
         try:
-            self[path]
-        except NotFound:
+            group = self if above == self.name.rstrip("/") else self[above or "/"]
+        except UNREACHABLE:
             return False
-        return True
+        return isinstance(group, Group) and (not title or group._has_link(title))
+
+    def get(self, path: str, default: T | None = None) -> Member | T | None:  # type: ignore[override]
+        """Return the object at a path; `default` without one, or if a link leads where you may not read.
+
+        >>> f.get("Y", "none")
+        'none'
+        """
+        try:
+            return self[path]
+        except UNREACHABLE:
+            return default
+
+    def items(self) -> ItemsView[str, Any]:
+        """Return the names with their objects; None where a link leads to nothing, as in h5py.
+
+        >>> f["broken"] = hsparse.SoftLink("/none")
+        >>> [(name, type(member).__name__) for name, member in f.items()]
+        [('X', 'SparseDataset'), ('broken', 'NoneType')]
+        """
+        return MemberItems(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Return the objects in the order of the names; None where a link leads to nothing, as in h5py.
+
+        >>> len(f.values())
+        1
+        """
+        return MemberValues(self)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._links())
@@ -274,7 +313,7 @@ class Group(Mapping[str, Member]):
         >>> list(f)
         []
         """
-        if name not in self._links():
+        if not self._has_link(name):
             raise MissingKey(f"{self.name} has no link {name!r}.")
         self.connection.json("DELETE", f"/groups/{self.id}/links", titles=name, separator="\0")
 
@@ -290,27 +329,14 @@ class Group(Mapping[str, Member]):
     def records(self) -> dict[str, Json]:
         """Return the records of all objects below, by path: the whole tree with its attributes, by one request.
 
-        An object with several hard links is there once for each path; soft and external links are not followed.
+        An object is there once for each path that links lead through, soft and external ones too; an external link
+        takes a request more. Links that lead to nothing, or where you may not read, are left out.
 
         >>> f["runs/1"] = [1, 2]
         >>> {path: record["id"][0] for path, record in f.records().items()}
         {'X': 'd', 'runs': 'g', 'runs/1': 'd'}
         """
-        answer = self.connection.json("GET", "/", getobjs=1, include_attrs=1, include_links=1)
-        objects: dict[str, Json] = answer["domain_objs"]
-        found: dict[str, Json] = {}
-        waiting = [("", self.id, frozenset({self.id}))]
-        while waiting:
-            base, id, above = waiting.pop()
-            for title, link in objects[id].get("links", {}).items():
-                target = link.get("id")
-                if target not in objects:
-                    continue
-                path = f"{base}{title}"
-                found[path] = objects[target]
-                if target.startswith("g-") and target not in above:
-                    waiting.append((f"{path}/", target, above | {target}))
-        return found
+        return ObjectRecords(self.connection, self.id, self.name).read()
 
     def _whole(self, path: str) -> str:
         """Return a path from the root."""
@@ -328,16 +354,50 @@ class Group(Mapping[str, Member]):
                 return links
             marker = page[-1]["title"]
 
+    def _has_link(self, title: str) -> bool:
+        answer = self.connection.json("GET", f"/groups/{self.id}/links", titles=title, separator="\0")
+        return any(link["title"] == title for link in answer["links"])
+
     def _create(self, where: str, body: Json, path: str) -> Json:
         """Create an object and return its record; `AlreadyExists` if its path has one."""
         try:
-            return self.connection.json("POST", where, body, implicit=1)
+            return self.connection.json("POST", where, body, implicit=1, follow_soft_links=1)
         except Conflict as error:
             raise AlreadyExists(f"There is an object at {path} already: {error.message}") from error
 
 
+class MemberItems(ItemsView[str, Any]):
+    """Names and members of a group; None for a link that leads to nothing."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self._group = group
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for name in self._group:
+            yield name, self._group.get(name)
+
+
+class MemberValues(ValuesView[Any]):
+    """Members of a group; None for a link that leads to nothing."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self._group = group
+
+    def __iter__(self) -> Iterator[Any]:
+        for name in self._group:
+            yield self._group.get(name)
+
+
 def make_member(connection: Connection, record: Json, path: str, labels_of: LabelsOf | None = None) -> Member:
-    """Return the object of a record: a group, a dataset or a committed type, by its id."""
+    """Return the object of a record: a group, a dataset or a committed type, by its id.
+
+    One that an external link led to has the connection and the path of its own domain; labels are those of `path`.
+    """
+    labels = None if labels_of is None or not is_sparse(record) else labels_of(path)
+    if "h5path" in record:
+        connection, path, labels_of = home_of(connection, record), record["h5path"], None
     kind = record["id"][0]
     if kind == "g":
         return Group(connection, record, path, labels_of)
@@ -345,5 +405,4 @@ def make_member(connection: Connection, record: Json, path: str, labels_of: Labe
         return NamedType(connection, record, path)
     if not is_sparse(record):
         return DenseDataset(connection, record, path)
-    labels = None if labels_of is None else labels_of(path)
     return SparseDataset(connection, record, path, labels=labels)

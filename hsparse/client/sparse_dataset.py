@@ -129,7 +129,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         }
         if maxshape is not None:
             body["maxdims"] = [UNLIMITED if limit is None else limit for limit in maxshape]
-        id = connection.json("POST", "/datasets", body, implicit=1)["id"]
+        id = connection.json("POST", "/datasets", body, implicit=1, follow_soft_links=1)["id"]
         return cls(connection, connection.json("GET", f"/datasets/{id}"), path)
 
     @classmethod
@@ -141,7 +141,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         """
         if path.startswith("d-"):
             return cls(connection, connection.json("GET", f"/datasets/{path}"))
-        return cls(connection, connection.json("GET", "/datasets/", h5path=path), path)
+        return cls(connection, connection.json("GET", "/datasets/", h5path=path, follow_soft_links=1), path)
 
     def __repr__(self) -> str:
         return (

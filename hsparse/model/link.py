@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posixpath import dirname, join, normpath
 from typing import Any
 
 from hsparse.errors import BadRequest
@@ -11,6 +12,7 @@ from hsparse.model.short_text import short_repr
 HARD = "H5L_TYPE_HARD"
 SOFT = "H5L_TYPE_SOFT"
 EXTERNAL = "H5L_TYPE_EXTERNAL"
+PROTOCOL = "hdf5:/"
 MAX_TITLE = 1024
 MAX_PATH = 4096
 Json = dict[str, Any]
@@ -65,6 +67,17 @@ def group_link_json(link: Json) -> Json:
 def external_file(link: Json) -> str:
     """Return an external link's domain: records of HSDS 1.0 call it `file`, others `h5domain`."""
     return str(link.get("h5domain") or link.get("file"))
+
+
+def external_domain(link: Json, linking: str, bucket: str = "") -> str:
+    """Return the domain that an external link leads to, as its text names it.
+
+    A relative name is beside the domain `linking`, as HDF5 looks for a file; one that begins with `bucket` is absolute.
+    """
+    file = external_file(link)
+    if file.startswith(("/", PROTOCOL)) or (bucket and file.partition("/")[0] == bucket):
+        return file
+    return normpath(join(dirname(linking), file))
 
 
 def same_link(one: Json, other: Json) -> bool:

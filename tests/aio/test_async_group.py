@@ -31,6 +31,10 @@ async def test_groups_are_mappings(address: str) -> None:
         assert [name for name, _ in await below.items()] == ["numbers"]
         assert set(await file.links()) == {"a", "b", "soft"}
         assert "a/b/numbers" in await file.records()
+        await file.setitem("none", hsparse.SoftLink("/nowhere"))
+        assert await file.contains("none")
+        assert await file.get("none", 7) == 7
+        assert dict(await file.items())["none"] is None
         await file.delitem("b")
         with pytest.raises(KeyError):
             await file.delitem("b")

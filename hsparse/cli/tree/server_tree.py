@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from hsparse.client.connection import Connection, Json
 from hsparse.client.files.domain_file import check_domain
 from hsparse.client.http.retrying_client import RetryingClient
-from hsparse.errors import BadRequest, Gone, HsparseError, NotFound
+from hsparse.errors import BadRequest, Forbidden, Gone, HsparseError, NotFound
 
 PROTOCOL = "hdf5:/"
 PATTERN = re.compile(r"[*?[]")
@@ -178,9 +179,17 @@ class ServerTree:
         found = self.members(entry, first) if PATTERN.search(first) else self._child(entry, first)
         for member in found:
             if rest:
-                yield from self._matches(member, rest)
+                yield from self._matches(self._behind(member), rest)
             else:
                 yield member
+
+    def _behind(self, entry: Entry) -> Entry:
+        """Return what a link leads to, at the link's path; a link that leads to nothing itself."""
+        if entry.kind not in LINKS.values():
+            return entry
+        with suppress(*MISSING, Forbidden):
+            return self.find(entry.path)
+        return entry
 
     def _child(self, entry: Entry, name: str) -> Iterator[Entry]:
         try:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.connection import BINARY, Connection, Json
 from hsparse.client.memory_limit import check_total, element_bytes
+from hsparse.client.object_records import home_of
 from hsparse.client.progress import Progress, read_answer, show_read
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.element_room import values_of
@@ -169,6 +170,7 @@ def _check_memory(connection: Connection, reads: Sequence[DatasetRead]) -> None:
 def _count(connection: Connection, read: DatasetRead) -> int:
     """Return how many of the elements are defined."""
     body = {"select": read.select or "[...]", "orthogonal": True}
+    connection = home_of(connection, read.record)
     path = f"/datasets/{read.record['id']}/defined"
     return int(connection.json("POST", path, body, count_only=1)["count"])
 
@@ -191,7 +193,8 @@ def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[l
         if _is_direct(connection, read):
             yield [read]
             continue
-        if batch and (total + size > BATCH_BYTES or len(batch) == MOST_DATASETS):
+        is_full = batch and (total + size > BATCH_BYTES or len(batch) == MOST_DATASETS)
+        if is_full or (batch and _domain_of(read) != _domain_of(batch[0])):
             yield batch
             batch, total = [], 0
         batch.append(read)
@@ -200,8 +203,14 @@ def _batches(connection: Connection, reads: Sequence[DatasetRead]) -> Iterator[l
         yield batch
 
 
+def _domain_of(read: DatasetRead) -> str | None:
+    """Return the domain of a dataset that an external link led to."""
+    return read.record["domain"] if "h5path" in read.record else None
+
+
 def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
-    """Return the values of each read by its `id()`."""
+    """Return the values of each read of datasets of one domain by its `id()`."""
+    connection = home_of(connection, batch[0].record)
     if _is_direct(connection, batch[0]):
         return {id(batch[0]): _read_directly(connection, batch[0])}
     groups = []

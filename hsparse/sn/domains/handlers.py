@@ -63,13 +63,13 @@ async def get_domain(context: Context) -> web.StreamResponse:
     domain = await require_domain(context, Right.READ)
     h5path = context.arg("h5path")
     if h5path:
-        found, record = await resolve_object(context, domain, h5path)
-        links = domain_hrefs(context, found.path, root_of(domain), home=True)
+        place, record = await resolve_object(context, domain, h5path)
+        links = domain_hrefs(context, place.domain.path, root_of(domain), home=True)
         work = object_work(context, record)
         return await offload(
             work,
             lambda: respond_floats(
-                object_json_with_class(record, found, context) | {"hrefs": links}, items=work
+                object_json_with_class(record, place, context) | {"hrefs": links}, items=work
             ),
         )
     answer = domain_json(domain)
@@ -112,9 +112,8 @@ async def post_domain(context: Context) -> web.StreamResponse:
     places = {path: await resolve_path(context, domain, path, steps=steps) for path in paths}
 
     def show(path: str, record: Record) -> Encoded:
-        domain = places[path].domain
         return encode_unless_long(
-            object_work(context, record), lambda: object_json_with_class(record, domain, context)
+            object_work(context, record), lambda: object_json_with_class(record, places[path], context)
         )
 
     reading = RecordReader(context.service.owners, {path: place.id for path, place in places.items()})

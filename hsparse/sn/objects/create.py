@@ -19,7 +19,7 @@ from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarg
 from hsparse.model.attribute import check_name, parse_attribute, parse_work
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
-from hsparse.model.link import HARD, check_title, parse_link
+from hsparse.model.link import HARD, SOFT, check_title, parse_link
 from hsparse.model.schema import check_changeable
 from hsparse.model.short_text import short_repr
 from hsparse.sn.context import Context
@@ -29,7 +29,7 @@ from hsparse.sn.http.response import respond_floats
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.records.listing import ITEMS_AT_ONCE
 from hsparse.sn.records.object_json import object_json
-from hsparse.sn.records.object_path import MAX_PATH, PathSteps, check_member, root_of
+from hsparse.sn.records.object_path import MAX_PATH, PathSteps, check_member, resolve_path, root_of
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record
@@ -175,6 +175,7 @@ class _Parents:
         self._owners = context.service.owners
         self._steps = PathSteps(context)
         self._implicit = context.flag("implicit")
+        self._follows = context.flag("follow_soft_links")
         self._count = 0
 
     async def find(self, group: str, titles: tuple[str, ...]) -> str:
@@ -185,12 +186,18 @@ class _Parents:
             link = (record.get("links") or {}).get(title)
             if link is None:
                 group = await self._make(group, title)
-            elif link["class"] != HARD or collection_of(link["id"]) != "groups":
-                raise BadRequest(
-                    f"{title!r} of {group} is not a hard link to a group: nothing can be created there."
+                continue
+            target = link.get("id", "")
+            if link["class"] == SOFT and self._follows:
+                place = await resolve_path(
+                    self._context, self._context.domain, link["h5path"], group, self._steps
                 )
-            else:
-                group = link["id"]
+                target = "" if place.away else place.id
+            if not target or collection_of(target) != "groups":
+                raise BadRequest(
+                    f"{title!r} of {group} is not a link to a group of the domain: nothing can be created there."
+                )
+            group = target
         return group
 
     async def _make(self, parent: str, title: str) -> str:

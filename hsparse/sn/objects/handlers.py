@@ -20,7 +20,14 @@ from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
 from hsparse.sn.records.object_json import OBJECT_CLASSES, ObjectJsonCache, object_json
-from hsparse.sn.records.object_path import paths_to, requested, requested_id, resolve_object, root_of
+from hsparse.sn.records.object_path import (
+    ResolvedPath,
+    paths_to,
+    requested,
+    requested_id,
+    resolve_object,
+    root_of,
+)
 from hsparse.sn.records.type_reference import read_type
 from hsparse.wire.message import Record
 
@@ -56,9 +63,9 @@ async def get_object(context: Context, collection: str, **extra: Any) -> web.Str
     if not h5path or collection != "groups":
         record = await requested(context, collection)
         return await answer_object(context, context.domain, record, extra)
-    domain, record = await resolve_object(context, context.domain, h5path, requested_id(context, collection))
+    place, record = await resolve_object(context, context.domain, h5path, requested_id(context, collection))
     _check_collection(h5path, record, collection)
-    return await answer_object(context, domain, record, extra)
+    return await answer_object(context, place.domain, record, extra)
 
 
 async def get_object_by_path(context: Context, collection: str) -> web.StreamResponse:
@@ -68,9 +75,9 @@ async def get_object_by_path(context: Context, collection: str) -> web.StreamRes
         raise BadRequest(f"Name one of the {collection} by its id or by h5path.")
     if not h5path.startswith("/") and context.arg("grpid") is None:
         raise BadRequest("The parameter h5path must be absolute, or relative to the group grpid.")
-    domain, record = await resolve_object(context, context.domain, h5path)
+    place, record = await resolve_object(context, context.domain, h5path)
     _check_collection(h5path, record, collection)
-    return await answer_object(context, domain, record, {})
+    return await answer_object(context, place.domain, record, {})
 
 
 def _check_collection(h5path: str, record: Record, collection: str) -> None:
@@ -123,9 +130,14 @@ def object_work(context: Context, record: Record) -> int:
     return answer_work((record.get("attributes") or {}).values()) if context.flag("include_attrs") else 0
 
 
-def object_json_with_class(record: Record, domain: Domain, context: Context) -> Record:
-    """Return the JSON of an object with its class, which a client cannot know of an object found by path."""
-    found = {"domain": domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
+def object_json_with_class(record: Record, place: ResolvedPath, context: Context) -> Record:
+    """Return the JSON of an object with what a client cannot know of one found by path: its class, and where it is.
+
+    `h5path` is there only if an external link led to it.
+    """
+    found = {"domain": place.domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
+    if place.away is not None:
+        found["h5path"] = place.away
     return _requested_json(context, record) | found
 
 

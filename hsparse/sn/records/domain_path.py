@@ -9,12 +9,12 @@ from aiohttp import web
 from hsparse.errors import BadRequest, NotFound
 from hsparse.model.bucket import check_bucket_name
 from hsparse.model.file_backed import OBJECTS_FOLDER
+from hsparse.model.link import PROTOCOL
 from hsparse.sn.service import Service
 
 MAX_PATH = 900
 """The most bytes of a path: with `/.domain.json` it must be an S3 key of at most 1024."""
 MAX_COMPONENT = 240
-PROTOCOL = "hdf5:/"
 RECORD = ".domain.json"
 """The last component of the key of a domain's record."""
 

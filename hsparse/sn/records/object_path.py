@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from hsparse.errors import MISSING_KINDS, BadRequest, NotFound, TooLarge
+from hsparse.errors import MISSING_KINDS, BadRequest, Gone, NotFound, TooLarge
 from hsparse.model.acl import Right
 from hsparse.model.ids import check_id, collection_of, domain_hex
-from hsparse.model.link import HARD, SOFT, external_file
+from hsparse.model.link import HARD, SOFT, external_domain
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import find_allowed
@@ -53,23 +53,24 @@ class PathSteps:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """The object at a path, and its domain."""
+    """The object at a path, and its domain; `away` is its path there if an external link led to it."""
 
     domain: Domain
     id: str
+    away: str | None = None
 
 
 async def resolve_object(
     context: Context, domain: Domain, h5path: str, start: str | None = None
-) -> tuple[Domain, Record]:
-    """Return the record at `h5path`, and its domain, for the request's own parameters.
+) -> tuple[ResolvedPath, Record]:
+    """Return the record at `h5path`, and where it is, for the request's own parameters.
 
     A relative path starts at group `start`, at `parent_id` or `grpid`, else at the root group. Soft and
     external links are followed with `follow_soft_links` and `follow_external_links`; otherwise one in the
-    path is a `BadRequest`. `NotFound` names the missing title.
+    path is a `BadRequest`. `NotFound` names the missing title, or the domain that an external link leads to.
     """
     place = await resolve_path(context, domain, h5path, start)
-    return place.domain, await context.service.owners.record(place.id)
+    return place, await context.service.owners.record(place.id)
 
 
 async def resolve_path(
@@ -127,7 +128,7 @@ class _Path:
         if len(h5path) > MAX_PATH:
             raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}.")
         if h5path.startswith("/"):
-            place = ResolvedPath(place.domain, root_of(place.domain))
+            place = replace(place, id=root_of(place.domain), away=None if place.away is None else "/")
         titles = h5path.split("/")
         await self._steps.take(len(titles))
         for title in titles:
@@ -143,10 +144,11 @@ class _Path:
         if link is None:
             raise NotFound(f"There is no link {title!r} on the path {h5path!r}.")
         if link["class"] == HARD:
-            return ResolvedPath(place.domain, link["id"])
+            away = None if place.away is None else join_path(place.away, title)
+            return ResolvedPath(place.domain, link["id"], away)
         self._hops += 1
         if self._hops > MAX_HOPS:
-            raise BadRequest(
+            raise NotFound(
                 f"The path {h5path!r} needs more than {MAX_HOPS} links followed; they may form a circle."
             )
         if link["class"] == SOFT:
@@ -157,14 +159,19 @@ class _Path:
             return await self.follow(place, link["h5path"])
         if not self._external:
             raise BadRequest(f"{title!r} is an external link; follow it by follow_external_links=1.")
-        return await self._enter(external_file(link), link["h5path"])
+        return await self._enter(place.domain, link)
 
-    async def _enter(self, file: str, h5path: str) -> ResolvedPath:
-        """Continue in another domain, where the principal must have the right to read."""
+    async def _enter(self, linking: Domain, link: Record) -> ResolvedPath:
+        """Continue in the domain that an external link leads to, where the principal must have the right to read."""
         service = self._context.service
-        path = normal_path(service, file)
-        domain = await find_allowed(service, path, self._context.principal, Right.READ)
-        return await self.follow(ResolvedPath(domain, root_of(domain)), h5path)
+        text = external_domain(link, linking.path, service.settings.bucket)
+        try:
+            path = normal_path(service, text)
+            domain = await find_allowed(service, path, self._context.principal, Right.READ)
+            root = root_of(domain)
+        except (BadRequest, NotFound, Gone) as error:
+            raise NotFound(f"An external link in {linking.path} leads to {text}: {error.message}") from error
+        return await self.follow(ResolvedPath(domain, root, "/"), link["h5path"])
 
 
 async def walk_groups(owners: Owners, start: str) -> AsyncGenerator[tuple[str, Record], None]:

@@ -66,6 +66,24 @@ def test_patterns_match_in_folders_and_in_domains(tree: ServerTree, made: str, f
         matched(f"{folder}/c1/*")
 
 
+def test_paths_and_patterns_lead_through_links(tree: ServerTree, made: str, folder: str) -> None:
+    there = tree.create(f"{folder}/other.h5", {})["root"]
+    for title, target in (("x", "/group"), ("again", "/x")):
+        link = {"h5path": target, "h5domain": "some.h5"}
+        tree.put(f"/groups/{there}/links/{title}", link, f"{folder}/other.h5")
+    root = tree.find(made).record["root"]
+    for title, target in (("alias", "/group"), ("round", "/round"), ("away", "/group/far")):
+        tree.put(f"/groups/{root}/links/{title}", {"h5path": target}, made)
+    assert tree.find(f"{made}/group/far/words").domain == made
+    assert tree.find(f"{folder}/other.h5/x/soft").kind is Kind.DATASET
+
+    def matched(text: str) -> list[str]:
+        return [entry.path.removeprefix(made) for entry in tree.expand(f"{made}/{text}")]
+
+    assert matched("*/words") == ["/alias/words", "/away/words", "/group/words"]
+    assert matched("*/f*/words") == ["/alias/far/words", "/away/far/words", "/group/far/words"]
+
+
 def test_long_listings_come_page_by_page(
     tree: ServerTree, made: str, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

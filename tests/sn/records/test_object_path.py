@@ -43,7 +43,7 @@ async def test_a_circle_of_soft_links_ends(rest: RestClient, root: str) -> None:
     await rest("PUT", f"/groups/{root}/links/a", {"h5path": "/b"})
     await rest("PUT", f"/groups/{root}/links/b", {"h5path": "a"})
     reply = await rest("GET", "/", h5path="/a", follow_soft_links=1)
-    assert reply.status == 400
+    assert reply.status == 404
     assert "circle" in reply["error"]["message"]
 
 
@@ -69,6 +69,43 @@ async def test_an_external_link_needs_the_right_to_read(rest: RestClient, root: 
     await rest("PUT", "/acls/test_user1", {"read": True}, domain=other, user="test_user2")
     found = await rest("GET", "/", h5path="/ext", follow_external_links=1)
     assert (found["id"], found["domain"]) == (there, other)
+
+
+@pytest.mark.parametrize(
+    ("linking", "file", "target"),
+    [
+        ("/home/test_user1/a.h5", "b.h5", "/home/test_user1/b.h5"),
+        ("/home/test_user1/a.h5", "./b.h5", "/home/test_user1/b.h5"),
+        ("/home/test_user1/deep/a.h5", "../b.h5", "/home/test_user1/b.h5"),
+        ("/home/test_user1/a.h5", "deep/b.h5", "/home/test_user1/deep/b.h5"),
+        ("/home/test_user1/a.h5", "a.h5", "/home/test_user1/a.h5"),
+        ("/home/test_user1/a.h5", "/home/test_user1/b.h5", "/home/test_user1/b.h5"),
+        ("/home/test_user1/a.h5", "hdf5://home/test_user1/b.h5", "/home/test_user1/b.h5"),
+    ],
+)
+async def test_external_links_name_domains_beside_theirs(
+    rest: RestClient, linking: str, file: str, target: str
+) -> None:
+    await rest("PUT", "/", {"folder": 1}, domain="/home/test_user1/deep")
+    roots = {path: (await rest("PUT", "/", {}, domain=path))["root"] for path in {linking, target}}
+    place = {"link": {"id": roots[target], "name": "in"}}
+    inner = (await rest("POST", "/groups", place, domain=target))["id"]
+    await rest("PUT", f"/groups/{roots[linking]}/links/e", {"h5path": "in", "file": file}, domain=linking)
+    found = await rest("GET", "/", h5path="/e", domain=linking, follow_external_links=1, follow_soft_links=1)
+    assert (found["id"], found["domain"], found["h5path"]) == (inner, target, "/in")
+    many = await rest("POST", "/", {"h5paths": ["/e", "/"]}, domain=linking, follow_external_links=1)
+    assert many["h5paths"]["/e"]["h5path"] == "/in"
+    assert "h5path" not in many["h5paths"]["/"]
+
+
+@pytest.mark.parametrize(
+    "file", ["none.h5", "C:\\none.h5", "/home/none.h5", "no//where.h5", "/home/test_user1"]
+)
+async def test_an_external_link_to_no_domain_is_not_found(rest: RestClient, root: str, file: str) -> None:
+    await rest("PUT", f"/groups/{root}/links/e", {"h5path": "/", "file": file})
+    reply = await rest("GET", "/", h5path="/e", follow_external_links=1)
+    assert reply.status == 404
+    assert "external link" in reply["error"]["message"]
 
 
 Graph = dict[int, dict[str, int]]

@@ -1,0 +1,173 @@
+"""The records of all objects below a group, by path: through hard links, then through soft and external ones.
+
+Tests: tests/client/test_object_records.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from hsparse.client.connection import Connection, Json
+from hsparse.errors import Forbidden, Gone, NotFound
+from hsparse.model.ids import domain_hex
+from hsparse.model.link import EXTERNAL, HARD
+
+UNREACHABLE = (NotFound, Gone, Forbidden)
+"""What a link raises that leads to nothing, or to a domain that the user may not read."""
+MAX_HOPS = 64
+"""The most links followed for one path; more are taken for a cycle."""
+MAX_ENTERED = 100_000
+"""Paths found through soft and external links after which no more groups are entered through them: groups that link to
+each other have paths of every length."""
+
+
+def home_of(connection: Connection, record: Json) -> Connection:
+    """Return the connection about an object's domain, another one where an external link led to the object."""
+    return connection.for_domain(record["domain"]) if "h5path" in record else connection
+
+
+@dataclass(frozen=True)
+class _Domain:
+    """The records of a domain by id; `name` is None for the domain where the walk begins."""
+
+    connection: Connection
+    root: str
+    objects: dict[str, Json]
+    name: str | None = None
+
+    @classmethod
+    def read(cls, connection: Connection, name: str | None = None) -> _Domain:
+        answer = connection.json("GET", "/", getobjs=1, include_attrs=1, include_links=1)
+        return cls(connection, answer["root"], answer["domain_objs"], name)
+
+    def links(self, id: str) -> dict[str, Json]:
+        links: dict[str, Json] = self.objects.get(id, {}).get("links", {})
+        return links
+
+    def record(self, id: str, place: str) -> Json:
+        """Return an object's record; one of another domain says where it is, as the server does."""
+        record = self.objects[id]
+        return record if self.name is None else record | {"domain": self.name, "h5path": place}
+
+    def target(self, group: str, path: str) -> str | None:
+        """Return the id at a path from a group: None without one, empty if the path leads through an external link."""
+        at, titles, hops = group, [path], 0
+        while titles:
+            title, _, rest = titles.pop().partition("/")
+            if rest:
+                titles.append(rest)
+            if title in ("", "."):
+                continue
+            link = self.links(at).get(title)
+            if link is None or hops > MAX_HOPS:
+                return None
+            if link["class"] == EXTERNAL:
+                return ""
+            if link["class"] == HARD:
+                at = link["id"]
+                continue
+            hops += 1
+            at = self.root if link["h5path"].startswith("/") else at
+            titles.append(link["h5path"])
+        return at if at in self.objects else None
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A group to enter: its path below the start, its path in its domain, and the ids of the groups above it."""
+
+    domain: _Domain
+    id: str
+    path: str
+    place: str
+    above: frozenset[str]
+
+    def member(self, title: str, id: str) -> _Group:
+        place = f"{self.place.rstrip('/')}/{title}"
+        return replace(self, id=id, path=f"{self.path}{title}/", place=place, above=self.above | {id})
+
+
+@dataclass
+class ObjectRecords:
+    """The records below the group `id` at the path `name` of a connection's domain, by path from there.
+
+    An object is there once for each path, those of hard links first. Links that lead to nothing, or where the user may
+    not read, are left out, and no group is entered below itself.
+    """
+
+    connection: Connection
+    id: str
+    name: str
+    found: dict[str, Json] = field(default_factory=dict)
+
+    def read(self) -> dict[str, Json]:
+        """Return the records: by one request, one more for an external link, and for another domain's group."""
+        own = _Domain.read(self.connection)
+        self._domains: dict[str, _Domain] = {}
+        self._groups = [_Group(own, self.id, "", self.name, frozenset({self.id}))]
+        self._links: deque[tuple[_Group, str, Json]] = deque()
+        self._enter()
+        most = len(self.found) + MAX_ENTERED
+        certain = len(self._links)  # of groups that hard links reach
+        while self._links and (certain > 0 or len(self.found) <= most):
+            certain -= 1
+            self._follow(*self._links.popleft())
+            if len(self.found) > most:
+                self._groups.clear()
+            self._enter()
+        return self.found
+
+    def _enter(self) -> None:
+        """Take the hard links of the groups to enter, and note the others."""
+        while self._groups:
+            group = self._groups.pop()
+            for title, link in group.domain.links(group.id).items():
+                if link["class"] == HARD:
+                    self._take(group, title, link["id"])
+                else:
+                    self._links.append((group, title, link))
+
+    def _take(self, group: _Group, title: str, id: str) -> None:
+        if id not in group.domain.objects:
+            return
+        member = group.member(title, id)
+        self.found[member.path[:-1]] = group.domain.record(id, member.place)
+        if id.startswith("g-") and id not in group.above:
+            self._groups.append(member)
+
+    def _follow(self, group: _Group, title: str, link: Json) -> None:
+        id: str | None = ""
+        if link["class"] != EXTERNAL:
+            start = group.domain.root if link["h5path"].startswith("/") else group.id
+            id = group.domain.target(start, link["h5path"])
+        if id:
+            self._take(group, title, id)
+        elif id is not None:
+            self._leave(group, title)
+
+    def _leave(self, group: _Group, title: str) -> None:
+        """Take the object that an external link leads to, and enter it if it is a group."""
+        member = group.member(title, "")
+        try:
+            record = group.domain.connection.json(
+                "GET", "/", h5path=member.place, include_attrs=1, follow_soft_links=1, follow_external_links=1
+            )
+            id = record["id"]
+            if domain_hex(id) == domain_hex(group.domain.root):
+                self._take(group, title, id)
+                return
+            if "h5path" not in record:  # of a server that does not say where the object is
+                return
+            self.found[member.path[:-1]] = record
+            if id.startswith("g-") and id not in group.above:
+                domain = self._domain(group.domain.connection, record["domain"])
+                above = group.above | {id}
+                self._groups.append(_Group(domain, id, member.path, record["h5path"], above))
+        except UNREACHABLE:
+            return
+
+    def _domain(self, connection: Connection, name: str) -> _Domain:
+        if name not in self._domains:
+            self._domains[name] = _Domain.read(connection.for_domain(name), name)
+        return self._domains[name]
