@@ -92,8 +92,8 @@ def changed_entries(change: RecordChange) -> tuple[str, tuple[str, ...]]:
             return "attributes", tuple(attributes)
         case DeleteAttributes(_, names):
             return "attributes", names
-        case PutLinks(_, links):
-            return "links", tuple(links)
+        case PutLinks(_, links, removed):
+            return "links", tuple({**links, **dict.fromkeys(removed)})
         case DeleteLinks(_, titles):
             return "links", titles
     return "", ()
@@ -150,13 +150,14 @@ def _(change: DeleteAttributes, record: Record, now: float, deleted: DeletedName
 
 @_apply.register
 def _(change: PutLinks, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    links = dict(record.get("links") or {})
-    changed = False
+    before, removed = record.get("links") or {}, set(change.removed)
+    links = {title: link for title, link in before.items() if title not in removed or title in change.links}
+    changed = len(links) < len(before)
     for title, link in change.links.items():
         there = links.get(title)
         if there is not None and same_link(link, there):
             continue
-        if there is not None:
+        if there is not None and title not in removed:
             raise Conflict(f"Link {title!r} of {change.id} exists with another target; delete it first.")
         links[title] = {"created": now} | link
         changed = True

@@ -20,7 +20,7 @@ def grown_bytes(change: RecordChange) -> int:
     match change:
         case PutAttributes(_, attributes):
             return len(orjson.dumps(attributes))
-        case PutLinks(_, links):
+        case PutLinks(_, links, _):
             return len(orjson.dumps(links))
         case CreateObject(_, record):
             return len(orjson.dumps(record))

@@ -285,7 +285,9 @@ class Records:
             case DeleteLinks(id, titles):
                 for title in (before.get("links") or {}).keys() & titles:
                     self._deleted.add(id, "link", title)
-            case PutLinks(id, links):
+            case PutLinks(id, links, removed):
+                for title in (before.get("links") or {}).keys() & removed:
+                    self._deleted.add(id, "link", title)
                 for title in links:
                     self._deleted.remove(id, "link", title)
 

@@ -165,7 +165,7 @@ class DictDataNode:
             case PutAttributes():
                 return self._put(change, record, "attributes", change.attributes)
             case PutLinks():
-                return self._put(change, record, "links", change.links)
+                return self._put_links(change, record)
             case DeleteAttributes():
                 return self._remove(change, record, "attributes", change.names)
             case DeleteLinks():
@@ -204,6 +204,19 @@ class DictDataNode:
             there[name] = {**item, "created": first["created"]}
             self._deleted.discard((id, kind, name))
         return bool(news), created
+
+    def _put_links(self, change: PutLinks, record: Record) -> tuple[bool, bool]:
+        there = record.setdefault("links", {})
+        kept = {title for title, link in change.links.items() if title in there and _same(link, there[title])}
+        for title in change.links.keys() - kept:
+            if title in there and title not in change.removed:
+                raise Conflict(f"links {title!r} of {change.id} exists with another content.")
+        gone = there.keys() & set(change.removed) - kept
+        for title in gone:
+            del there[title]
+            self._deleted.add((change.id, "links", title))
+        changed, created = self._put(change, record, "links", change.links)
+        return changed or bool(gone), created
 
     def _remove(
         self, change: DeleteAttributes | DeleteLinks, record: Record, kind: str, names: tuple[str, ...]

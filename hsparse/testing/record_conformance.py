@@ -223,6 +223,25 @@ async def test_links(node: DataNode) -> None:
     assert (await record_of(node, id))["links"]["then"]["created"] == 7.25
 
 
+async def test_links_that_take_the_place_of_others(node: DataNode) -> None:
+    id, other = await created(node), {**HARD, "id": "g-2"}
+    await change(node, PutLinks(id, {"x": HARD, "y": HARD, "z": HARD}))
+    refused = await change(node, PutLinks(id, {"x": other, "y": other}, ("x", "z")))
+    assert kind(refused) == ErrorKind.CONFLICT
+    assert list((await record_of(node, id))["links"]) == ["x", "y", "z"], "all or none"
+    swap = PutLinks(id, {"x": other, "y": HARD, "new": HARD}, ("x", "y", "z", "nothing"))
+    assert (await change(node, swap)).changed
+    links = (await record_of(node, id))["links"]
+    assert {title: link["id"] for title, link in links.items()} == {
+        "x": "g-2",
+        "y": HARD["id"],
+        "new": HARD["id"],
+    }
+    assert not (await change(node, swap)).changed, "the same again"
+    assert (await record_of(node, id))["links"] == links
+    assert kind(await change(node, DeleteLinks(id, ("z",)))) == ErrorKind.GONE
+
+
 async def test_changes_of_one_object_at_once_all_stay(node: DataNode) -> None:
     id = await created(node)
     names = [f"a{i}" for i in range(40)]

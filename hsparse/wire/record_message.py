@@ -104,11 +104,13 @@ class PutLinks:
 
     Each value is `{"class": "H5L_TYPE_HARD", "id":...}`, `{"class": "H5L_TYPE_SOFT", "h5path":...}` or
     `{"class": "H5L_TYPE_EXTERNAL", "h5path":..., "h5domain":...}`; the data node adds `created`
-    where it is not given.
+    where it is not given. The links in `removed` are removed by the same change, and one of them that is set again may
+    have another target; those that are not there are passed over.
     """
 
     id: str
     links: dict[str, Record]
+    removed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

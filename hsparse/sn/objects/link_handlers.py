@@ -10,12 +10,14 @@ from aiohttp import web
 
 from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest
+from hsparse.model.acl import Right
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
 from hsparse.sn.context import Context
-from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, encode_unless_long, href, hrefs, respond
+from hsparse.sn.records.access import require_right
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
@@ -82,9 +84,18 @@ async def post_links(context: Context) -> web.StreamResponse:
 
 
 async def put_links(context: Context) -> web.StreamResponse:
-    """Set links, of the request's group or of each in `grp_ids`; 200 if all existed already."""
+    """Set links, of the request's group or of each in `grp_ids`; 200 if all existed already.
+
+    Links in `remove` of the request's group are removed by the same change, for which it takes the right to delete.
+    """
     body = await read_json_object(context)
-    return await _put(context, await KEYS.parsed(context, body, lambda items: _parsed(context, items)))
+    removed = text_list(body, "remove") or []
+    if removed:
+        require_right(context.principal, context.domain, Right.DELETE)
+        if "grp_ids" in body:
+            raise BadRequest("remove is of the request's group alone: leave out grp_ids.")
+    links = await KEYS.parsed(context, body, lambda items: _parsed(context, items))
+    return await _put(context, links, tuple(map(check_title, removed)))
 
 
 async def delete_links(context: Context) -> web.StreamResponse:
@@ -124,9 +135,11 @@ async def delete_link(context: Context) -> web.StreamResponse:
     return respond({})
 
 
-async def _put(context: Context, links: dict[str, Record]) -> web.StreamResponse:
+async def _put(
+    context: Context, links: dict[str, Record], removed: tuple[str, ...] = ()
+) -> web.StreamResponse:
     """Set checked links of groups, if their targets exist."""
-    changes = [PutLinks(id, some) for id, some in links.items()]
+    changes = [PutLinks(id, some, removed) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
     async with aclosing(read_each(context.service.owners, list(enumerate(sorted(targets))))) as found:
         async for _, outcome in found:

@@ -90,6 +90,27 @@ async def test_several_at_once(rest: RestClient, root: str, group: str) -> None:
     assert (await rest("DELETE", f"/groups/{group}/links")).status == 400
 
 
+async def test_links_that_take_the_place_of_others(rest: RestClient, root: str, group: str) -> None:
+    path, old, new = f"/groups/{group}/links", {"h5path": "/old"}, {"h5path": "/new"}
+    await rest("PUT", path, {"links": {"a": old, "b": old, "c": old}})
+    assert (await rest("PUT", path, {"links": {"a": new, "b": new}, "remove": ["a", "c"]})).status == 409
+    assert await titles(rest, group) == ["a", "b", "c"]
+    swap = {"links": {"a": new, "d": new}, "remove": ["a", "b", "nothing"]}
+    assert (await rest("PUT", path, swap)).status == 201
+    assert (await rest("PUT", path, swap)).status == 200
+    found = (await rest("GET", path))["links"]
+    assert [(link["title"], link["h5path"]) for link in found] == [
+        ("a", "/new"),
+        ("c", "/old"),
+        ("d", "/new"),
+    ]
+    assert (await rest("GET", f"{path}/b")).status == 410
+    assert (await rest("PUT", path, {"links": {"a": new}, "remove": "a"})).status == 400
+    assert (await rest("PUT", path, {"links": {"a": new}, "remove": ["x/y"]})).status == 400
+    both = {"grp_ids": [root, group], "links": {"e": new}, "remove": ["a"]}
+    assert (await rest("PUT", path, both)).status == 400
+
+
 async def test_by_title(rest: RestClient, root: str, group: str) -> None:
     for title in ("a", "b"):
         await rest("PUT", f"/groups/{group}/links/{title}", {"h5path": "/x"})

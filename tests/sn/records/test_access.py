@@ -258,11 +258,11 @@ async def test_a_right_that_is_taken_away_before_the_body_has_come(
     assert (await rest("GET", "/groups"))["groups"] == []
 
 
-@pytest.mark.parametrize("right", [Right.UPDATE, Right.READ])
+@pytest.mark.parametrize("right", [Right.UPDATE, Right.READ, Right.DELETE])
 async def test_a_second_right_that_is_taken_away_before_the_body_has_come(
     rest: RestClient, root: str, slow: SlowRequest, right: Right
 ) -> None:
-    """A replacement needs the right to update beside that to create, a change by a query that to read."""
+    """A replacement needs the right to update or delete beside that to create, a change by a query that to read."""
     body = {"type": "H5T_STD_U8LE", "shape": [4], "link": {"id": root, "name": "d"}}
     dataset = f"/datasets/{(await rest('POST', '/datasets', body))['id']}"
     attribute = {"type": "H5T_STD_I8LE", "value": 1}
@@ -273,6 +273,9 @@ async def test_a_second_right_that_is_taken_away_before_the_body_has_come(
         await slow.begin(
             "PUT", f"{dataset}/attributes", b'{"attributes": {"a": %s}}' % changed, **options, replace=1
         )
+    elif right is Right.DELETE:
+        swap = b'{"links": {"d": {"h5path": "/x"}}, "remove": ["d"]}'
+        await slow.begin("PUT", f"/groups/{root}/links", swap, **options)
     else:
         headers = {"Content-Type": "application/json"}
         await slow.begin(
@@ -281,6 +284,7 @@ async def test_a_second_right_that_is_taken_away_before_the_body_has_come(
     assert (await rest("PUT", "/acls/test_user2", {right.value: False})).status == 201
     assert (await slow.end()).status == 403
     assert (await rest("GET", f"{dataset}/attributes/a"))["value"] == 1
+    assert (await rest("GET", f"/groups/{root}/links/d"))["link"]["class"] == "H5L_TYPE_HARD"
 
 
 LATE: list[tuple[str, str, bytes]] = [
