@@ -17,7 +17,10 @@ from hsparse.client.progress import Progress, show_read
 from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
+from hsparse.client.sources.upload import COORDINATE_TEXT, PIECE, upload
 from hsparse.client.sparse.sparse_values import cast_values
+from hsparse.errors import TooLarge
+from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
@@ -76,6 +79,8 @@ class DenseDataset(ReducedDataset):
     def __setitem__(self, key: Key, values: ArrayLike) -> None:
         """Set the selected elements to values, which are broadcast as numpy does.
 
+        Many values are sent by several requests, of at most 32 MiB each.
+
         >>> D[:, 1] = [10, 20, 30, 40]
         >>> D[:2]
         array([[ 0, 10,  2],
@@ -84,20 +89,35 @@ class DenseDataset(ReducedDataset):
         array = np.asarray(values) if self.type.is_vlen else cast_values(values, self.dtype)
 
         def send(region: Region) -> None:
-            if not region.selection.size:
+            selection = region.selection
+            if not selection.size:
                 return
-            request = SelectionRequest.of(region.selection, named=True)
-            data = self.type.encode(region.collect(array))
-            if request.body is None:
-                self.connection.json("PUT", self._path("value"), data, select=request.select)
+            if array.size == 1 and isinstance(selection, Orthogonal):
+                upload(
+                    selection, np.broadcast_to(array.reshape(()), selection.shape), self.chunks, 0, self._put
+                )
                 return
-            named = (
-                request.body if "select" in request.body else {"points": region.selection.coords().tolist()}
-            )
-            body = named | {"value_base64": b64encode(data).decode()}
-            self.connection.json("PUT", self._path("value"), body)
+            nbytes = element_bytes(self.dtype)
+            if not isinstance(selection, Orthogonal):
+                nbytes = 2 * nbytes + COORDINATE_TEXT * self.ndim  # in JSON
+            upload(selection, region.collect(array), self.chunks, nbytes, self._put)
 
         self._in_region(ArrayKey(key), send)
+
+    def _put(self, selection: Selection, values: NDArray[Any]) -> None:
+        """Write values, in the selection's shape, by one request; `TooLarge` if they are too many for it."""
+        request = SelectionRequest.of(selection, named=True)
+        is_one = request.body is None and values.size > 1 and not any(values.strides)
+        data = self.type.encode(values.reshape(-1)[:1] if is_one else values)
+        if len(data) > PIECE and values.size > 1:
+            raise TooLarge(f"The values have {len(data)} bytes, more than a request: write fewer at a time.")
+        if request.body is None:
+            one = 1 if is_one else None
+            self.connection.json("PUT", self._path("value"), data, select=request.select, element_count=one)
+            return
+        named = request.body if "select" in request.body else {"points": selection.coords().tolist()}
+        body = named | {"value_base64": b64encode(data).decode()}
+        self.connection.json("PUT", self._path("value"), body)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:

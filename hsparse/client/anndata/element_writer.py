@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.client.anndata.element_encoder import Attributes, EncodedElements, matrix_attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists
 from hsparse.client.progress import Advance, Progress, show_progress
+from hsparse.client.sources.selection_request import SelectionRequest
+from hsparse.client.sources.upload import upload
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.errors import (
@@ -27,6 +31,8 @@ from hsparse.errors import (
     TooLarge,
     Unauthenticated,
 )
+from hsparse.format.selections.axis import Span
+from hsparse.format.selections.selection import Orthogonal, Selection
 
 SMALL = 64 << 10
 """Bytes of values that are sent with the request that creates their dataset."""
@@ -35,7 +41,7 @@ AT_ONCE = 100
 WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, OverQuota, TooLarge, Unauthenticated)
 """Errors of a request that has changed nothing."""
 BAND_BYTES = 32 << 20
-"""Bytes of a dense array in a request."""
+"""Bytes of a dense array that are computed at a time, if it is dask's."""
 FLOAT = "H5T_IEEE_F32LE"
 
 
@@ -121,10 +127,15 @@ class ElementWriter:
         for first in range(0, value.shape[0], step):
             band = value[first : first + step]
             array = np.asarray(band.compute() if hasattr(band, "compute") else band)
-            select = f"[{','.join([f'{first}:{first + len(array)}', *':' * (value.ndim - 1)])}]"
-            data = Hdf5Type.of(array).encode(array)
-            self._connection.json("PUT", f"/datasets/{id}/value", data, select=select)
+            spans = [Span.range(first, first + len(array)), *(Span.range(0, n) for n in value.shape[1:])]
+            selection = Orthogonal.trusted(tuple(value.shape), tuple(spans))
+            upload(selection, array, None, _nbytes(array) // max(1, array.size), partial(self._put, id))
             advance(_nbytes(array))
+
+    def _put(self, id: str, selection: Selection, values: NDArray[Any]) -> None:
+        select = SelectionRequest.of(selection, named=True).select
+        data = Hdf5Type.of(values).encode(values)
+        self._connection.json("PUT", f"/datasets/{id}/value", data, select=select)
 
     def _write_matrices(self, elements: EncodedElements, advance: Advance) -> None:
         bodies = {}

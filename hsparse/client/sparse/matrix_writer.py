@@ -11,12 +11,14 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue
 from hsparse.client.progress import Advance
+from hsparse.client.sources.upload import upload
 from hsparse.client.types.datatype import type_item
-from hsparse.format.selections.points import Points
+from hsparse.format.selections.selection import Points, Selection
 from hsparse.format.structured.region import encode_region
 from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of, matrix_filters
 
@@ -91,9 +93,11 @@ class MatrixWriter:
         coords += np.array(corner, np.uint64)
         if len(coords):
             values = np.ascontiguousarray(found.data)
-            body = encode_region(Points(shape, coords), values)
-            self._connection.json("PUT", f"/datasets/{self._id}/value", body, sparse=1)
+            upload(Points(shape, coords), values, self._chunks, 16 + values.itemsize, self._put)
         self._advance(found.nnz * found.data.itemsize)
+
+    def _put(self, points: Selection, values: NDArray[Any]) -> None:
+        self._connection.json("PUT", f"/datasets/{self._id}/value", encode_region(points, values), sparse=1)
 
 
 def _bands(matrix: Any, axis: int, chunks: Sequence[int]) -> Iterator[tuple[int, int]]:

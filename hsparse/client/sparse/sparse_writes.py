@@ -5,6 +5,9 @@ Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_assignment.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,12 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.dataset import Dataset
 from hsparse.client.errors import InvalidValue
-from hsparse.client.indexing.key_axes import Columns
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select, select_points
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
+from hsparse.client.sources.upload import COORDINATE_TEXT, WHOLE, upload
 from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
+from hsparse.errors import Conflict, HsparseError, TooLarge
 from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
 from hsparse.optional_module import OptionalModule
 
@@ -29,8 +33,6 @@ if TYPE_CHECKING:
 Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
 """What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
 REGION = OptionalModule("hsparse.format.structured.region")
-PIECE = 48 << 20
-"""Bytes of elements in a request: servers take bodies of 100 MiB."""
 
 
 class SparseWrites(Dataset):
@@ -49,10 +51,10 @@ class SparseWrites(Dataset):
 
         Of a sparse array (scipy's in any format, `sparse.COO`) the stored elements are defined and all others of the
         region **erased**. That is two steps, first the erasure: others may see the region empty between them, and if
-        the second one fails it is empty; assign again then. Of a dense array, or a number, all elements are defined, by
-        one request; `write_region(..., drop_fill=True)` leaves the fill value out. Of an element that the key selects
-        twice the last value counts. `InvalidValue` for a shape that does not fit, or a sparse array with another fill
-        value; `WrongType` for a type that numpy does not cast by its rule "same_kind".
+        the second one fails it is empty; assign again then. Of a dense array, or a number, all elements are defined;
+        `write_region(..., drop_fill=True)` leaves the fill value out. More than 32 MiB are sent by several requests. Of
+        an element that the key selects twice the last value counts. `InvalidValue` for a shape that does not fit, or a
+        sparse array with another fill value; `WrongType` for a type that numpy does not cast by its rule "same_kind".
 
         >>> X[0] = [0, 8, 0]
         >>> X.count(np.s_[0])
@@ -83,8 +85,10 @@ class SparseWrites(Dataset):
             columns, column = region.locate(whole.columns, whole.values)
             if not region.selection.size:
                 return
-            self.connection.json("POST", self._path("erase"), erase_body(region.selection))
-            self._write_columns(region.extent, columns, column)
+            self._erase(region.selection)
+            if len(column):
+                places = Elements(tuple(columns), column).coords()
+                self._upload_elements(Points(region.extent, places), column)
 
         self._in_region(select, send)
 
@@ -101,7 +105,7 @@ class SparseWrites(Dataset):
         column = np.ascontiguousarray(cast_values(values, self.dtype))
 
         def send(extent: tuple[int, ...]) -> None:
-            self._put_elements(select_points(coords, extent), column, drop_fill=drop_fill or None)
+            self._upload_elements(select_points(coords, extent), column, drop_fill=drop_fill or None)
 
         self._in_current_extent(send)
 
@@ -119,19 +123,31 @@ class SparseWrites(Dataset):
 
         def send(region: Region) -> None:
             fits = is_listed and array.size == prod(region.shape)
-            column = region.collect(array.reshape(region.shape) if fits else array)
-            if not region.selection.size:
+            selection = region.selection
+            if not selection.size:
                 return
-            request = SelectionRequest.of(region.selection, named=select is not None)
-            options = {"drop_fill": drop_fill or None}
-            if request.body is not None:
-                self._put_elements(region.selection, column.reshape(-1), **options)
-                return
-            one = 1 if array.size == 1 else None
-            data = (array if one else column).tobytes()
-            self._put(data, select=request.select, element_count=one, **options)
+            if array.size == 1 and isinstance(selection, Orthogonal):
+                column, nbytes = np.broadcast_to(array.reshape(()), selection.shape), 0
+            else:
+                column = region.collect(array.reshape(region.shape) if fits else array)
+                nbytes = self._element_bytes(selection)
+            put = partial(self._put_region, named=select is not None, drop_fill=drop_fill or None)
+            upload(selection, column, self.chunks, nbytes, put)
 
         self._in_region(select, send)
+
+    def _put_region(
+        self, selection: Selection, values: NDArray[Any], *, named: bool, drop_fill: bool | None
+    ) -> None:
+        """Define a selection by values in its shape, by one request."""
+        request = SelectionRequest.of(selection, named=named)
+        if request.body is not None:
+            self._put_elements(selection, values.reshape(-1), drop_fill=drop_fill)
+            return
+        is_one = values.size > 1 and not any(values.strides)
+        data = (values.reshape(-1)[:1] if is_one else values).tobytes()
+        count = 1 if is_one else None
+        self._put(data, select=request.select, element_count=count, drop_fill=drop_fill)
 
     def erase(self, select: Select = None) -> None:
         """Make the selected elements undefined; without a selection all, also those that others have appended.
@@ -143,8 +159,7 @@ class SparseWrites(Dataset):
 
         def send(region: Region) -> None:
             if region.selection.size or select is None:
-                body = erase_body(region.selection, named=select is not None)
-                self.connection.json("POST", self._path("erase"), body)
+                self._erase(region.selection, named=select is not None)
 
         self._in_region(select, send)
 
@@ -156,7 +171,14 @@ class SparseWrites(Dataset):
         array([[0, 2],
                [2, 1]], dtype=uint64)
         """
-        self.connection.json("POST", self._path("erase"), {"points": self._points(coords).tolist()})
+        self._in_current_extent(lambda extent: self._erase(select_points(coords, extent)))
+
+    def _erase(self, selection: Selection, *, named: bool = True) -> None:
+        def send(part: Selection, _: NDArray[Any]) -> None:
+            self.connection.json("POST", self._path("erase"), erase_body(part, named=named))
+
+        nbytes = COORDINATE_TEXT * self.ndim if isinstance(selection, Points) else 0
+        upload(selection, np.broadcast_to(np.uint8(0), selection.shape), self.chunks, nbytes, send)
 
     def append(
         self,
@@ -175,6 +197,8 @@ class SparseWrites(Dataset):
         in 10 new rows; the first new row is row 0.
 
         Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
+        What a request has no room for (96 MiB, or the server's limit) takes several: others see the new extent first,
+        then values.
         Without `flush` the elements are durable when this returns, and readers see them a tenth of a second later: many
         small appends are then written together.
         `OutOfRange` for `coords` that are not in what is new,
@@ -223,7 +247,13 @@ class SparseWrites(Dataset):
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
             self._check_slab(array.shape, extent, dim)
-            return self._append(array.tobytes(), dim, array.shape[dim], drop_fill, flush)
+
+            def fill(rows: slice) -> None:
+                key = ArrayKey((*[slice(None)] * dim, rows))
+                self.write_region(key, array, drop_fill=drop_fill)
+
+            body = partial(array.tobytes)
+            return self._append(array.nbytes, body, fill, dim, array.shape[dim], drop_fill, flush)
 
         return self._in_current_extent(send)
 
@@ -233,21 +263,59 @@ class SparseWrites(Dataset):
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
             slab = (*extent[:dim], count, *extent[dim + 1 :])
-            body = REGION.load().encode_region(select_points(coords, slab), column)
-            return self._append(body, dim, count, drop_fill, flush, sparse=1)
+            points = select_points(coords, slab)
+
+            def fill(rows: slice) -> None:
+                places = points.coords()
+                places[:, dim] += np.uint64(rows.start)
+                self.write(places, column, drop_fill=drop_fill)
+
+            nbytes = points.size * self._element_bytes(points)
+            body = partial(REGION.load().encode_region, points, column)
+            return self._append(nbytes, body, fill, dim, count, drop_fill, flush, sparse=1)
 
         return self._in_current_extent(send)
 
     def _append(
-        self, body: bytes, dim: int, count: int, drop_fill: bool, flush: bool, **params: object
+        self,
+        nbytes: int,
+        body: Callable[[], bytes],
+        fill: Callable[[slice], None],
+        dim: int,
+        count: int,
+        drop_fill: bool,
+        flush: bool,
+        **params: object,
     ) -> slice:
+        """Append what `body` returns, by one request; extend and `fill` if that is too much for one."""
         if not count:
             return slice(self.shape[dim], self.shape[dim])
         path = self._path("value")
         params |= {"drop_fill": drop_fill or None, "flush": None if flush else 0}
-        return self._grown(
-            self.connection.json("PUT", path, body, append=count, append_dim=dim, **params), dim
-        )
+        if nbytes <= WHOLE:
+            with suppress(TooLarge):
+                return self._grown(
+                    self.connection.json("PUT", path, body(), append=count, append_dim=dim, **params), dim
+                )
+        added = self.extend(count, dim)
+        try:
+            fill(added)
+        except BaseException:
+            with suppress(HsparseError):
+                self._take_back(added, dim)
+            raise
+        return added
+
+    def _take_back(self, added: slice, dim: int) -> None:
+        """Undo an extension; what others have appended behind it stays, and then it stays empty."""
+        shape = (*self.shape[:dim], added.start, *self.shape[dim + 1 :])
+        try:
+            if self.refresh()[dim] == added.stop:
+                self.resize(shape, erase=True)
+                return
+        except Conflict:
+            pass
+        self.erase(ArrayKey((*[slice(None)] * dim, added)))
 
     def _check_slab(self, shape: tuple[int, ...], extent: tuple[int, ...], dim: int) -> None:
         """Raise `InvalidValue` unless an array of the shape can be appended along the dimension."""
@@ -269,13 +337,18 @@ class SparseWrites(Dataset):
             given.shape, given.columns, cast_values(given.values, self.dtype), given.fill_value
         )
 
-    def _write_columns(self, extent: tuple[int, ...], columns: Columns, values: NDArray[Any]) -> None:
+    def _upload_elements(self, points: Points, values: NDArray[Any], **params: object) -> None:
         """Define elements, in as many requests as they need."""
-        step = max(1, PIECE // (8 * len(extent) + values.itemsize))
-        for first in range(0, len(values), step):
-            part = slice(first, first + step)
-            piece = Elements(tuple(column[part] for column in columns), values[part])
-            self._put_elements(Points(extent, piece.coords()), piece.values)
+
+        def send(part: Selection, some: NDArray[Any]) -> None:
+            self._put_elements(part, some, **params)
+
+        upload(points, values, self.chunks, self._element_bytes(points), send)
+
+    def _element_bytes(self, selection: Selection) -> int:
+        """Return about the bytes of an element in a request."""
+        places = 0 if isinstance(selection, Orthogonal) else 8 * self.ndim
+        return self.dtype.itemsize + places
 
     def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
         self._put(REGION.load().encode_region(selection, values), sparse=1, **params)
