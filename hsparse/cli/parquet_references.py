@@ -63,7 +63,7 @@ def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
 
 
 def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
-    """Write references to a new directory. Those of an array follow its metadata and are in memory together."""
+    """Write references to a new directory. Those of an array come together with its metadata, and are in memory."""
     root.mkdir()
     metadata: dict[str, Any] = {}
     for folder, found in groupby(members, lambda member: member[0].rpartition("/")[0]):
@@ -71,20 +71,17 @@ def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
             raise Unsupported(
                 f"Parquet references cannot have {folder!r}: names that begin with .z are metadata."
             )
-        references: list[Reference] = []
-        counts: list[int] = []
+        chunks: dict[str, Any] = {}
         for name, value in found:
-            last = name.rpartition("/")[2]
-            if not last.startswith(".z"):
-                references.append((_number(last, counts), *value))
-                continue
-            metadata[name] = json.loads(value)
-            if last == ".zarray":
-                array = metadata[name]
-                counts = [
-                    -(-size // chunk) for size, chunk in zip(array["shape"], array["chunks"], strict=True)
-                ]
-        _write_array(root / folder, references)
+            if name.rpartition("/")[2].startswith(".z"):
+                metadata[name] = json.loads(value)
+            else:
+                chunks[name.rpartition("/")[2]] = value
+        if chunks:
+            array = metadata[f"{folder}/.zarray" if folder else ".zarray"]
+            pairs = zip(array["shape"], array["chunks"], strict=True)
+            counts = [-(-size // chunk) for size, chunk in pairs]
+            _write_array(root / folder, [(_number(one, counts), *place) for one, place in chunks.items()])
     (root / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": RECORD}))
 
 

@@ -35,6 +35,22 @@ WITHOUT_FLOATS = frozenset(
 )
 WITHOUT_PARTS = WITHOUT_FLOATS | {"H5T_FLOAT"}
 """Classes whose elements are one number or text in JSON, or a few."""
+DIMENSION_NAMES = frozenset(
+    {
+        "CLASS",
+        "DIMENSION_LABELS",
+        "DIMENSION_LIST",
+        "NAME",
+        "REFERENCE_LIST",
+        "_NCProperties",
+        "_Netcdf4Coordinates",
+        "_Netcdf4Dimid",
+        "_nc3_strict",
+    }
+)
+"""Attributes by which HDF5 and netCDF say how a file has dimensions: netCDF's readers hide them, they are no data."""
+DIMENSION_ONLY = "This is a netCDF dimension but not a netCDF variable"
+"""What the `NAME` of a dimension scale begins with that has a length and no values."""
 Json = dict[str, Any]
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import netCDF4
 import numpy as np
 import pytest
+import xarray as xr
 import zarr
 from fsspec import filesystem
 
@@ -101,6 +103,62 @@ def test_dmrpp(url: str, tmp_path: Path) -> None:
     document = out.read_text()
     assert '<Int32 name="dense">' in document
     assert "sparse: " in document
+
+
+def make_netcdf(path: Path) -> None:
+    """Make a file whose variables have values equal to HDF5's fill value, masked by `_FillValue` or not."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.createDimension("x", 3)
+        file.createDimension("long", 40)
+        coordinate = file.createVariable("x", "f8", ("x",))
+        coordinate[:] = [0.5, 1.5, 2.5]
+        for name, kind, masked, values in (
+            ("bytes", "u1", None, [0, 255, 3]),
+            ("shorts", "i2", None, [-32767, 0, 3]),
+            ("floats", "f4", None, [netCDF4.default_fillvals["f4"], 0, 3]),
+            ("zeros", "i4", False, [0, 1, 2]),
+            ("masked", "u1", 255, [0, 255, 3]),
+            ("masked_zero", "i4", 0, [0, 1, 2]),
+            ("masked_float", "f4", -1.5, [-1.5, 0, 3]),
+            ("masked_nan", "f8", np.nan, [np.nan, 0, 3]),
+        ):
+            made = file.createVariable(name, kind, ("x",), fill_value=masked, zlib=name != "zeros")
+            made.set_auto_mask(False)
+            made[:] = values
+            made.setncatts({"one": np.array([7], "i4"), "two": np.array([1.5, 2.5]), "units": "K"})
+        parts = file.createVariable("parts", "i4", ("long", "x"), fill_value=-5, chunksizes=(10, 3))
+        parts[:10] = 1
+        file.createVariable("grid", "u1", ("x", "long"))[:] = 255
+    with h5py.File(path, "r+") as file:
+        file["other"] = h5py.SoftLink("/bytes")
+        differs = file.create_dataset("differs", data=np.array([7, 0, 3], "f4"), fillvalue=7)
+        differs.attrs["_FillValue"] = np.float32(3)
+
+
+def test_only_the_attribute_masks_values(url: str, store: Path, tmp_path: Path) -> None:
+    """Every reader of a map, and the engine `hsparse`, have what xarray has of the file."""
+    file, domain = tmp_path / "some.nc", "/home/admin/some.nc"
+    make_netcdf(file)
+    assert main(["import", str(file), domain, "--endpoint", url, "--quiet"]) == 0
+    with xr.open_dataset(file, engine="h5netcdf", phony_dims="access") as data:
+        expected = data.load()
+    found = {"hsparse": xr.open_dataset(f"{url}{domain}", engine="hsparse").load()}
+    for form in ("kerchunk", "kerchunk-parquet"):
+        out, where = tmp_path / form, ["--endpoint", url, "--format", form]
+        assert main(["map", domain, str(out), *where, "--base", f"{store}/"]) == 0
+        options = {"storage_options": {"fo": str(out), "remote_protocol": "file"}}
+        found[form] = xr.open_dataset(
+            "reference://", engine="zarr", consolidated=False, backend_kwargs=options
+        ).load()
+    assert expected["bytes"].dtype == "u1"
+    for form, data in found.items():
+        assert set(data.variables) == set(expected.variables), form
+        for name, variable in expected.variables.items():
+            assert data[name].dtype == variable.dtype, (form, name)
+            np.testing.assert_array_equal(data[name].values, variable.values, f"{form} {name}")
+            assert {key: np.shape(value) for key, value in data[name].attrs.items()} == {
+                key: np.shape(value) for key, value in variable.attrs.items()
+            }, (form, name)
 
 
 def test_what_is_there_is_kept(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,20 +14,7 @@ from typing import Any
 
 from hsparse.client.connection import Json
 from hsparse.client.types.hdf5_type import shape_of
-
-DIMENSION_ONLY = "This is a netCDF dimension but not a netCDF variable"
-OWN_ATTRIBUTES = {
-    "CLASS",
-    "DIMENSION_LIST",
-    "DIMENSION_LABELS",
-    "NAME",
-    "REFERENCE_LIST",
-    "_NCProperties",
-    "_Netcdf4Coordinates",
-    "_Netcdf4Dimid",
-    "_nc3_strict",
-}
-"""Attributes that say how a file has dimensions; they are no part of its data."""
+from hsparse.model.attribute import DIMENSION_ONLY
 
 
 class NetcdfDimensions:

@@ -23,9 +23,10 @@ from hsparse.client.errors import MissingKey
 from hsparse.client.group import Group, make_member
 from hsparse.client.indexing.select import ArrayKey
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.client.xarray.netcdf_dimensions import OWN_ATTRIBUTES, NetcdfDimensions, is_only_dimension
+from hsparse.client.xarray.netcdf_dimensions import NetcdfDimensions, is_only_dimension
 from hsparse.client.xarray.sparse_packing import SparsePacking
 from hsparse.errors import Unsupported
+from hsparse.model.attribute import DIMENSION_NAMES
 
 SUFFIXES = (".h5", ".h5ad", ".hdf5", ".nc", ".nc4")
 DECODING = (
@@ -232,7 +233,7 @@ def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes that are data, as xarray writes them: arrays of one element are that element."""
     found: dict[str, Any] = {}
     for name in attributes:
-        if name in OWN_ATTRIBUTES:
+        if name in DIMENSION_NAMES:
             continue
         value = attributes[name]
         is_single = isinstance(value, np.ndarray) and value.shape == (1,)

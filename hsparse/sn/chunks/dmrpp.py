@@ -24,7 +24,7 @@ from hsparse.sn.chunks.mapped_object import (
     datasets_of_group,
     path_components,
 )
-from hsparse.sn.chunks.zarr_array import is_scale, plain_attributes, scales_of
+from hsparse.sn.chunks.zarr_array import is_only_dimension, is_scale, plain_attributes, scales_of
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.records.dataset import Dataset
@@ -119,6 +119,8 @@ class Dmrpp:
             async for title, dataset in datasets:
                 if self._file is not None:
                     self._file.check(dataset)
+                if is_only_dimension(dataset):
+                    continue
                 try:
                     variable = self._variable(title, dataset, sizes.get(title))
                     first = await anext(variable)

@@ -6,7 +6,7 @@ lacks.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -16,7 +16,15 @@ from hsparse.errors import HsparseError
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, check_referable
-from hsparse.sn.chunks.zarr_array import GROUP, is_scale, scales_of, zarr_array, zarr_attributes
+from hsparse.sn.chunks.zarr_array import (
+    GROUP,
+    is_only_dimension,
+    is_scale,
+    masked_value,
+    scales_of,
+    zarr_array,
+    zarr_attributes,
+)
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset
@@ -41,24 +49,24 @@ class KerchunkReferences:
         return {"version": 1} | ({} if self._file is None else {"file": self._file.to_json()})
 
     async def array(self, prefix: str, dataset: Dataset, chunks: ChunkPages) -> Members:
-        """Yield the members of `refs` of one array.
+        """Yield the members of `refs` of one array, its metadata last.
 
         `Unsupported`, before anything is yielded, if zarr cannot describe it.
         """
-        described = self._described(dataset, chunks)
+        self._check(dataset)
         if is_file_backed(dataset.record):  # without filters there are no masks
             async for row in defined_chunks(chunks):
                 refuse_filter_mask(row)
         rows = defined_chunks(chunks)
+        count = 0
         async with aclosing(rows):
-            first = await anext(rows, None)
-            yield _member(f"{prefix}.zarray", described)
-            dimensions = self._dimensions(prefix, dataset)
-            yield _member(f"{prefix}.zattrs", zarr_attributes(dataset.record, dimensions))
-            if first is not None:
-                yield self._chunk(prefix, first)
             async for row in rows:
                 yield self._chunk(prefix, row)
+                count += 1
+        for name, value in self._metadata(
+            prefix, dataset, chunks, is_whole=count == chunks.grid.size
+        ).items():
+            yield _member(f"{prefix}{name}", value)
 
     async def domain(
         self,
@@ -79,6 +87,8 @@ class KerchunkReferences:
                     if prefix:
                         yield b"," + _member(f"{prefix}.zgroup", GROUP)
                     yield b"," + _member(f"{prefix}.zattrs", zarr_attributes(found.record, None))
+                    continue
+                if is_only_dimension(found.record):
                     continue
                 try:
                     members = self.array(prefix, *open_dataset(found.record))
@@ -104,12 +114,32 @@ class KerchunkReferences:
         names = [self._names.get(scale, "") for scale in scales_of(dataset.record)]
         return [name or f"{own or 'array'}_dim_{dim}" for dim, name in enumerate(names)]
 
-    def _described(self, dataset: Dataset, chunks: ChunkPages) -> Json:
+    def _check(self, dataset: Dataset) -> None:
+        check_referable(dataset, "zarr", transcoded=self._is_transcoded(dataset))
+        self._array(dataset, (), b"")
+
+    def _metadata(
+        self, prefix: str, dataset: Dataset, chunks: ChunkPages, *, is_whole: bool
+    ) -> dict[str, Json]:
+        """Return the metadata of an array; `is_whole`: all chunks of the grid are stored.
+
+        xarray masks elements equal to a fill value, and only those of `_FillValue` are to be: HDF5's own is left out
+        where no element needs it.
+        """
+        masked = masked_value(dataset.record, dataset.spec.datatype.dtype)
+        fill = masked if is_whole else dataset.spec.fill
+        attributes = zarr_attributes(
+            dataset.record, self._dimensions(prefix, dataset), masked if fill == masked else b""
+        )
+        return {".zarray": self._array(dataset, chunks.grid.chunk, fill), ".zattrs": attributes}
+
+    def _array(self, dataset: Dataset, chunk: Sequence[int], fill: bytes) -> Json:
         spec = dataset.spec
-        transcoded = self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
-        check_referable(dataset, "zarr", transcoded=transcoded)
-        pipeline = () if transcoded else spec.filters[0]
-        return zarr_array(dataset.extent, chunks.grid.chunk, spec.datatype.dtype, spec.fill, pipeline)
+        pipeline = () if self._is_transcoded(dataset) else spec.filters[0]
+        return zarr_array(dataset.extent, chunk, spec.datatype.dtype, fill, pipeline)
+
+    def _is_transcoded(self, dataset: Dataset) -> bool:
+        return self._file is not None and self._file.form(dataset) is ChunkForm.TRANSCODED
 
     def _chunk(self, prefix: str, row: Json) -> bytes:
         refuse_filter_mask(row)

@@ -11,7 +11,7 @@ from hsparse.format.hdf5.messages.file_type import file_type, has_addresses
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.object_path import hard_links, join_path, read_each, walk_groups
+from hsparse.sn.records.object_path import join_path, object_links, read_each, walk_groups
 from hsparse.wire.message import Record
 
 REPORTED_KINDS = (
@@ -42,7 +42,7 @@ class MappedObject:
 async def mapped_objects(owners: Owners, root: str) -> AsyncGenerator[MappedObject, None]:
     """Yield the groups reached by hard links, each once and before its datasets, and the datasets of each link.
 
-    Soft and external links are not followed.
+    Soft links to datasets of the domain count, too; external ones are not followed.
     """
     first: dict[str, str] = {}
     groups = walk_groups(owners, root)
@@ -71,8 +71,8 @@ async def nested_groups(owners: Owners, root: str) -> AsyncGenerator[MappedObjec
 
 
 async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tuple[str, Record], None]:
-    """Yield titles and records of the datasets that are targets of a group's hard links and exist."""
-    links = [link for link in hard_links(group) if collection_of(link[1]) == "datasets"]
+    """Yield titles and records of the datasets that a group's hard and soft links lead to."""
+    links = [link for link in await object_links(owners, group) if collection_of(link[1]) == "datasets"]
     async with aclosing(read_each(owners, links)) as read:
         async for title, outcome in read:
             if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import Any
@@ -12,23 +13,15 @@ import numpy as np
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.table import codec_of
-from hsparse.model.attribute import attribute_value_json
+from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY, attribute_value_json
 
 Json = dict[str, Any]
 GROUP: Json = {"zarr_format": 2}
 PLAIN = ("H5T_INTEGER", "H5T_FLOAT", "H5T_STRING", "H5T_ENUM", "H5T_BITFIELD")
 """The classes of attributes that zarr can have."""
-ZARR_KEYS = (
-    "CLASS",
-    "NAME",
-    "DIMENSION_LIST",
-    "REFERENCE_LIST",
-    "DIMENSION_LABELS",
-    "_Netcdf4Dimid",
-    "_NCProperties",
-)
-"""Attributes of HDF5's and netCDF's dimension scales, which xarray leaves out."""
 DIMENSIONS = "_ARRAY_DIMENSIONS"
+MASKED = "_FillValue"
+"""The attribute whose value stands for missing data, by the conventions of CF."""
 
 
 def zarr_array(
@@ -36,7 +29,7 @@ def zarr_array(
 ) -> Json:
     """Return the `.zarray` of a dense dataset; `fill` has the bytes of one element, none for zero.
 
-    A fill value of zero is null, which readers treat as zero: xarray would mask elements equal to a fill value.
+    Without bytes the fill value is null, which readers treat as zero: xarray masks elements equal to a fill value.
     `Unsupported` if zarr lacks the type or a filter.
     """
     return {
@@ -62,10 +55,35 @@ def zarr_type(dtype: np.dtype[Any]) -> Any:
     return dtype.str
 
 
-def zarr_attributes(record: Json, dimensions: Sequence[str] | None) -> Json:
-    """Return the `.zattrs` of a record: attributes of plain types, and the names of an array's dimensions."""
-    found: Json = {name: attribute_value_json(stored) for name, stored in plain_attributes(record)}
+def masked_value(record: Json, dtype: np.dtype[Any]) -> bytes:
+    """Return the bytes of the element that the attribute `_FillValue` has masked; none without that attribute."""
+    stored = dict(plain_attributes(record)).get(MASKED)
+    value = None if stored is None else _single(attribute_value_json(stored))
+    if dtype.kind not in "iuf" or not isinstance(value, int | float):
+        return b""
+    try:
+        return np.array(value, dtype).tobytes()
+    except (OverflowError, ValueError):  # no element equals it
+        return b""
+
+
+def zarr_attributes(record: Json, dimensions: Sequence[str] | None, masked: bytes = b"") -> Json:
+    """Return the `.zattrs` of a record: attributes of plain types, and the names of an array's dimensions.
+
+    Attributes of one element are that element, as kerchunk has them. `masked` is the array's fill value if it has that
+    of `_FillValue`, which is then in xarray's form: it reads that of arrays of version 3, as VirtualiZarr makes them.
+    """
+    found: Json = {name: _single(attribute_value_json(stored)) for name, stored in plain_attributes(record)}
+    if masked and isinstance(found[MASKED], float):
+        found[MASKED] = base64.b64encode(struct.pack("<d", found[MASKED])).decode()
     return found if dimensions is None else found | {DIMENSIONS: list(dimensions)}
+
+
+def _single(value: Any) -> Any:
+    """Return the element of a list, or of nested lists, that have one."""
+    while isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value
 
 
 def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
@@ -74,7 +92,7 @@ def plain_attributes(record: Json) -> Iterator[tuple[str, Json]]:
         kind = stored["type"].get("class") if isinstance(stored["type"], dict) else None
         if (
             kind in PLAIN
-            and name not in ZARR_KEYS
+            and name not in DIMENSION_NAMES
             and "encoding" not in stored
             and stored.get("value") is not None
         ):
@@ -97,6 +115,12 @@ def is_scale(record: Json) -> bool:
     """Say whether a dataset is a dimension scale, which names its own dimension."""
     stored = (record.get("attributes") or {}).get("CLASS") or {}
     return stored.get("value") == "DIMENSION_SCALE" and len(record["shape"].get("dims") or ()) == 1
+
+
+def is_only_dimension(record: Json) -> bool:
+    """Say whether a dataset is a netCDF dimension that has a length and no values, which readers hide."""
+    stored = (record.get("attributes") or {}).get("NAME") or {}
+    return is_scale(record) and str(stored.get("value")).startswith(DIMENSION_ONLY)
 
 
 def _fill(fill: bytes, dtype: np.dtype[Any]) -> Any:

@@ -23,6 +23,8 @@ T = TypeVar("T")
 MAX_HOPS = 64
 """The most soft and external links followed for one path; more are taken for a cycle."""
 MAX_PATH = 32 * 1024
+MAX_STEPS = 256
+"""The most links that the path of one soft link leads through in a listing."""
 STEPS_AT_ONCE = 64
 """Links after which other requests run: reading cached records never waits."""
 READS_AT_ONCE = 500
@@ -214,6 +216,39 @@ def hard_links(record: Record) -> list[tuple[str, str]]:
     """Return a group's hard links as (title, id), ordered by title."""
     links = record.get("links") or {}
     return [(title, links[title]["id"]) for title in sorted(links) if links[title].get("class") == HARD]
+
+
+async def object_links(owners: Owners, group: Record) -> list[tuple[str, str]]:
+    """Return a group's links as (title, id), ordered by title: hard ones, and soft ones that lead to an object."""
+    found, links = hard_links(group), group.get("links") or {}
+    for title, link in links.items():
+        if link.get("class") == SOFT:
+            id = await _soft_target(owners, group, link["h5path"])
+            found += [] if id is None else [(title, id)]
+    return sorted(found)
+
+
+async def _soft_target(owners: Owners, group: Record, h5path: str) -> str | None:
+    """Return the id at a path from a group; None without one in the domain, or after `MAX_STEPS`."""
+    at: str = group["root"] if h5path.startswith("/") else group["id"]
+    titles = [title for title in h5path.split("/")[::-1] if title not in ("", ".")]
+    for step in range(MAX_STEPS):
+        if step % STEPS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        if not titles or collection_of(at) != "groups":
+            return None if titles else at
+        outcome = (await owners.read(at))[0]
+        if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
+            return None
+        link = (outcome.unwrap().get("links") or {}).get(titles.pop(), {})
+        if link.get("class") == HARD:
+            at = link["id"]
+        elif link.get("class") == SOFT:
+            at = group["root"] if link["h5path"].startswith("/") else at
+            titles += [title for title in link["h5path"].split("/")[::-1] if title not in ("", ".")]
+        else:
+            return None
+    return None
 
 
 def join_path(path: str, title: str) -> str:

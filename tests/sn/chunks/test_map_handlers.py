@@ -139,10 +139,11 @@ async def test_a_domain_has_all_its_datasets_by_path(client: RestClient) -> None
     await client("PUT", f"/groups/{root}/links/soft", {"h5path": "/two"})
     found = (await client("GET", "/map")).body
     assert (found["version"], found["domain"], found["root"]) == (1, client.domain, root)
-    assert set(found["datasets"]) == {"/again", "/two", "/nothing", "/deep/down/one"}
+    assert set(found["datasets"]) == {"/again", "/soft", "/two", "/nothing", "/deep/down/one"}
     assert found["datasets"]["/deep/down/one"] == (await client("GET", f"{one}/map")).body
     assert found["datasets"]["/again"] == (await client("GET", f"{two}/map")).body
-    assert found["datasets"]["/two"] == {"id": two.rpartition("/")[2], "alias": "/again"}
+    for alias in ("/soft", "/two"):
+        assert found["datasets"][alias] == {"id": two.rpartition("/")[2], "alias": "/again"}
     assert found["datasets"]["/nothing"]["error"]["kind"] == "bad_request"
 
 

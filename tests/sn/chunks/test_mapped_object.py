@@ -1,4 +1,4 @@
-"""What maps go through: groups once, datasets by every hard link."""
+"""What maps go through: groups once, datasets by every link, soft ones too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,20 @@ async def test_groups_come_once_and_datasets_by_each_link(rest: RestClient, root
     group = (await rest("GET", "/groups/", h5path="/a"))["id"]
     await rest("PUT", f"/groups/{root}/links/loop", {"id": group})
     await rest("PUT", f"/groups/{group}/links/again", {"id": ids["/one"]})
-    await rest("PUT", f"/groups/{group}/links/soft", {"h5path": "/one"})
+    targets = {
+        "soft": "/one",
+        "near": "./two",
+        "through": "/loop/b/three",
+        "chain": "/a/near",
+        "group": "/a/b",
+        "round": "/a/round",
+        "below": "/one/x",
+        "none": "/none",
+        "gone": "/gone",
+    }
+    links = {title: {"h5path": target} for title, target in targets.items()}
+    links["far"] = {"h5path": "/one", "file": "other.h5"}
+    await rest("PUT", f"/groups/{group}/links", {"links": links})
     gone = (await rest("POST", "/datasets", {"type": "H5T_STD_I32LE", "h5path": "/gone"}))["id"]
     await rest("DELETE", f"/datasets/{gone}")
     found = [one async for one in mapped_objects(rest.service.owners, root)]
@@ -23,6 +36,10 @@ async def test_groups_come_once_and_datasets_by_each_link(rest: RestClient, root
     assert datasets == [
         ("/one", ids["/one"], "/one"),
         ("/a/again", ids["/one"], "/one"),
-        ("/a/two", ids["/a/two"], "/a/two"),
-        ("/a/b/three", ids["/a/b/three"], "/a/b/three"),
+        ("/a/chain", ids["/a/two"], "/a/chain"),
+        ("/a/near", ids["/a/two"], "/a/chain"),
+        ("/a/soft", ids["/one"], "/one"),
+        ("/a/through", ids["/a/b/three"], "/a/through"),
+        ("/a/two", ids["/a/two"], "/a/chain"),
+        ("/a/b/three", ids["/a/b/three"], "/a/through"),
     ]
