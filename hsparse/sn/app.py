@@ -195,7 +195,8 @@ def bind_route(service: Service, route: Route) -> AioHandler:
 async def _handle_body(service: Service, route: Route, context: Context) -> web.StreamResponse:
     """Handle a request with a body, within the memory for bodies."""
     request = context.request
-    context.check_length()
+    if not route.streams:
+        context.check_length()
     if request.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
         raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
     if request.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:

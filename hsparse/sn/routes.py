@@ -116,6 +116,11 @@ class Route:
         )
 
     @property
+    def streams(self) -> bool:
+        """Whether its body may be larger than what is read as a whole, which the handler checks then."""
+        return self.handler is put_value
+
+    @property
     def grows(self) -> bool:
         """Whether all that it does may make the domain larger, so that it needs room in its quotas.
 

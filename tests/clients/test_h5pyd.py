@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import h5pyd
@@ -10,6 +11,7 @@ import pytest
 
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from tests.support.server_process import server_process
 
 HOME = "/home/admin/"
 
@@ -293,3 +295,34 @@ def test_a_reader_that_opened_before_sees_growth_by_refresh(files: Files) -> Non
             seen.refresh()
             assert seen.shape == (4,)
             np.testing.assert_array_equal(seen[...], np.arange(4))
+
+
+@pytest.fixture(scope="module")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server that holds a body of 1 MiB at most."""
+    options = ["--root", str(tmp_path_factory.mktemp("root")), "--no-fsync", "--max-request-size", "1MiB"]
+    with server_process(*options) as server:
+        yield server.url
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        np.arange(400_000, dtype="f8"),
+        np.arange(400_000, dtype="<i8").reshape(2, -1),
+        np.arange(400_000, dtype="<i8").view([("a", "<i4"), ("b", "<f4")]),
+    ],
+    ids=["numbers", "wide rows", "compound"],
+)
+def test_an_array_is_larger_than_the_server_holds(
+    small_server: str, data: np.ndarray[Any, Any], request: pytest.FixtureRequest
+) -> None:
+    """h5pyd sends all of an array in one request."""
+    files = Files(small_server, f"large-{request.node.callspec.id.replace(' ', '-')}.h5")
+    with files("w") as file:
+        file.create_dataset("x", data=data)
+        file.create_dataset("y", data.shape, data.dtype, compression="gzip")[...] = data
+    with files("r") as file:
+        for name in ("x", "y"):
+            assert np.array_equal(file[name][...].view("u8"), data.view("u8"))

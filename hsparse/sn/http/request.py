@@ -121,20 +121,34 @@ class RequestReader:
             )
         return data
 
+    async def part(self, nbytes: int) -> bytearray:
+        """Return the next bytes of a body that is not read as a whole; `BadRequest` if it was cut short.
+
+        Memory is taken for one part, the largest: the one before must be done with.
+        """
+        give_up_place(self.request)
+        data = await self._received(self.request.get(MEMORY_KEY), nbytes)
+        await return_to_work(self.request)
+        await self.body_came_late()
+        if len(data) != nbytes:
+            raise BadRequest("The body was cut short; what had come before was applied.")
+        return data
+
     async def body_came_late(self) -> None:
         """Called when the body came after the head; raises if the request may not go on."""
 
-    async def _received(self, memory: BodyMemory | None) -> bytearray:
-        """Receive the body into `memory`; raise if the client is too slow."""
+    async def _received(self, memory: BodyMemory | None, part: int | None = None) -> bytearray:
+        """Receive the body, or the next `part` bytes of it, into `memory`; raise if the client is too slow."""
         data, content = bytearray(), self.request.content
-        most = min(self.request.content_length or self.limit, self.limit)
+        most = min(self.request.content_length or self.limit, self.limit) if part is None else part
         clock = asyncio.get_running_loop().time
         late = clock() + BODY_PATIENCE
+        applied = "nothing was applied" if part is None else "what had come before was applied"
         try:
-            while True:
+            while part is None or len(data) < part:
                 wait_for_client(self.request)
                 async with asyncio.timeout_at(min(late + len(data) / BODY_RATE, clock() + BODY_PATIENCE)):
-                    block = await content.readany()
+                    block = await (content.readany() if part is None else content.read(part - len(data)))
                 work_on(self.request)
                 if not block:
                     return data
@@ -147,10 +161,11 @@ class RequestReader:
                     asked = clock()
                     await memory.grow(len(data), most)
                     late += clock() - asked  # the client could not send meanwhile
+            return data
         except TimeoutError as error:
-            raise BadRequest("The body came too slowly, or not at all; nothing was applied.") from error
+            raise BadRequest(f"The body came too slowly, or not at all; {applied}.") from error
         except (web.RequestPayloadError, ConnectionError) as error:
-            raise BadRequest("The body was cut short; nothing was applied.") from error
+            raise BadRequest(f"The body was cut short; {applied}.") from error
 
 
 async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda value: None) -> Any:

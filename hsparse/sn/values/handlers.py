@@ -44,6 +44,7 @@ from hsparse.sn.values.request_selection import (
     selection_work,
 )
 from hsparse.sn.values.selected import hold_points, points_bytes, selected, selected_in_url
+from hsparse.sn.values.streamed_write import is_streamed, put_streamed
 from hsparse.sn.values.write_size import check_written, written_bytes
 
 
@@ -97,6 +98,8 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
 
 async def put_value(context: Context) -> web.StreamResponse:
     """`PUT /datasets/{id}/value`: write by hyperslab, lists or points, or append; durable when answered."""
+    if is_streamed(context):
+        return await put_streamed(context)
     if context.arg("query"):
         return await _put_by_query(context)
     write = ValueWrite(context, await body_medium(context.request).read_body(context))

@@ -389,7 +389,7 @@ BAD_WRITES: dict[str, tuple[Any, dict[str, Any], int]] = {
     "bad element count": (bytes(4), {"element_count": 3}, 400),
     "append to a fixed dataset": ({"append": 1, "value": [0] * 9}, {}, 400),
     "negative append": ({"append": -1, "value": [0]}, {}, 400),
-    "too large": (bytes(200_001), {}, 413),
+    "much too long": (bytes(200_001), {}, 400),
     "drop_fill on a dense dataset": (bytes(4), {"select": "[0,0]", "drop_fill": 1}, 400),
     "drop_fill that is no flag": (bytes(4), {"select": "[0,0]", "drop_fill": "maybe"}, 400),
 }
