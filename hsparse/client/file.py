@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,17 +18,20 @@ from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.client.sources.elements import Direct
 from hsparse.client.sparse_dataset import Filter
-from hsparse.errors import Conflict, NotFound
+from hsparse.errors import Conflict, Gone, HsparseError, NotFound
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from hsparse.client.anndata.element_encoder import EncodedElements
     from hsparse.client.anndata.query import Choice, Query
     from hsparse.client.progress import Progress
 
 Mode: TypeAlias = Literal["r+", "a", "w", "x"]
 PAGE = 1000
+OF_DOMAIN = ("connection", "id", "name", "attrs", "filename", "owner", "_labels_of", "_names")
+"""What a file has once there is its domain."""
 READER = OptionalModule("hsparse.client.anndata.anndata_reader")
 LAZY = OptionalModule("hsparse.client.anndata.lazy_anndata")
 ENCODER = OptionalModule("hsparse.client.anndata.element_encoder")
@@ -45,11 +48,48 @@ class File(Group):
     ['X'] (4, 3) /home/admin/run.h5 admin
     """
 
-    def __init__(self, connection: Connection, record: Json) -> None:
+    _unmade: Connection | None = None
+    """The connection to a domain that is made when the file is first used."""
+    _old: File | None = None
+    """What that replaces: it is there until then."""
+    _is_new = False
+    """Whether the domain was made for this file, and nothing was written to it before it was opened."""
+
+    def __init__(self, connection: Connection, record: Json, *, is_new: bool = False) -> None:
+        self._unmade, self._old, self._is_new = None, None, is_new
         self._names = FrameLabels(connection, record["root"])
         super().__init__(connection, {"id": record["root"]}, "/", self._names.of)
         self.filename = connection.domain or "/"
         self.owner: str = record.get("owner", "")
+
+    @classmethod
+    def _to_replace(cls, old: File) -> Self:
+        """Return a file that replaces another one when it is first used, or closed."""
+        file = cls.__new__(cls)
+        file._unmade, file._old = old.connection, old
+        return file
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Make the domain, of which some attribute is needed."""
+            if self._unmade is None or name not in OF_DOMAIN:
+                raise AttributeError(f"A File has no {name}.")
+            if self._old is not None:
+                with suppress(NotFound, Gone):
+                    self._unmade.json("DELETE", "/")
+            self.__init__(self._unmade, _create(self._unmade, {}), is_new=True)
+            return getattr(self, name)
+
+    def _unmake(self) -> None:
+        """Delete a domain again that was made for this file, if nothing is in it; it is made again when it is used."""
+        with suppress(HsparseError):
+            if self._is_new and not len(self) and not len(self.attrs):
+                connection = self.connection
+                connection.json("DELETE", "/")
+                for name in OF_DOMAIN:
+                    del self.__dict__[name]
+                self._unmade, self._is_new = connection, False
 
     def __repr__(self) -> str:
         return f"<File {self.filename} of {self.connection.url}>"
@@ -60,7 +100,12 @@ class File(Group):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if error is not None:
+            self._unmake()
+        if error is None or self._unmade is None:
+            self.close()
+        else:
+            self._unmade.close()
 
     def close(self) -> None:
         """Close the connections; what is used again opens new ones.
@@ -105,13 +150,16 @@ class File(Group):
         *,
         chunks: Sequence[int] | None = None,
         filters: Sequence[Filter] | None = None,
+        overwrite: bool = False,
         progress: Progress = None,
     ) -> None:
         """Store an AnnData, so that `to_anndata` returns it, and `anndata.read_h5ad` reads the domain's file.
 
-        Others see nothing of it before all is stored. Sparse matrices become sparse datasets, written in bands; X and
-        layers may be dask arrays or backed. `chunks` are those of X and layers, `filters` those of matrices and large
-        arrays. `AlreadyExists` if the group has such elements; `WrongType` for what AnnData's files have no form for.
+        Others see nothing of it before all is stored, and with `overwrite` the AnnData that was there until then: also
+        that of a domain which is opened with mode "w", if this is the first that is done with it. Sparse matrices
+        become sparse datasets, written in bands; X and layers may be dask arrays or backed. `chunks` are those of X and
+        layers, `filters` those of matrices and large arrays. `AlreadyExists` if the group has such elements;
+        `WrongType` for what AnnData's files have no form for. Then nothing is changed, and no domain is made.
 
         >>> f.write_anndata(adata, "rna", chunks=(2, 3))
         >>> f["rna/X"].shape, list(f["rna"])
@@ -119,12 +167,40 @@ class File(Group):
         >>> f.to_anndata("rna").n_obs
         4
         """
-        elements = ENCODER.load().EncodedElements()
-        elements.add_anndata(data)
-        group = self.require_group(path) if path.strip("/") else self
-        writer = WRITER.load().ElementWriter(self.connection, main=data.shape, chunks=chunks, filters=filters)
-        writer.write(elements, group.id, progress)
+        try:
+            elements = ENCODER.load().EncodedElements()
+            elements.add_anndata(data)
+            self._write_elements(
+                elements,
+                path,
+                READER.load().PARTS if overwrite else (),
+                progress,
+                {"main": data.shape, "chunks": chunks, "filters": filters},
+            )
+        except BaseException:
+            self._unmake()
+            raise
         self.refresh()
+
+    def _write_elements(
+        self,
+        elements: EncodedElements,
+        path: str,
+        replaced: Collection[str],
+        progress: Progress,
+        options: Mapping[str, Any],
+    ) -> None:
+        """Write elements at a path; all that there is gives way to them if the file has still to replace it."""
+        old = self._old
+        writer = WRITER.load().ElementWriter((old or self).connection, **options)
+        if old is None:
+            writer.write(elements, self, path, replaced=replaced, progress=progress)
+            return
+        elements = elements.below(path.strip("/"))
+        writer.write(elements, old, replaced=set(old), progress=progress)
+        for name in set(old.attrs) - set(elements.groups.get("", {})):
+            del old.attrs[name]
+        self.__dict__.update(old.__dict__)
 
     def query(
         self,
@@ -251,7 +327,8 @@ def open(
 
     `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
-    `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it.
+    `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it. With
+    "w" the old domain is there until the file is first used, or closed, and for `write_anndata` until all is stored.
     Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at
     (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
@@ -330,10 +407,13 @@ def open_connection(connection: Connection) -> File | Folder:
 
 def _create_file(connection: Connection, mode: Mode) -> File:
     if mode == "w":
-        with suppress(NotFound):
-            connection.json("DELETE", "/")
+        with suppress(NotFound, Gone):
+            old = open_connection(connection)
+            if not isinstance(old, File):
+                raise InvalidValue(f"{connection.domain} is a folder; name a domain in it.")
+            return File._to_replace(old)
     try:
-        return File(connection, _create(connection, {}))
+        return File(connection, _create(connection, {}), is_new=True)
     except AlreadyExists:
         if mode != "a":
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ PANDAS = OptionalModule("pandas", "anndata")
 ANNDATA = OptionalModule("anndata", "anndata")
 SCIPY_SPARSE = OptionalModule("scipy.sparse", "scipy")
 Attributes = dict[str, Any]
+T = TypeVar("T")
 PARTS = ("layers", "obsm", "varm", "obsp", "varp", "uns")
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
@@ -50,6 +51,24 @@ class EncodedElements:
             self.add("raw/X", data.raw.X)
             self.add("raw/var", data.raw.var)
             self.add("raw/varm", dict(data.raw.varm))
+
+    @property
+    def names(self) -> set[str]:
+        """The names that these elements take in the group that they are for."""
+        paths = (*self.groups, *self.arrays, *self.matrices)
+        return {path.partition("/")[0] for path in paths if path}
+
+    def below(self, path: str) -> EncodedElements:
+        """Return the elements as they are below a path, with the groups that lead to it."""
+        if not path:
+            return self
+        parts = path.split("/")
+        above: dict[str, Attributes] = {"/".join(parts[:count]): {} for count in range(1, len(parts) + 1)}
+
+        def moved(some: dict[str, T]) -> dict[str, T]:
+            return {f"{path}/{inner}".rstrip("/"): value for inner, value in some.items()}
+
+        return EncodedElements(above | moved(self.groups), moved(self.arrays), moved(self.matrices))
 
     def add(self, path: str, value: Any) -> None:
         """Add an object; `WrongType` for one that has no encoding, which names the path."""

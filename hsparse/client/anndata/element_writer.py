@@ -1,10 +1,12 @@
-"""Encoded elements sent to a domain: the objects without links first, and one link each to show them all at once."""
+"""Encoded elements sent to a domain: the objects without links first, then the links that show them all at once.
+
+What they replace is there until then: links are set and removed by one change of the group.
+"""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -15,22 +17,19 @@ from numpy.typing import NDArray
 from hsparse.client.anndata.element_encoder import Attributes, EncodedElements, matrix_attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists
+from hsparse.client.group import Group
+from hsparse.client.late_links import (
+    ReplacedObjects,
+    UncertainLink,
+    delete_objects,
+    link_objects,
+    nearest_group,
+)
 from hsparse.client.progress import Advance, Progress, show_progress
 from hsparse.client.sources.selection_request import SelectionRequest
 from hsparse.client.sources.upload import upload
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
-from hsparse.errors import (
-    BadRequest,
-    Conflict,
-    Forbidden,
-    Gone,
-    HsparseError,
-    NotFound,
-    OverQuota,
-    TooLarge,
-    Unauthenticated,
-)
 from hsparse.format.selections.axis import Span
 from hsparse.format.selections.selection import Orthogonal, Selection
 
@@ -38,8 +37,6 @@ SMALL = 64 << 10
 """Bytes of values that are sent with the request that creates their dataset."""
 AT_ONCE = 100
 """Datasets that one request creates."""
-WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, OverQuota, TooLarge, Unauthenticated)
-"""Errors of a request that has changed nothing."""
 BAND_BYTES = 32 << 20
 """Bytes of a dense array that are computed at a time, if it is dask's."""
 FLOAT = "H5T_IEEE_F32LE"
@@ -64,26 +61,62 @@ class ElementWriter:
         self._chunks = chunks
         self._filters = filters
         self._ids: dict[str, str] = {}
-        self._is_linking = False
 
-    def write(self, elements: EncodedElements, group: str, progress: Progress = None) -> None:
-        """Store the elements and link them into the group of an id; `AlreadyExists` if a name is taken there.
+    def write(
+        self,
+        elements: EncodedElements,
+        group: Group,
+        path: str = "",
+        *,
+        replaced: Collection[str] = (),
+        progress: Progress = None,
+    ) -> None:
+        """Store the elements at a path of a group, which has the missing groups on the way, too, once all is stored.
 
-        After an error the objects are deleted again, but not if they may be linked, and seen, by then.
+        What has one of the names `replaced` at the path is there until then, and goes in the same moment.
+        `AlreadyExists`, before anything is sent, if another name is taken. After an error the objects are deleted
+        again, but not if they may be linked, and seen, by then.
         """
+        self._check(elements)
+        base, missing = nearest_group(group, path.strip("/"))
+        elements = elements.below(missing)
+        there = set(base)
+        taken = sorted(elements.names & there - set(replaced))
+        if taken:
+            place = "" if base.name == "/" else f"{base.name} of "
+            raise AlreadyExists(
+                f"{place}{self._connection.domain} has such elements already, {', '.join(taken)}: give another path, "
+                "or overwrite=True to replace them."
+            )
+        removed = () if missing else sorted(there & set(replaced))
+        old = ReplacedObjects(self._connection, base.id, removed)
+        self._store(elements, base.id, removed, progress)
+        old.delete()
+
+    def _check(self, elements: EncodedElements) -> None:
+        """Raise the error of what has no type, before anything is sent."""
+        for value, attributes in elements.arrays.values():
+            self._array_body(value)
+            _bodies(attributes)
+        for attributes in elements.groups.values():
+            _bodies(attributes)
+        for matrix, _ in elements.matrices.values():
+            self._matrix_body(matrix)
+
+    def _store(
+        self, elements: EncodedElements, group: str, removed: Sequence[str], progress: Progress
+    ) -> None:
         sizes = [_nbytes(value) for value, _ in elements.arrays.values()]
         sizes += [_nbytes(matrix) for matrix, _ in elements.matrices.values()]
         try:
             with show_progress(progress, str(self._connection.domain), sum(sizes)) as advance:
                 self._write_arrays(elements, advance)
                 self._write_matrices(elements, advance)
-                self._link(elements, group)
-        except BaseException as error:
-            if self._is_linking and not isinstance(error, WITHOUT_EFFECT):
-                raise
-            for id in self._ids.values():
-                with suppress(HsparseError):
-                    self._connection.json("DELETE", f"/{'groups' if id[0] == 'g' else 'datasets'}/{id}")
+                self._link(elements, group, removed)
+        except UncertainLink as error:
+            raise error.cause from None
+        except BaseException:
+            delete_objects(self._connection, self._ids.values())
             raise
 
     # --- datasets -------------------------------------------------------------------------------------
@@ -140,15 +173,18 @@ class ElementWriter:
     def _write_matrices(self, elements: EncodedElements, advance: Advance) -> None:
         bodies = {}
         for path, (matrix, kind) in elements.matrices.items():
-            chunks = self._chunks if matrix.shape == self._main else None
-            count = getattr(matrix, "nnz", prod(matrix.shape) // 16)
-            body = sparse_body(matrix.shape, matrix.dtype, count, chunks, self._filters)
-            bodies[path] = body | {"attributes": _bodies(matrix_attributes(kind) | _shape_of(matrix))}
+            attributes = _bodies(matrix_attributes(kind) | _shape_of(matrix))
+            bodies[path] = self._matrix_body(matrix) | {"attributes": attributes}
         self._create("datasets", bodies)
         for path, (matrix, kind) in elements.matrices.items():
             dims = bodies[path]["creationProperties"]["layout"]["dims"]
             writer = MatrixWriter(self._connection, self._ids[path], dims, advance)
             writer.write(matrix, axis=int(kind == "csc"))
+
+    def _matrix_body(self, matrix: Any) -> Json:
+        chunks = self._chunks if matrix.shape == self._main else None
+        count = getattr(matrix, "nnz", prod(matrix.shape) // 16)
+        return sparse_body(matrix.shape, matrix.dtype, count, chunks, self._filters)
 
     # --- objects --------------------------------------------------------------------------------------
 
@@ -159,7 +195,7 @@ class ElementWriter:
             made = answer.get("objects", [answer])
             self._ids |= {path: one["id"] for path, one in zip(some, made, strict=True)}
 
-    def _link(self, elements: EncodedElements, group: str) -> None:
+    def _link(self, elements: EncodedElements, group: str, removed: Sequence[str]) -> None:
         """Create the groups, the innermost first, then set the links of the group that has them all."""
         depths = sorted({path.count("/") for path in elements.groups if path}, reverse=True)
         for depth in depths:
@@ -171,17 +207,10 @@ class ElementWriter:
                     if path and path.count("/") == depth
                 },
             )
-        path = f"/groups/{group}"
         if "" in elements.groups:
             bodies = {"attributes": _bodies(elements.groups[""])}
-            self._connection.json("PUT", f"{path}/attributes", bodies, replace=1)
-        self._is_linking = True
-        try:
-            self._connection.json("PUT", f"{path}/links", {"links": self._links("")})
-        except Conflict as error:
-            raise AlreadyExists(
-                f"{self._connection.domain} has such elements already: {error.message}"
-            ) from error
+            self._connection.json("PUT", f"/groups/{group}/attributes", bodies, replace=1)
+        link_objects(self._connection, group, self._links(""), removed)
 
     def _links(self, group: str) -> dict[str, Json]:
         parents = {path: path.rpartition("/")[0] for path in self._ids}

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hsparse.client.connection import Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
-from hsparse.client.group import Group
+from hsparse.client.group import Group, make_member
+from hsparse.client.late_links import unlinked_dataset
 from hsparse.client.progress import Advance, Progress, ignore, show_progress
 from hsparse.client.sparse.sparse_values import sparse_values
-from hsparse.client.sparse_dataset import Filter, SparseDataset
+from hsparse.client.sparse_dataset import LAYOUT, Filter, SparseDataset
+from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.model.auto_chunk import auto_chunk
 from hsparse.optional_module import OptionalModule
 
@@ -36,13 +39,15 @@ def from_dask(
     *,
     chunks: tuple[int, ...] | None = None,
     filters: Sequence[Filter] = (),
+    overwrite: bool = False,
     progress: Progress = None,
 ) -> SparseDataset | DenseDataset:
     """Create a dataset of an array of dask, and write each block as soon as it is computed.
 
     There are as many blocks in memory as dask's scheduler runs tasks at a time. Blocks of `sparse` or `scipy.sparse`
     make a sparse dataset, whose elements are those that the blocks have, numpy's a dense one. `chunks` is the shape of
-    the stored chunks. What has been written stays if a block fails. `progress` is as in `from_scipy`, of the bytes that
+    the stored chunks. The path has the dataset when all is stored, and with `overwrite` what was there until then; if a
+    block fails nothing is left. `progress` is as in `from_scipy`, of the bytes that
     the blocks would have were they dense. Of blocks that other processes write nothing is shown.
 
     >>> import dask.array
@@ -52,22 +57,33 @@ def from_dask(
     """
     if any(np.isnan(length) for lengths in array.chunks for length in lengths):
         raise InvalidValue("The array has blocks of unknown lengths: call its compute_chunk_sizes first.")
-    target: SparseDataset | DenseDataset
-    if (empty := sparse_values(array._meta)) is not None:
-        stored = chunks or auto_chunk(array.shape, array.dtype.itemsize, *CHUNK_BYTES)
-        target = group.create_sparse(
-            path, array.shape, array.dtype, stored, fillvalue=empty.fill_value, filters=filters
-        )
-        stored_in: Any = SparseTarget(target)
-    elif isinstance(array._meta, np.ndarray):
-        target = group.create_dataset(path, array.shape, array.dtype, chunks=chunks, filters=filters)
-        stored_in = target
-    else:
-        raise WrongType(f"Blocks of {type(array._meta)} are neither numpy's nor sparse ones.")
-    with show_progress(progress, path, int(array.nbytes)) as advance:
+    body = _body(array, chunks, filters)
+    with (
+        unlinked_dataset(group, path, body, overwrite=overwrite) as record,
+        show_progress(progress, path, int(array.nbytes)) as advance,
+    ):
+        whole = f"{group.name.rstrip('/')}/{path.strip('/')}"
+        target = make_member(group.connection, record, whole)
+        assert isinstance(target, SparseDataset | DenseDataset)
+        stored_in: Any = SparseTarget(target) if isinstance(target, SparseDataset) else target
         shown = stored_in if advance is ignore else WatchedTarget(stored_in, advance)
         DASK.load().store([array], [shown], lock=False)
     return target
+
+
+def _body(array: Array, chunks: tuple[int, ...] | None, filters: Sequence[Filter]) -> Json:
+    """Return the body that creates a dataset of an array; `WrongType` for blocks that no dataset is made of."""
+    empty = sparse_values(array._meta)
+    if empty is None and not isinstance(array._meta, np.ndarray):
+        raise WrongType(f"Blocks of {type(array._meta)} are neither numpy's nor sparse ones.")
+    properties: Json = {"filters": list(filters)} if filters else {}
+    if empty is not None:
+        dims = chunks or auto_chunk(array.shape, array.dtype.itemsize, *CHUNK_BYTES)
+        properties |= {"layout": LAYOUT | {"dims": list(dims)}, "fillValue": empty.fill_value.tolist()}
+    elif chunks is not None:
+        properties["layout"] = {"class": "H5D_CHUNKED", "dims": list(chunks)}
+    body: Json = {"type": Hdf5Type.of(np.zeros(0, array.dtype)).item, "creationProperties": properties}
+    return body | ({"shape": list(array.shape)} if array.shape else {})
 
 
 @dataclass(frozen=True, slots=True)

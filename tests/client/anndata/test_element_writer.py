@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,11 @@ import scipy.sparse as sp
 import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.sparse.matrix_writer import MatrixWriter
 from hsparse.errors import StoreFailed
+from hsparse.model.ids import COLLECTIONS
 from tests.client.anndata.anndata_examples import EXAMPLES, matrix, plain
-from tests.client.anndata.conftest import assert_same
+from tests.client.anndata.conftest import NUMBERS, assert_same, open_file
 
 
 def download(file: hsparse.File, target: Path) -> anndata.AnnData:
@@ -148,6 +152,163 @@ def test_what_has_no_form_is_named(
     with pytest.raises(error, match=words):
         new_file.write_anndata(data)
     assert list(new_file) == []
+
+
+@pytest.fixture
+def address(url: str) -> str:
+    """The address of a domain that is not there."""
+    return f"{url}/written-{next(NUMBERS)}.h5ad"
+
+
+BAD: dict[str, Callable[[Any], None]] = {
+    "an object": lambda data: data.uns.update(x=len),
+    "mixed text": lambda data: data.uns.update(x=np.array(["a", None], object)),
+    "a slash": lambda data: data.uns.update({"a/b": 1}),
+    "a column of dates": lambda data: data.obs.insert(0, "when", pd.Timestamp("2020")),
+    "a field of objects": lambda data: data.uns.update(x=np.zeros(2, [("a", "O")])),
+}
+
+
+def is_there(address: str) -> bool:
+    try:
+        open_file(address).close()
+    except KeyError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("mode", ["w", "x", "a"])
+@pytest.mark.parametrize("bad", BAD)
+def test_what_is_refused_makes_no_domain(address: str, bad: str, mode: Any) -> None:
+    data = plain()
+    BAD[bad](data)
+    for path in ("/", "mod/rna"):
+        with pytest.raises((WrongType, InvalidValue)):
+            open_file(address, mode).write_anndata(data, path)
+        assert not is_there(address)
+    file = open_file(address, mode)
+    with pytest.raises((WrongType, InvalidValue)):
+        file.write_anndata(data)
+    file.write_anndata(plain())  # the same file can be used again
+    assert_same(open_file(address).to_anndata(), plain())
+
+
+@pytest.mark.parametrize("bad", [*BAD, "an upload"])
+@pytest.mark.parametrize("path", ["/", "mod/rna"])
+def test_what_fails_leaves_what_mode_w_was_to_replace(
+    address: str, bad: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_file(address, "x") as old:
+        old.write_anndata(plain())
+        old["other"], old.attrs["note"] = [1, 2], "kept"
+        objects = old.records()
+    data = EXAMPLES["layers"]()
+    if bad == "an upload":
+        monkeypatch.setattr(MatrixWriter, "_send", lambda *args: fail())
+    else:
+        BAD[bad](data)
+    with pytest.raises((WrongType, InvalidValue, StoreFailed)), open_file(address, "w") as file:
+        file.write_anndata(data, path)
+    monkeypatch.undo()
+    with open_file(address) as left:
+        assert_same(left.to_anndata(), plain())
+        assert left.records().keys() == objects.keys()
+        assert left.attrs["note"] == "kept"
+
+
+def is_stored(file: hsparse.File, id: str) -> bool:
+    try:
+        file.connection.json("GET", f"/{COLLECTIONS[id[0]]}/{id}")
+    except KeyError:
+        return False
+    return True
+
+
+def fail() -> None:
+    raise StoreFailed("The disk is full.")
+
+
+@pytest.mark.parametrize("path", ["/", "mod/rna"])
+def test_mode_w_replaces_the_domain_once_all_is_stored(
+    address: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_file(address, "x") as old:
+        old.write_anndata(EXAMPLES["with_raw"]())
+        old["other"], old.attrs["note"] = [1, 2], "old"
+        old_ids = {one["id"] for one in old.records().values()}
+    seen = []
+    send = MatrixWriter._send
+
+    def watched(self: MatrixWriter, *args: Any) -> None:
+        with open_file(address) as meanwhile:
+            seen.append("note" in meanwhile.attrs and "raw" in meanwhile)
+        send(self, *args)
+
+    monkeypatch.setattr(MatrixWriter, "_send", watched)
+    with open_file(address, "w") as file:
+        file.write_anndata(plain(), path)
+        file["more"] = [3]
+    assert seen
+    assert all(seen), "the old domain is there until the new one is"
+    with open_file(address) as found:
+        assert_same(found.to_anndata(path), plain())
+        assert ("mod" in found, "more" in found, "other" in found, "raw" in found) == (
+            path != "/",
+            True,
+            False,
+            False,
+        )
+        assert "note" not in found.attrs
+        assert not any(map(partial(is_stored, found), old_ids))
+
+
+def test_mode_w_replaces_at_the_first_use_and_at_the_end(address: str) -> None:
+    for use in (
+        lambda file: file.close(),
+        lambda file: file.attrs,
+        list,
+        lambda file: file.create_group("a"),
+        lambda file: file["x"],
+    ):
+        with open_file(address, "a") as old:
+            old["other"] = [1, 2]
+        file = open_file(address, "w")
+        assert "other" in open_file(address), "not yet"
+        with suppress(KeyError):
+            use(file)
+        assert "other" not in open_file(address)
+    with pytest.raises(ZeroDivisionError), open_file(address, "w"):
+        print(1 / 0)
+    assert is_there(address)
+
+
+@pytest.mark.parametrize("path", ["/", "mod/rna"])
+def test_overwrite_replaces_the_anndata_alone_and_at_once(new_file: hsparse.File, path: str) -> None:
+    new_file["other"] = [1, 2]
+    new_file.write_anndata(EXAMPLES["with_raw"](), path)
+    group = new_file if path == "/" else new_file[path]
+    group["mine"] = [3]
+    other = EXAMPLES["layers"]()
+    with pytest.raises(FileExistsError, match=r"has such elements already.*overwrite=True"):
+        new_file.write_anndata(other, path)
+    old_ids = {record["id"] for name, record in group.records().items() if name not in ("mine", "other")}
+    new_file.write_anndata(other, path, overwrite=True)
+    assert_same(new_file.to_anndata(path), other)
+    assert "raw" not in group
+    assert group["mine"][:].tolist() == [3]
+    assert new_file["other"][:].tolist() == [1, 2]
+    assert not old_ids & {record["id"] for record in new_file.records().values()}
+    assert not any(map(partial(is_stored, new_file), old_ids))
+
+
+def test_what_is_there_is_noticed_before_anything_is_sent(
+    new_file: hsparse.File, requests: list[str]
+) -> None:
+    new_file.write_anndata(plain())
+    requests.clear()
+    with pytest.raises(FileExistsError):
+        new_file.write_anndata(plain())
+    assert {request.split()[0] for request in requests} == {"GET"}
 
 
 def test_an_embedded_store(tmp_path: Path) -> None:

@@ -66,12 +66,20 @@ def test_duplicates_add_up(file: hsparse.File) -> None:
     assert made[3, 4] == 3 if isinstance(made, DenseDataset) else made.read_dense((3, 4)) == 3
 
 
-def test_blocks_are_written_as_they_are_computed(file: hsparse.File) -> None:
+def test_blocks_are_written_as_they_are_computed(file: hsparse.File, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one worker no block is computed before the one before it is written."""
     written: list[int] = []
+    stored: list[int] = [0]
+    write = SparseDataset.write
+
+    def watched(self: SparseDataset, coords: Any, values: Any) -> None:
+        write(self, coords, values)
+        stored[0] = self.count()
+
+    monkeypatch.setattr(SparseDataset, "write", watched)
 
     def block(block_id: tuple[int, ...]) -> Any:
-        written.append(file["z"].count())  # type: ignore[union-attr]
+        written.append(stored[0])
         return sparse.COO(np.ones((2, 2)))
 
     array = da.map_blocks(block, chunks=((2,) * 5, (2,)), dtype="f8", meta=sparse.COO(np.zeros((0, 0))))

@@ -1,0 +1,129 @@
+"""Objects that are created without links: they are linked once they are whole, also in the place of others.
+
+Tests: tests/client/test_late_links.py, tests/client/anndata/test_element_writer.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from hsparse.client.connection import Connection, Json
+from hsparse.client.errors import AlreadyExists, InvalidValue
+from hsparse.client.group import Group
+from hsparse.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Gone,
+    HsparseError,
+    NotFound,
+    OverQuota,
+    TooLarge,
+    Unauthenticated,
+)
+from hsparse.model.ids import COLLECTIONS
+
+WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, OverQuota, TooLarge, Unauthenticated)
+"""Errors of a request that has changed nothing."""
+
+
+class UncertainLink(Exception):
+    """A link may be set, and its object be seen, though the request failed with the error `cause`."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+@contextmanager
+def unlinked_dataset(group: Group, path: str, body: Json, *, overwrite: bool = False) -> Iterator[Json]:
+    """Create a dataset for the context, whose value is its record, and link it at a path of a group at the end.
+
+    Missing groups are made on the way. `AlreadyExists`, before anything is sent, if the path has an object; with
+    `overwrite` that is there until the end, and gives way then. After an error the dataset is deleted.
+    """
+    base, missing = nearest_group(group, path.strip("/").rpartition("/")[0])
+    name = path.strip("/").rpartition("/")[2]
+    taken = not missing and name in base
+    if taken and not overwrite:
+        raise AlreadyExists(f"There is an object at {path} already: give another path, or overwrite=True.")
+    connection = group.connection
+    replaced = ReplacedObjects(connection, base.id, [name] if taken else [])
+    record = connection.json("POST", "/datasets", body)
+    try:
+        yield record
+        above = base.require_group(missing) if missing else base
+        link_objects(connection, above.id, {name: {"id": record["id"]}}, replaced.names)
+    except UncertainLink as error:
+        raise error.cause from None
+    except BaseException:
+        delete_objects(connection, [record["id"]])
+        raise
+    replaced.delete()
+
+
+def nearest_group(group: Group, path: str) -> tuple[Group, str]:
+    """Return the last group there is on the way to a path, and what is missing of the path."""
+    parts = path.split("/") if path else []
+    for count in range(len(parts), 0, -1):
+        with suppress(NotFound, Gone):
+            found = group["/".join(parts[:count])]
+            if not isinstance(found, Group) or found.connection.domain != group.connection.domain:
+                raise InvalidValue(f"{found.name} is no group of {group.connection.domain}.")
+            return found, "/".join(parts[count:])
+    return group, path
+
+
+def link_objects(
+    connection: Connection, group: str, links: Mapping[str, Json], removed: Collection[str] = ()
+) -> None:
+    """Set links of the group of an id, and remove others, by one change; `AlreadyExists` if a name is taken.
+
+    `UncertainLink` for an error after which the links may be there.
+    """
+    body = {"links": dict(links)} | ({"remove": list(removed)} if removed else {})
+    try:
+        connection.json("PUT", f"/groups/{group}/links", body)
+    except Conflict as error:
+        raise AlreadyExists(f"{connection.domain} has such elements already: {error.message}") from error
+    except WITHOUT_EFFECT:
+        raise
+    except BaseException as error:
+        raise UncertainLink(error) from error
+
+
+class ReplacedObjects:
+    """What links of a group lead to: objects that are deleted once they are replaced, unless other links remain."""
+
+    def __init__(self, connection: Connection, group: str, names: Collection[str]) -> None:
+        """`names` are titles of links of the group of an id."""
+        self.names = names
+        self._connection = connection
+        self._ids = self._below(group) if names else set()
+
+    def delete(self) -> None:
+        """Delete the objects that no link leads to any more."""
+        if self._ids:
+            left = self._connection.json("GET", "/", getobjs=1, include_attrs=0, include_links=0)
+            delete_objects(self._connection, self._ids - left["domain_objs"].keys())
+
+    def _below(self, group: str) -> set[str]:
+        answer = self._connection.json("GET", "/", getobjs=1, include_attrs=0, include_links=1)
+        objects: dict[str, Json] = answer["domain_objs"]
+        links = objects.get(group, {}).get("links", {})
+        found: set[str] = set()
+        waiting = [links[name].get("id") for name in self.names if name in links]
+        while waiting:
+            id = waiting.pop()
+            if id in objects and id not in found:
+                found.add(id)
+                waiting += [link.get("id") for link in objects[id].get("links", {}).values()]
+        return found
+
+
+def delete_objects(connection: Connection, ids: Iterable[str]) -> None:
+    """Delete objects without links; one that stays takes room, and is not seen."""
+    for id in ids:
+        with suppress(HsparseError):
+            connection.json("DELETE", f"/{COLLECTIONS[id[0]]}/{id}")
