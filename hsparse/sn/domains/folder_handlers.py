@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 
 from aiohttp import web
 
@@ -17,7 +18,7 @@ from hsparse.sn.http.response import Href, encode_json, href, hrefs
 from hsparse.sn.http.stream import NO_HEADERS
 from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
-from hsparse.sn.records.listing import name_matcher
+from hsparse.sn.records.listing import name_matcher, offload_listing
 from hsparse.sn.records.object_path import read_each, read_records
 from hsparse.sn.records.second_names import with_first_names
 from hsparse.sn.statistics import Statistics, summary_json
@@ -73,7 +74,8 @@ async def _pages(context: Context, path: str) -> AsyncGenerator[list[Record], No
             ListKeys(folder[1:], delimiter=True, start_after=after, limit=KEYS_AT_ONCE)
         )
         paths = [f"/{prefix[:-1]}" for prefix in listing.prefixes if prefix != OBJECTS and prefix > after]
-        paths = [one for one in paths if matches(one.rpartition("/")[2])]
+        chosen = filter(lambda one: matches(one.rpartition("/")[2]), paths)
+        paths = await offload_listing(context, len(paths), partial(list, chosen))
         page = await _matching_domains(context, paths, query, limit - count if limit else None)
         count += len(page)
         yield page

@@ -26,7 +26,7 @@ from hsparse.model.creation_time import given_creation_time
 from hsparse.model.datatype import parse_type
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
+from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond, respond_floats
 from hsparse.sn.records.access import require_right
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
@@ -35,9 +35,11 @@ from hsparse.sn.records.listing import (
     MultiObjectRequest,
     NamePlaces,
     ReplyLimit,
+    encode_listing,
     in_creation_order,
     matching_names,
     missing_attribute,
+    offload_listing,
     ordered_names,
     page_of,
     split_names,
@@ -63,10 +65,15 @@ async def get_attributes(context: Context) -> web.StreamResponse:
         return await _reachable(context, [id], {}, links)
     record = await context.service.owners.record(id)
     stored = record.get("attributes") or {}
-    names = ordered_names(context, stored)
-    if context.arg("attr_names"):
-        names = [name for name in split_names(context, "attr_names") if name in stored]
-    names = page_of(context, names, "attribute")
+
+    def listed() -> list[str]:
+        if context.arg("attr_names"):
+            names = [name for name in split_names(context, "attr_names") if name in stored]
+        else:
+            names = ordered_names(context, stored)
+        return page_of(context, names, "attribute")
+
+    names = await offload_listing(context, len(stored), listed)
 
     def answer() -> Record:
         attributes = [_attribute_answer(context, name, stored[name]) for name in names]
@@ -98,7 +105,12 @@ async def post_attributes(context: Context) -> web.StreamResponse:
     stored = (await owners.record(id)).get("attributes") or {}
     places = wanted[id]
     await _check_there(context, id, stored, places or {})
-    names = matching_names(context, ordered_names(context, stored) if places is None else list(places))
+
+    def listed() -> list[str]:
+        names = ordered_names(context, stored) if places is None else list(places)
+        return matching_names(context, names)
+
+    names = await offload_listing(context, len(stored if places is None else places), listed)
     return await _respond(
         [stored[name] for name in names],
         lambda: {"attributes": [_attribute_answer(context, name, stored[name]) for name in names]},
@@ -220,12 +232,15 @@ def _of_object(
 
     def to_json(id: str, record: Record) -> Encoded:
         stored, places = record.get("attributes") or {}, wanted.get(id)
-        names = ordered_names(context, stored) if places is None else stored_names(places, stored)
-        names = matching_names(context, names) if limit is None else limit.take(names)
-        work = answer_work(stored[name] for name in names) if data else 0
-        return encode_unless_long(
-            work, lambda: [_attribute_answer(context, name, stored[name], data=data) for name in names]
-        )
+        count = len(stored if places is None else places)
+
+        def listed() -> list[Record]:
+            names = ordered_names(context, stored) if places is None else stored_names(places, stored)
+            names = matching_names(context, names) if limit is None else limit.take(names)
+            return [_attribute_answer(context, name, stored[name], data=data) for name in names]
+
+        work = answer_work(stored.values()) if data else 0
+        return encode_listing(context, max(count, work), listed)
 
     return to_json
 
@@ -262,8 +277,8 @@ def _attribute_answer(context: Context, name: str, stored: Record, *, data: bool
 
 
 async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> web.Response:
-    """Answer with what `answer` returns, made and encoded in a thread if the attributes have many elements."""
-    work = answer_work(attributes)
+    """Answer with what `answer` returns, made and encoded in a thread if attributes or their elements are many."""
+    work = max(answer_work(attributes), len(attributes))
     return await offload(work, lambda: respond_floats(answer(), items=work))
 
 

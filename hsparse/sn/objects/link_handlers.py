@@ -16,7 +16,7 @@ from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
 from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object, text_list
-from hsparse.sn.http.response import Encoded, encode_unless_long, href, hrefs, respond
+from hsparse.sn.http.response import Encoded, href, hrefs, respond
 from hsparse.sn.records.access import require_right
 from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
@@ -25,9 +25,11 @@ from hsparse.sn.records.listing import (
     MultiObjectRequest,
     NamePlaces,
     ReplyLimit,
+    encode_listing,
     in_creation_order,
     matching_names,
     missing_link,
+    offload_listing,
     ordered_names,
     page_of,
     split_names,
@@ -49,11 +51,16 @@ async def get_links(context: Context) -> web.StreamResponse:
     if context.flag("follow_links"):
         return await _reachable(context, (id,), links)
     stored = record.get("links") or {}
-    titles = ordered_names(context, stored)
-    if context.arg("titles"):
-        titles = [title for title in split_names(context, "titles") if title in stored]
-    titles = page_of(context, titles, "link")
-    return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
+
+    def answer() -> web.Response:
+        if context.arg("titles"):
+            titles = [title for title in split_names(context, "titles") if title in stored]
+        else:
+            titles = ordered_names(context, stored)
+        titles = page_of(context, titles, "link")
+        return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
+
+    return await offload_listing(context, len(stored), answer)
 
 
 async def post_links(context: Context) -> web.StreamResponse:
@@ -79,8 +86,12 @@ async def post_links(context: Context) -> web.StreamResponse:
     for title in places or ():
         if title not in stored:
             raise await missing_link(owners, id, title)
-    titles = matching_names(context, ordered_names(context, stored) if places is None else list(places))
-    return respond({"links": [listed_link_json(title, stored[title]) for title in titles]})
+
+    def answer() -> web.Response:
+        titles = ordered_names(context, stored) if places is None else list(places)
+        return respond({"links": _listed(stored, matching_names(context, titles))})
+
+    return await offload_listing(context, len(stored if places is None else places), answer)
 
 
 async def put_links(context: Context) -> web.StreamResponse:
@@ -170,8 +181,12 @@ def _of_group(context: Context, wanted: dict[str, NamePlaces | None]) -> Callabl
 
     def to_json(id: str, group: Record) -> Encoded:
         links, places = group.get("links") or {}, wanted.get(id)
-        titles = ordered_names(context, links) if places is None else stored_names(places, links)
-        return _encoded(links, matching_names(context, titles))
+
+        def listed() -> list[Record]:
+            titles = ordered_names(context, links) if places is None else stored_names(places, links)
+            return _listed(links, matching_names(context, titles))
+
+        return encode_listing(context, len(links if places is None else places), listed)
 
     return to_json
 
@@ -182,7 +197,9 @@ async def _reachable(context: Context, ids: Sequence[str], around: Record) -> we
 
     def to_json(id: str, group: Record) -> Encoded:
         links = group.get("links") or {}
-        return _encoded(links, limit.take(ordered_names(context, links)))
+        return encode_listing(
+            context, len(links), lambda: _listed(links, limit.take(ordered_names(context, links)))
+        )
 
     crawl = Crawl(context.service.owners, *ids, leaves=False, ended=limit.reached)
     return await respond_records(context, "links", crawl, to_json, around)
@@ -196,7 +213,5 @@ def _browsable(context: Context, id: str, title: str, link: Record) -> Record:
     return listed | {"href": href(context, f"/groups/{id}/links/{title}")}
 
 
-def _encoded(links: Record, titles: Sequence[str]) -> Encoded:
-    return encode_unless_long(
-        len(titles), lambda: [listed_link_json(title, links[title]) for title in titles]
-    )
+def _listed(links: Record, titles: Sequence[str]) -> list[Record]:
+    return [listed_link_json(title, links[title]) for title in titles]

@@ -6,13 +6,14 @@ Tests: tests/sn/objects/test_dataset_handlers.py, tests/test_shrink_race.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.fixed_arrays import FixedArrays
@@ -34,6 +35,8 @@ T = TypeVar("T")
 ATTEMPTS = 8
 """Attempts at an operation before its `Moved` is raised."""
 KEYS_AT_ONCE = 10_000
+AT_ONCE = 64
+"""Datasets that are loaded before other requests run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +102,16 @@ async def load_dataset(context: Context) -> Dataset:
 
 async def load_datasets(context: Context, ids: Sequence[str]) -> dict[str, Dataset]:
     """Load the datasets of these ids, all in the request's domain."""
-    outcomes = await context.service.owners.read(*(_in_domain(context, id) for id in ids))
+    for id in ids:
+        _in_domain(context, id)
     rights = FileRights.of(context)
-    return {id: Dataset.of(one.unwrap(), rights) for id, one in zip(ids, outcomes, strict=True)}
+    found: dict[str, Dataset] = {}
+    async with aclosing(context.service.owners.read_parts(ids)) as parts:
+        async for first, outcomes in parts:
+            named = zip(ids[first:], outcomes, strict=False)
+            async for id, one in with_pauses(named, AT_ONCE):
+                found[id] = Dataset.of(one.unwrap(), rights)
+    return found
 
 
 def _in_domain(context: Context, text: str) -> str:

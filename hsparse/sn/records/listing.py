@@ -8,21 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from fnmatch import translate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from hsparse.concurrency.offload import offload
+from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
 from hsparse.model.json_size import item_count
 from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import MAX_NAMES, text_list
-from hsparse.sn.http.response import encode_json
+from hsparse.sn.http.response import Encoded, encode_json
+from hsparse.sn.records.name_pattern import NamePattern
 from hsparse.sn.records.object_path import check_member, requested_id
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
 
+T = TypeVar("T")
 MAX_PATTERN = 256
 MAX_SET = 100_000
 """The most links or attributes that one request sets, for all its objects together."""
@@ -101,10 +102,28 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
     if pattern.count("[") != pattern.count("]"):
         raise BadRequest(f"The pattern {pattern!r} has a bracket without its partner.")
     try:
-        compiled = re.compile(translate(pattern))
+        return NamePattern(pattern).matches
     except re.error as error:
         raise BadRequest(f"The pattern {pattern!r} is not valid: {error}.") from error
-    return lambda name: compiled.match(name) is not None
+
+
+async def offload_listing(context: Context, count: int, function: Callable[[], T]) -> T:
+    """Return `function()`, which lists `count` names, computed in a thread when that takes long."""
+    return await offload(_work(context, count), function)
+
+
+def encode_listing(context: Context, count: int, make: Callable[[], Any]) -> Encoded:
+    """Return the JSON of what `make` returns, which lists `count` names; what makes the JSON if that takes long."""
+
+    def encode() -> bytes:
+        return encode_json(make(), count)
+
+    return encode if _work(context, count) > INLINE_ELEMENTS else encode()
+
+
+def _work(context: Context, count: int) -> int:
+    """Return about how many elements a thread would look at to list `count` names."""
+    return count * (1 + len(context.arg("pattern") or ""))
 
 
 @dataclass(frozen=True, slots=True)

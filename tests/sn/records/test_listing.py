@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import Thread, current_thread, main_thread
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.concurrency import offload
 from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http import request
+from hsparse.sn.objects import attribute_handlers, link_handlers
 from hsparse.sn.records import listing
 from hsparse.sn.records.listing import (
     in_creation_order,
@@ -37,6 +43,49 @@ async def test_pages_make_up_the_whole(rest: RestClient, root: str) -> None:
             if len(page) < 2:
                 break
         assert seen == whole
+
+
+@pytest.mark.parametrize("what", ["links", "attributes"])
+@pytest.mark.parametrize("parameters", [{}, {"pattern": "*a*z"}])
+async def test_long_listings_are_made_in_a_thread(
+    rest: RestClient, root: str, monkeypatch: pytest.MonkeyPatch, what: str, parameters: dict[str, str]
+) -> None:
+    """In every form of the request; the loop goes on meanwhile."""
+    item = {"h5path": "/x"} if what == "links" else {"type": "H5T_STD_I8LE", "value": 1}
+    await rest("PUT", f"/groups/{root}/{what}", {what: {f"a{n}z": item for n in range(40)}})
+    other = (await rest("POST", "/groups", {}))["id"]
+    threads: set[Thread] = set()
+
+    def noted(find: Callable[..., list[str]]) -> Callable[..., list[str]]:
+        def found(*args: Any) -> list[str]:
+            threads.add(current_thread())
+            return find(*args)
+
+        return found
+
+    monkeypatch.setattr(offload, "INLINE_ELEMENTS", 20)
+    monkeypatch.setattr(listing, "INLINE_ELEMENTS", 20)
+    module = link_handlers if what == "links" else attribute_handlers
+    monkeypatch.setattr(module, "ordered_names", noted(listing.ordered_names))
+    key = "grp_ids" if what == "links" else "obj_ids"
+    path = f"/groups/{root}/{what}"
+    for method, body, more in (
+        ("GET", None, {}),
+        ("GET", None, {"follow_links": 1}),
+        ("POST", {key: [root]}, {}),
+        ("POST", {key: [root]}, {"follow_links": 1}),
+    ):
+        threads.clear()
+        reply = await rest(method, path, body, **parameters, **more)
+        assert reply.status == 200
+        found = reply[what] if isinstance(reply[what], list) else reply[what][root]
+        assert len(found) == 40
+        assert threads
+        assert main_thread() not in threads
+    threads.clear()
+    several = await rest("POST", path, {key: [root, other]}, **parameters)
+    assert len(several[what][root]) == 40
+    assert len(threads) == 2  # the short one is made on the loop
 
 
 async def test_the_order_in_which_a_client_created(rest: RestClient, root: str) -> None:
