@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -14,11 +15,14 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
 from hsparse.client.indexing.labels import Labels
+from hsparse.client.late_links import unlinked_dataset
 from hsparse.client.object_records import UNREACHABLE, ObjectRecords, home_of
 from hsparse.client.sparse_dataset import UNLIMITED, Filter, SparseDataset, is_sparse
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.errors import Conflict, Gone, NotFound
 
+INLINE = 256 << 10
+"""Bytes of values that are sent with the creation of their dataset: every server takes so many in JSON."""
 T = TypeVar("T")
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"
 LabelsOf: TypeAlias = Callable[[str], Labels]
@@ -210,6 +214,7 @@ class Group(Mapping[str, Member]):
     ) -> DenseDataset:
         """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
 
+        It is seen when all data is written; if that fails nothing is left of it.
         `maxshape` has None for an unlimited dimension. `filters` are those of `creationProperties.filters`, such as
         `"gzip"`. With `stripes` the chunks are spread over so many prefixes of the store. `AlreadyExists` if the path
         has an object.
@@ -236,16 +241,20 @@ class Group(Mapping[str, Member]):
         if fillvalue is not None:
             properties["fillValue"] = np.asarray(fillvalue, None if kind.is_vlen else kind.dtype).tolist()
         whole = self._whole(path)
-        body: Json = {"type": kind.item, "h5path": whole, "creationProperties": properties}
+        body: Json = {"type": kind.item, "creationProperties": properties}
         if extent:
             body["shape"] = list(extent)
         if maxshape is not None:
             body["maxdims"] = [UNLIMITED if limit is None else limit for limit in maxshape]
-        record = self._create("/datasets", body, whole)
-        dataset = DenseDataset(self.connection, record, whole)
-        if data is not None and array.size:
+        body["attributes"] = {name: attribute_body(value) for name, value in (attributes or {}).items()}
+        if data is not None and 0 < array.nbytes <= INLINE and len(encoded := kind.encode(array)) <= INLINE:
+            body["value_base64"] = b64encode(encoded).decode()
+        if data is None or not array.size or "value_base64" in body:
+            record = self._create("/datasets", body | {"h5path": whole}, whole)
+            return DenseDataset(self.connection, record, whole)
+        with unlinked_dataset(self, path, body) as record:
+            dataset = DenseDataset(self.connection, record, whole)
             dataset[...] = array
-        dataset.attrs.update(attributes or {})
         return dataset
 
     def create_sparse(

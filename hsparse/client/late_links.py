@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any, Protocol, TypeVar, cast
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists, InvalidValue
-from hsparse.client.group import Group
 from hsparse.errors import (
     BadRequest,
     Conflict,
@@ -28,6 +28,25 @@ WITHOUT_EFFECT = (BadRequest, Conflict, Forbidden, Gone, NotFound, OverQuota, To
 """Errors of a request that has changed nothing."""
 
 
+class Parent(Protocol):
+    """A group."""
+
+    connection: Connection
+    id: str
+    name: str
+
+    def __getitem__(self, path: str) -> Any: ...
+
+    def __contains__(self, path: object) -> bool: ...
+
+    def require_group(self, path: str) -> Parent:
+        """Return the group at a path, created if there is none."""
+        ...
+
+
+ParentT = TypeVar("ParentT", bound=Parent)
+
+
 class UncertainLink(Exception):
     """A link may be set, and its object be seen, though the request failed with the error `cause`."""
 
@@ -37,12 +56,14 @@ class UncertainLink(Exception):
 
 
 @contextmanager
-def unlinked_dataset(group: Group, path: str, body: Json, *, overwrite: bool = False) -> Iterator[Json]:
+def unlinked_dataset(group: Parent, path: str, body: Json, *, overwrite: bool = False) -> Iterator[Json]:
     """Create a dataset for the context, whose value is its record, and link it at a path of a group at the end.
 
     Missing groups are made on the way. `AlreadyExists`, before anything is sent, if the path has an object; with
     `overwrite` that is there until the end, and gives way then. After an error the dataset is deleted.
     """
+    if path.startswith("/") and group.name != "/":
+        group = cast(Parent, group["/"])
     base, missing = nearest_group(group, path.strip("/").rpartition("/")[0])
     name = path.strip("/").rpartition("/")[2]
     taken = not missing and name in base
@@ -63,13 +84,13 @@ def unlinked_dataset(group: Group, path: str, body: Json, *, overwrite: bool = F
     replaced.delete()
 
 
-def nearest_group(group: Group, path: str) -> tuple[Group, str]:
+def nearest_group(group: ParentT, path: str) -> tuple[ParentT, str]:
     """Return the last group there is on the way to a path, and what is missing of the path."""
     parts = path.split("/") if path else []
     for count in range(len(parts), 0, -1):
         with suppress(NotFound, Gone):
             found = group["/".join(parts[:count])]
-            if not isinstance(found, Group) or found.connection.domain != group.connection.domain:
+            if not found.id.startswith("g-") or found.connection.domain != group.connection.domain:
                 raise InvalidValue(f"{found.name} is no group of {group.connection.domain}.")
             return found, "/".join(parts[count:])
     return group, path
