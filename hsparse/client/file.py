@@ -210,18 +210,21 @@ class File(Group):
         layer: str | None = None,
         columns: Sequence[str] | None = None,
         var_columns: Sequence[str] | None = None,
-        layers: Sequence[str] = (),
-        obsm: Sequence[str] = (),
-        varm: Sequence[str] = (),
-        obsp: Sequence[str] = (),
-        varp: Sequence[str] = (),
+        layers: Sequence[str] | None = None,
+        obsm: Sequence[str] | None = None,
+        varm: Sequence[str] | None = None,
+        obsp: Sequence[str] | None = None,
+        varp: Sequence[str] | None = None,
+        uns: bool = True,
+        raw: bool = True,
         path: str = "/",
     ) -> Query:
         """Choose rows and columns of the AnnData at a path; only what is needed is read, by one or two requests.
 
         `obs` and `var` are a condition (`"cell_type == 'B cell' and n_genes > 500"`), names, indices or a mask.
-        `layer` becomes X: its name, or `"raw"`. `columns` are those of obs, all unless they are named; the elements of
-        `layers`, `obsm` and so on only if they are. The objects of the domain are asked for at the first query, and
+        `layer` becomes X: its name, or `"raw"`, which has other columns. An AnnData of the query has all else, as
+        `data[rows, columns].copy()` has it: of `layers`, `obsm` and so on, as of the `columns` of obs, those alone that
+        are named, none for `[]`. The objects of the domain are asked for at the first query, and
         kept until `refresh`.
 
         >>> found = cells.query(obs="cell_type == 'T' and n_genes > 1", var=["MS4A1", "CD3E"])
@@ -231,9 +234,12 @@ class File(Group):
         """
         wanted = QUERY.load().Wanted(
             layer,
-            None if columns is None else tuple(columns),
-            None if var_columns is None else tuple(var_columns),
-            *map(tuple, (layers, obsm, varm, obsp, varp)),
+            *(
+                None if names is None else tuple(names)
+                for names in (columns, var_columns, layers, obsm, varm, obsp, varp)
+            ),
+            uns,
+            raw,
         )
         query: Query = QUERY.load().Query(self._names.tree(path), obs, var, wanted)
         return query

@@ -31,16 +31,21 @@ PARTS = {"layers": (0, 1), "obsm": (0,), "varm": (1,), "obsp": (0, 0), "varp": (
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a query reads: `columns` of obs and `var_columns`, None for all, and the names of other elements."""
+    """What a query reads: `columns` of obs and `var_columns`, and the names of other elements; None for all.
+
+    Where `layer` is raw, which has other columns, all are those that have none of var.
+    """
 
     layer: str | None = None
     columns: tuple[str, ...] | None = None
     var_columns: tuple[str, ...] | None = None
-    layers: tuple[str, ...] = ()
-    obsm: tuple[str, ...] = ()
-    varm: tuple[str, ...] = ()
-    obsp: tuple[str, ...] = ()
-    varp: tuple[str, ...] = ()
+    layers: tuple[str, ...] | None = None
+    obsm: tuple[str, ...] | None = None
+    varm: tuple[str, ...] | None = None
+    obsp: tuple[str, ...] | None = None
+    varp: tuple[str, ...] | None = None
+    uns: bool = True
+    raw: bool = True
 
 
 class Query:
@@ -68,9 +73,9 @@ class Query:
         )
         self._wanted = wanted
         self._matrix = _matrix_path(tree, wanted.layer)
-        for part in PARTS:
-            for name in getattr(wanted, part):
-                tree.record(f"{part}/{name}")
+        self._elements = [(part, name) for part in PARTS for name in self._names(part)]
+        for part, name in self._elements:
+            tree.record(f"{part}/{name}")
         reader = ElementReader(tree)
         for frame, columns in zip(self._frames, (wanted.columns, wanted.var_columns), strict=True):
             known = reader.columns(frame)
@@ -144,7 +149,7 @@ class Query:
         return self._frame(1)
 
     def to_anndata(self, *, progress: Progress = None) -> AnnData:
-        """Return an AnnData of the rows and columns: the frames, X, and the elements that the query names.
+        """Return an AnnData of the rows and columns, as `data[rows, columns].copy()`, of what the query wants.
 
         `progress` is as in `SparseDataset.to_numpy`.
 
@@ -197,21 +202,41 @@ class Query:
             reader.want_frame(self._frames[axis], columns[axis], axes[axis])
         if self._matrix is not None:
             reader.want(self._matrix, *axes)
-        names = [(part, name) for part in PARTS for name in getattr(wanted, part)]
-        for part, name in names:
+        for part, name in self._elements:
             reader.want(f"{part}/{name}", *(axes[axis] for axis in PARTS[part]))
+        is_whole = not self._tree.is_legacy  # of a legacy file uns has what obs and var are read with
+        with_uns = wanted.uns and is_whole and "uns" in self._tree
+        with_raw = wanted.raw and is_whole and "raw" in self._tree and wanted.layer != "raw"
+        if with_uns:
+            reader.want("uns")
+        raw = _RawRows(reader, self._tree, axes[0]) if with_raw else None
         reader.fetch(progress)
         found: dict[str, Any] = {part: {} for part in PARTS}
-        for part, name in names:
+        for part, name in self._elements:
             chosen = tuple(places[axis] for axis in PARTS[part])
             found[part][name] = _arranged(reader.element(f"{part}/{name}"), chosen)
         frames = [
             _arranged(reader.frame(self._frames[axis], columns[axis]), (places[axis],)) for axis in (0, 1)
         ]
-        if ANNDATA.load().settings.remove_unused_categories:
-            frames = [_without_unused_categories(frame) for frame in frames]
+        module = ANNDATA.load()
+        # A view, here of the frames alone, is without unused categories, and their colors in uns.
+        tables = {part: _frames_among(found[part]) for part in ("obsm", "varm")}
+        uns = reader.element("uns") if with_uns else {}
+        some = module.AnnData(obs=frames[0], var=frames[1], uns=uns, **tables)[:].copy()
+        for part in tables:
+            found[part] |= getattr(some, part)
         matrix = None if self._matrix is None else _arranged(reader.element(self._matrix), places)
-        return ANNDATA.load().AnnData(X=matrix, obs=frames[0], var=frames[1], **found)
+        if raw is not None:
+            found["raw"] = raw.element(rows)
+        return module.AnnData(X=matrix, obs=some.obs, var=some.var, uns=some.uns, **found)
+
+    def _names(self, part: str) -> tuple[str, ...]:
+        """Return the names of the elements of a part that come along."""
+        given: tuple[str, ...] | None = getattr(self._wanted, part)
+        if given is not None:
+            return given
+        has_other_columns = self._wanted.layer == "raw" and 1 in PARTS[part]
+        return () if has_other_columns or self._tree.is_legacy else tuple(self._tree.children(part))
 
     def _frame(self, axis: int) -> DataFrame:
         reader = ElementReader(self._tree)
@@ -267,14 +292,24 @@ class Query:
         return choice.names if isinstance(choice, Expression) else set()
 
 
-def _without_unused_categories(frame: Any) -> Any:
-    """Return a frame as AnnData has it of some rows of another one."""
-    unused = {
-        name: column.cat.remove_unused_categories()
-        for name, column in frame.items()
-        if str(column.dtype) == "category"
-    }
-    return frame.assign(**unused) if unused else frame
+def _frames_among(elements: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in elements.items() if hasattr(value, "iloc")}
+
+
+class _RawRows:
+    """Rows of raw, which keeps all its columns, as a view of an AnnData has them."""
+
+    def __init__(self, reader: ElementReader, tree: DomainTree, rows: Axis) -> None:
+        self._reader = reader
+        self._others = [part for part in ("var", "varm") if f"raw/{part}" in tree]
+        reader.want("raw/X", rows)
+        for part in self._others:
+            reader.want(f"raw/{part}")
+
+    def element(self, rows: NDArray[np.intp]) -> dict[str, Any]:
+        """Return the parts of raw, once they are fetched."""
+        found = {part: self._reader.element(f"raw/{part}") for part in self._others}
+        return found | {"X": _arranged(self._reader.element("raw/X"), (rows,))}
 
 
 def _matrix_path(tree: DomainTree, layer: str | None) -> str | None:

@@ -9,13 +9,15 @@ from typing import Any
 import anndata
 import numpy as np
 import pytest
+from anndata.tests.helpers import assert_equal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hsparse
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
+from hsparse.client.file import open_connection
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS
-from tests.client.anndata.conftest import assert_same, import_file, open_file
+from tests.client.anndata.conftest import NUMBERS, assert_same, import_file, open_file
 
 PBMC = Path(__file__).parents[3] / "demo" / "data" / "pbmc68k_reduced.h5ad"
 
@@ -47,7 +49,7 @@ def test_one_or_two_requests(cells: tuple[hsparse.File, anndata.AnnData], reques
         ({"obs": slice(10, 20), "var": "a in ['x1', 'x9']"}, data[10:20, [1, 9]]),
     ):
         requests.clear()
-        query = file.query(**options)  # type: ignore[arg-type]
+        query = file.query(**options, **NOTHING)  # type: ignore[arg-type]
         assert requests == []
         found = query.to_anndata()
         assert requests == ["POST /datasets/values"] * 2
@@ -55,6 +57,43 @@ def test_one_or_two_requests(cells: tuple[hsparse.File, anndata.AnnData], reques
     requests.clear()
     file.query(obs=[3, 1]).to_scipy()
     assert len(requests) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "empty"])
+@pytest.mark.parametrize("keys", ["strings", "slices", "all"])
+def test_an_anndata_of_a_query_is_a_copy_of_a_view(
+    name: str, keys: str, imported: Callable[[str], hsparse.File], example_file: Callable[[str], Path]
+) -> None:
+    data = anndata.read_h5ad(example_file(name))
+    if "cell type" in data.obs:
+        data.uns["cell type_colors"] = np.array(["#0", "#1", "#2"], object)
+        file = imported("plain").connection.for_domain(f"/query-{next(NUMBERS)}.h5ad")
+        file.json("PUT", "/", {})
+        opened: Any = open_connection(file)
+        opened.write_anndata(data)
+    else:
+        opened = imported(name)
+    obs, var = {
+        "strings": (data.obs_names[::7].tolist(), data.var_names[:9:-3].tolist()),
+        "slices": (slice(3, 9), slice(None, None, 2)),
+        "all": (None, None),
+    }[keys]
+    wanted = data[slice(None) if obs is None else obs, slice(None) if var is None else var].copy()
+    found = opened.query(obs, var).to_anndata()
+    assert_same(found, wanted)
+    assert (found.raw is None) == (wanted.raw is None)
+    if wanted.raw is not None:
+        np.testing.assert_array_equal(found.raw.X.toarray(), wanted.raw.X.toarray())
+        assert_equal(found.raw.var, wanted.raw.var)
+        assert_equal(dict(found.raw.varm), dict(wanted.raw.varm))
+    parts = list(opened.query(obs, var).iter(5))
+    assert_equal(anndata.concat(parts, merge="same").layers, wanted.layers)
+
+
+NOTHING: dict[str, Any] = dict.fromkeys(("layers", "obsm", "varm", "obsp", "varp"), ()) | {
+    "uns": False,
+    "raw": False,
+}
 
 
 def test_named_elements_come_along(cells: tuple[hsparse.File, anndata.AnnData]) -> None:
@@ -70,6 +109,8 @@ def test_named_elements_come_along(cells: tuple[hsparse.File, anndata.AnnData]) 
         varm=["PCs"],
         obsp=["distances", "dense"],
         varp=["by gene"],
+        uns=False,
+        raw=False,
     ).to_anndata()
     wanted = data[data.obs["n_genes"] > 500].copy()[:, data.var_names[::2]].copy()
     wanted.X = wanted.layers["by gene"]
