@@ -86,7 +86,8 @@ def inherited_flags(settings: Settings) -> list[str]:
     server = settings.server
     flags = ["--log-level", server.log_level, "--log-format", server.log_format]
     flags += ["--slow-request", str(server.slow_request), "--lease", str(settings.cluster.lease)]
-    data = replace(settings.data, cache_size=settings.data.cache_bytes(settings.cluster.dn))
+    data, count = settings.data, settings.cluster.dn
+    data = replace(data, cache_size=data.cache_bytes(count), chunk_memory=data.chunk_bytes(count))
     for section in (settings.store, data):
         for name, one in declared_settings(type(section)).items():
             flags += _flag(one.flag, getattr(section, name))

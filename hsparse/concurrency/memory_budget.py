@@ -6,13 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from types import TracebackType
 
 from hsparse.concurrency.fair_queue import FairQueue
 from hsparse.concurrency.request_trace import current_trace, measured_wait, queue_user, seconds_left
-from hsparse.errors import Busy
+from hsparse.errors import Busy, TooLarge
 
 PATIENCE = 30.0
 """Seconds that a request waits for room."""
+SMALL = 1024 * 1024
+"""Bytes that a reservation has for nothing: most objects take less, and few are worked on at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +31,14 @@ class MemoryBudget:
     """
 
     def __init__(self, limit: int, patience: float = PATIENCE) -> None:
-        self._limit = limit
+        self.limit = limit
         self._patience = patience
         self._waiting: FairQueue[_Waiter] = FairQueue()
         self.used = 0
 
     def has_room(self, nbytes: int) -> bool:
         """Return whether `hold` would not wait."""
-        return not self._waiting and self.used + min(nbytes, self._limit) <= self._limit
+        return not self._waiting and self.used + min(nbytes, self.limit) <= self.limit
 
     @property
     def is_waited_for(self) -> bool:
@@ -45,11 +48,11 @@ class MemoryBudget:
     @asynccontextmanager
     async def hold(self, nbytes: int) -> AsyncIterator[None]:
         """Hold `nbytes` (at most the whole budget); `Busy` without room in `patience` seconds, or by the deadline."""
-        nbytes = await self._take(nbytes)
+        nbytes = await self.take(nbytes)
         try:
             yield
         finally:
-            self._give_back(nbytes)
+            self.give_back(nbytes)
 
     async def hold_for_request(self, nbytes: int) -> None:
         """Hold `nbytes` until the current request is answered; raises as `hold`.
@@ -61,19 +64,20 @@ class MemoryBudget:
         if trace is None or self in trace.holds:
             return
         trace.holds.add(self)
-        nbytes = await self._take(nbytes)
-        trace.at_end(lambda: self._give_back(nbytes))
+        nbytes = await self.take(nbytes)
+        trace.at_end(lambda: self.give_back(nbytes))
 
-    async def _take(self, nbytes: int) -> int:
-        """Wait for room for `nbytes`, or the whole budget, and take it; return how much that is."""
-        nbytes = min(nbytes, self._limit)
+    async def take(self, nbytes: int) -> int:
+        """Wait for room for `nbytes`, or the whole budget, and take it; return how much that is. Raises as `hold`."""
+        nbytes = min(nbytes, self.limit)
         if self.has_room(nbytes):
             self.used += nbytes
         else:
             await self._wait(nbytes)
         return nbytes
 
-    def _give_back(self, nbytes: int) -> None:
+    def give_back(self, nbytes: int) -> None:
+        """Give back what `take` returned."""
         self.used -= nbytes
         self._admit()
 
@@ -97,8 +101,64 @@ class MemoryBudget:
             raise
 
     def _admit(self) -> None:
-        while self._waiting and self.used + self._waiting.peek().item.nbytes <= self._limit:
+        while self._waiting and self.used + self._waiting.peek().item.nbytes <= self.limit:
             waiter = self._waiting.pop()
             if not waiter.admitted.done():
                 self.used += waiter.nbytes
                 waiter.admitted.set_result(None)
+
+
+class Reservation:
+    """What the users of one object hold of a budget together: the most that any asked for, until the last one leaves.
+
+    Whoever holds some for one object must not wait for another one's: so no two wait for each other. `remedy` ends the
+    error about an object that the whole budget has no room for.
+    """
+
+    __slots__ = ("_budget", "_held", "_name", "_remedy", "_taking", "_users")
+
+    def __init__(self, budget: MemoryBudget, name: str, remedy: str) -> None:
+        self._budget = budget
+        self._name = name
+        self._remedy = remedy
+        self._users = 0
+        self._held = 0
+        self._taking: asyncio.Lock | None = None
+
+    def __enter__(self) -> None:
+        self._users += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._users -= 1
+        if not self._users:
+            self._give_back()
+
+    def check(self, nbytes: int) -> None:
+        """Raise `TooLarge` if the whole budget has no room for so many bytes."""
+        if nbytes > self._budget.limit:
+            raise TooLarge(
+                f"{self._name} takes {nbytes} bytes of memory, of {self._budget.limit} that this server has for it: "
+                f"{self._remedy}."
+            )
+
+    async def take(self, nbytes: int) -> None:
+        """Hold at least `nbytes`; raises as `check` and `MemoryBudget.hold`."""
+        if nbytes <= max(SMALL, self._held):
+            return
+        self.check(nbytes)
+        if self._taking is None:
+            self._taking = asyncio.Lock()
+        async with self._taking:
+            if nbytes > self._held:
+                # What is held goes first: two that held some and waited for more would wait for each other.
+                self._give_back()
+                self._held = await self._budget.take(nbytes)
+            if not self._users:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        if self._held:
+            self._budget.give_back(self._held)
+            self._held = 0

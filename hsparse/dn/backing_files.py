@@ -48,7 +48,10 @@ class BackingFiles:
             inspection.add_done_callback(
                 lambda task: self._inspections.pop(name) and (task.cancelled() or task.exception())
             )
-        etag, head = await asyncio.shield(inspection)
+        try:
+            etag, head = await asyncio.shield(inspection)
+        finally:
+            del inspection  # an error has this frame, and would have itself
         return BackingFile(uri, etag, head)
 
     async def _inspect(self, store: ObjectStore, key: str) -> tuple[str, int]:

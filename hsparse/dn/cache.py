@@ -46,6 +46,8 @@ class Cache:
         self._entries: OrderedDict[str, Any] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._users: dict[str, int] = {}
+        self._left_busy: set[str] = set()
+        """Entries that were busy still when their last user left: what they take is known later."""
         self.nbytes = 0
 
     def __len__(self) -> int:
@@ -70,7 +72,11 @@ class Cache:
             self._users[key] -= 1
             if not self._users[key]:
                 del self._users[key]
-            self._measure(key, entry)
+                if entry.busy:
+                    self._left_busy.add(key)
+            self._measure(key)
+            if self._left_busy:
+                self._measure_left()
 
     def beginning_with(self, prefix: str) -> Iterator[CacheEntry]:
         """Return the entries whose keys begin with `prefix`."""
@@ -92,8 +98,15 @@ class Cache:
         for key in [key for key in self._entries if key.startswith(prefix)]:
             self._evict(key)
 
-    def _measure(self, key: str, entry: CacheEntry) -> None:
-        if self._entries.get(key) is entry:
+    def _measure_left(self) -> None:
+        """Measure the entries that were left busy and are not any more."""
+        ended = {key for key in self._left_busy if key not in self._entries or not self._entries[key].busy}
+        self._left_busy -= ended
+        for key in ended:
+            self._measure(key)
+
+    def _measure(self, key: str) -> None:
+        if (entry := self._entries.get(key)) is not None:
             nbytes = entry.nbytes
             self.nbytes += nbytes - self._sizes[key]
             self._sizes[key] = nbytes

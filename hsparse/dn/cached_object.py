@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Generic, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
@@ -26,12 +26,13 @@ from hsparse.dn.group_commit import (
     Encoded,
     GroupPause,
     WaitingChange,
+    answer_group,
     apply_group,
     count_commit,
     count_conflict,
 )
 from hsparse.dn.membership.ownership import SOLE, Ownership
-from hsparse.dn.stored_form import ObjectState, StoredForm
+from hsparse.dn.stored_form import ObjectMemory, ObjectState, StoredForm
 from hsparse.errors import Busy, HsparseError, PreconditionFailed, Unanswered
 from hsparse.storage.object_store import Stored
 
@@ -45,7 +46,8 @@ ATTEMPTS = 64
 class CachedObject(Generic[V]):
     """An object of the store, in some form, and its last known state. Not thread-safe: one event loop uses it.
 
-    Its owner is found by `name`, which is the key unless it is given.
+    Its owner is found by `name`, which is the key unless it is given. With `memory` whoever uses it does so in the
+    context `in_use`.
     """
 
     __slots__ = (
@@ -54,6 +56,7 @@ class CachedObject(Generic[V]):
         "_form",
         "_load_waiters",
         "_loading",
+        "_memory",
         "_ownership",
         "_pause",
         "_putting",
@@ -71,12 +74,14 @@ class CachedObject(Generic[V]):
         workers: OffloadPool,
         ownership: Ownership = SOLE,
         name: str = "",
+        memory: ObjectMemory[V] | None = None,
     ) -> None:
         self.key = form.key
         self.name = name or form.key
         self._form = form
         self._workers = workers
         self._ownership = ownership
+        self._memory = memory
         self._state: ObjectState[V] | None = None
         self._doubts = 0
         """How often the state was doubted, or replaced by a put: what was asked of the store before is outdated."""
@@ -99,6 +104,11 @@ class CachedObject(Generic[V]):
     def nbytes(self) -> int:
         """Bytes of memory that evicting it would free."""
         return len(self.key) + (self._state.nbytes if self._state is not None else 0)
+
+    @property
+    def in_use(self) -> AbstractContextManager[None]:
+        """A context in which the memory that was reserved for the value stays reserved."""
+        return self._memory.reservation if self._memory is not None else nullcontext()
 
     def peek(self) -> tuple[bool, V | None]:
         """Return whether the value is in memory and sure to be the store's, and the value.
@@ -203,7 +213,8 @@ class CachedObject(Generic[V]):
 
     async def _load_once(self) -> ObjectState[V]:
         try:
-            return await self._load()
+            with self.in_use:
+                return await self._load()
         finally:
             if self._loading is asyncio.current_task():
                 self._loading = None
@@ -231,28 +242,27 @@ class CachedObject(Generic[V]):
                 await self._pause.wait(len(self._waiting))
                 group, self._waiting = self._waiting, []
                 begin_trace(group[0].trace)  # in this task alone
-                try:
-                    results = await self._commit_group(group)
-                except Exception as error:  # noqa: BLE001
-                    # Whatever the error is, it is raised in every waiting request.
-                    self._state = None
-                    results = [error] * len(group)
-                self._pause.begin([*group, *self._waiting])
-                for waiting, result in zip(group, results, strict=True):
-                    if waiting.done.done():
-                        continue
-                    if isinstance(result, BaseException):
-                        waiting.done.set_exception(result)
-                    else:
-                        waiting.done.set_result(result)
+                with self.in_use:
+                    results = await self._results(group)
+                answer_group(group, results, self._waiting, self._pause)
         finally:
             self._committing = None
+
+    async def _results(self, group: list[WaitingChange[V]]) -> list[Any]:
+        """Return a result for each change of a group; what it fails by is raised in each waiting request."""
+        try:
+            return await self._commit_group(group)
+        except Exception as error:  # noqa: BLE001
+            self._state = None
+            return [error] * len(group)
 
     async def _commit_group(self, group: list[WaitingChange[V]]) -> list[Any]:
         term = min(waiting.term for waiting in group)
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
             state = await self._known(group[0].base)
+            if self._memory is not None and state.value is not None:
+                await self._memory.reservation.take(self._memory.encode_bound(state.value))
             weight = self._form.work(state.nbytes) + sum(waiting.weight for waiting in group)
             applied = await self._workers.run(weight, apply_group, group, state.value, self._form.encode)
             try:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from hsparse.concurrency.memory_budget import MemoryBudget, Reservation
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import CachedObject
@@ -15,7 +16,7 @@ from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.later_changes import LaterChanges
 from hsparse.dn.membership.ownership import SOLE, Ownership
-from hsparse.dn.stored_form import SingleObject
+from hsparse.dn.stored_form import ObjectMemory, SingleObject
 from hsparse.errors import Corrupt, HsparseError, StoreFailed, Unanswered
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
@@ -36,6 +37,7 @@ class ChunkCodec:
 
     key: str
     kind: ChunkKind[Any]
+    reservation: Reservation
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -44,7 +46,16 @@ class ChunkCodec:
             raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
 
     def encode(self, value: Any) -> Buffer:
-        return self.kind.encode(value)
+        """Return the object's bytes; `TooLarge` for a chunk that this server could never load."""
+        data = self.kind.encode(value)
+        self.reservation.check(self.decode_bound(data))
+        return data
+
+    def decode_bound(self, data: Buffer) -> int:
+        try:
+            return self.kind.decode_bound(data)
+        except Corrupt as error:
+            raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
 
     def nbytes(self, value: Any, data: Buffer) -> int:
         return self.kind.nbytes(value)
@@ -65,8 +76,11 @@ class ChunkObjects:
         summaries: HsdsSummaries,
         ownership: Ownership = SOLE,
         later: LaterChanges | None = None,
+        *,
+        memory: MemoryBudget,
     ) -> None:
         self._store = store
+        self._memory = memory
         self._ownership = ownership
         self._cache = cache
         self._workers = workers
@@ -91,13 +105,24 @@ class ChunkObjects:
         """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
         self._fences.check(kind.spec)
         key = kind.spec.key(scaled)
-        with self._cache.use(key, lambda: self._make(key, kind)) as cached:
+        with self._cache.use(key, lambda: self._make(key, kind, scaled)) as cached, cached.in_use:
             yield cached
 
-    def _make(self, key: str, kind: ChunkKind[Any]) -> CachedObject[Any]:
+    def reservation(self, spec: ChunkSpec, scaled: Scaled) -> Reservation:
+        """Return a reservation of nothing yet, for a chunk."""
+        return Reservation(
+            self._memory,
+            f"The chunk {list(scaled)} of {spec.dataset}",
+            "write fewer elements to it, make the dataset's chunks smaller, or start the server with a larger "
+            "--chunk-memory",
+        )
+
+    def _make(self, key: str, kind: ChunkKind[Any], scaled: Scaled) -> CachedObject[Any]:
         tail = MAX_FOOTER if kind.spec.sparse else 0
-        form = SingleObject(key, self._store, ChunkCodec(key, kind), self._workers, tail)
-        return CachedObject(form, self._workers, self._ownership)
+        codec = ChunkCodec(key, kind, self.reservation(kind.spec, scaled))
+        memory = ObjectMemory(codec.reservation, codec.decode_bound, kind.encode_bound)
+        form = SingleObject(key, self._store, codec, self._workers, tail, memory)
+        return CachedObject(form, self._workers, self._ownership, memory=memory)
 
     async def apply(
         self,

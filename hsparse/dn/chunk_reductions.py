@@ -20,6 +20,8 @@ from hsparse.format.reductions.partials import Partials
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.wire.chunk_message import ReduceChunks
 
+WORK_AT_ONCE = 128 * 1024 * 1024
+"""What reducing chunks takes at a time, besides the chunks and the results, in bytes."""
 WAVE_BYTES = 64 * 1024 * 1024
 """Partial results of chunks that wait to be merged."""
 PLACE_BYTES = 64
@@ -33,6 +35,7 @@ class ChunkReductions:
         self._chunks = chunks
         self._workers = workers
         self._pending = pending
+        self._working = MemoryBudget(WORK_AT_ONCE)
 
     async def reduce(self, message: ReduceChunks) -> Partials:
         """Answer the message."""
@@ -42,29 +45,25 @@ class ChunkReductions:
         async with self._pending.hold(reduction.places * PLACE_BYTES):
             result = Partials.empty(reduction.places, dtype, reduction.columns)
             count, wave = len(message.selections), _wave(message, kind)
-            # Sparse chunks are loaded further ahead: they are small, and so are most of their partial results.
-            ahead = kind.chunks_at_once if message.spec.sparse else wave
-            for first in range(0, count, ahead):
-                numbers = range(first, min(first + ahead, count))
-                chunks = await gather_each(lambda number: self._load(message, kind, number), numbers, ahead)
-                there = [
-                    (number, chunk)
-                    for number, chunk in zip(numbers, chunks, strict=True)
-                    if chunk is not None
-                ]
-                del chunks
-                for begin in range(0, len(there), wave):
-                    some = there[begin : begin + wave]
-                    parts = await gather_each(lambda item: self._reduce(message, kind, *item), some, wave)
-                    await self._workers.run(sum(part.nbytes for part in parts), _merge, result, parts)
+            for first in range(0, count, wave):
+                numbers = range(first, min(first + wave, count))
+                parts = await gather_each(lambda number: self._reduce(message, kind, number), numbers, wave)
+                there = [part for part in parts if part is not None]
+                del parts
+                await self._workers.run(sum(part.nbytes for part in there), _merge, result, there)
             return result.compact()
 
-    async def _load(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Any:
-        return await self._chunks.load(kind, message.selections[number])
-
-    async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int, chunk: Any) -> Partials:
-        """Return the partial results of one chunk, at places of the whole result."""
-        return await self._workers.run(kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number)
+    async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
+        """Return the partial results of one chunk, at places of the whole result; None where there is no chunk."""
+        at = message.selections[number]
+        async with self._chunks.loaded(kind, at) as chunk:
+            if chunk is None:
+                return None
+            assert isinstance(at.selection, Orthogonal)
+            async with self._working.hold(kind.reduce_bound(chunk, at.selection)):
+                return await self._workers.run(
+                    kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number
+                )
 
 
 def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:

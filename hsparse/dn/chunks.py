@@ -8,13 +8,14 @@ Tests: tests/dn/test_service.py, which runs the conformance suites.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.group_commit import Base
 from hsparse.dn.new_chunks import NewChunks
@@ -68,12 +69,13 @@ class Chunks:
         async def read(at: ChunkSelection) -> Values | int | None:
             if room.spent:
                 return 0
-            async with self._work(kind.load_bound(at.selection)):
-                chunk = await self._load(kind, at)
-            if chunk is None:
-                return None
-            work = kind.read_work(chunk, at.selection, fields)
-            found = await self._workers.run(work, kind.read, chunk, at.selection, fields, room.left)
+            with self._objects.use(kind, at.scaled) as cached:
+                async with self._work(kind.load_bound(at.selection)):
+                    chunk = await self._chunk(kind, at, cached)
+                if chunk is None:
+                    return None
+                work = kind.read_work(chunk, at.selection, fields)
+                found = await self._workers.run(work, kind.read, chunk, at.selection, fields, room.left)
             if found is None or isinstance(found, int):
                 room.take(found or 0)
                 return found
@@ -89,18 +91,19 @@ class Chunks:
         async def read(at: ChunkSelection) -> DefinedElements | int | None:
             if room.spent:
                 return 0
-            chunk = await self._load(kind, at)
-            if chunk is None:
-                return None
-            found = await self._workers.run(
-                kind.defined_work(chunk, at.selection),
-                kind.defined,
-                chunk,
-                at.selection,
-                message.places_only,
-                room.left,
-                alone,
-            )
+            with self._objects.use(kind, at.scaled) as cached:
+                chunk = await self._chunk(kind, at, cached)
+                if chunk is None:
+                    return None
+                found = await self._workers.run(
+                    kind.defined_work(chunk, at.selection),
+                    kind.defined,
+                    chunk,
+                    at.selection,
+                    message.places_only,
+                    room.left,
+                    alone,
+                )
             if found is None or isinstance(found, int):
                 room.take(found or 0)
                 return found
@@ -114,10 +117,11 @@ class Chunks:
         kind = kind_of(message.spec)
 
         async def count(at: ChunkSelection) -> int:
-            chunk = await self._load(kind, at)
-            if chunk is None:
-                return 0
-            return await self._workers.run(kind.nbytes(chunk), kind.count, chunk, at.selection)
+            with self._objects.use(kind, at.scaled) as cached:
+                chunk = await self._chunk(kind, at, cached)
+                if chunk is None:
+                    return 0
+                return await self._workers.run(kind.nbytes(chunk), kind.count, chunk, at.selection)
 
         return tuple(await self._each(count, message.selections, kind.chunks_at_once))
 
@@ -171,12 +175,14 @@ class Chunks:
         _check_work(kind, selections if takes_fill else ())
 
         async def find(at: ChunkSelection) -> FoundElements | None:
-            async with self._work(kind.load_bound(at.selection)):
-                chunk = await self._load(kind, at)
-                if chunk is None:
-                    return None
-                work = at.selection.size * spec.dtype.itemsize
-                return await self._workers.run(work, kind.find, chunk, at.selection, search)
+            bound = kind.change_bound if takes_fill else kind.load_bound
+            work = at.selection.size * spec.dtype.itemsize
+            async with self._work(bound(at.selection)):
+                with self._objects.use(kind, at.scaled) as cached:
+                    chunk = await self._chunk(kind, at, cached)
+                    if chunk is None:
+                        return None
+                    return await self._workers.run(work, kind.find, chunk, at.selection, search)
 
         found: list[FoundElements | None] = []
         seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(selections)
@@ -240,14 +246,16 @@ class Chunks:
         """Answer `FenceDeleted`."""
         await self._objects.fence_deleted(message.dataset)
 
-    async def load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
-        """Return a chunk to read a selection of it, within the budget of work; None where there is none."""
-        async with self._work(kind.load_bound(at.selection)):
-            return await self._load(kind, at)
-
-    async def _load(self, kind: ChunkKind[Any], at: ChunkSelection) -> Any:
+    @asynccontextmanager
+    async def loaded(self, kind: ChunkKind[Any], at: ChunkSelection) -> AsyncIterator[Any]:
+        """Yield a chunk to read a selection of it, None where there is none; its memory is reserved in the context."""
         with self._objects.use(kind, at.scaled) as cached:
-            chunk = await cached.read()
+            async with self._work(kind.load_bound(at.selection)):
+                chunk = await self._chunk(kind, at, cached)
+            yield chunk
+
+    async def _chunk(self, kind: ChunkKind[Any], at: ChunkSelection, cached: CachedObject[Any]) -> Any:
+        chunk = await cached.read()
         if chunk is not None:
             return chunk
         return await self._workers.run(kind.spec.computed_bytes, kind.missing, at.scaled)

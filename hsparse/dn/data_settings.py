@@ -12,17 +12,22 @@ from hsparse.machine_memory import machine_memory
 from hsparse.setting import MIB, setting
 
 CACHE_DIVISOR = 8
-"""The part of the memory that the caches of all data nodes of a command take, unless a size is given."""
+"""The part of the memory that the caches of all data nodes of a command take, unless a size is given.
+
+Chunks that are decoded or encoded take as much at the most."""
 SMALLEST_CACHE = 128 * MIB
 LARGEST_CACHE = 4096 * MIB
 """Bounds of that, for a data node: beyond it the memory serves better as the page cache of all programs."""
+SMALLEST_CHUNK_MEMORY = 512 * MIB
+"""A dense chunk of the largest size fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataSettings:
     """Limits of a data node, in bytes where a size is meant, and how often it sweeps.
 
-    `cache_size` bounds decoded chunks and records together, see `cache_bytes`; `pending_size` bounds the values of
+    `cache_size` bounds decoded chunks and records together, see `cache_bytes`; `chunk_memory` bounds what large chunks
+    take while they are loaded and encoded, and so one chunk, see `chunk_bytes`; `pending_size` bounds the values of
     writes that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON. Changes
     of a record of more than `large_record_size` are stored beside it. `workers` threads encode and decode large ones.
     `messages_at_once` and `store_requests` bound what is under way.
@@ -33,6 +38,13 @@ class DataSettings:
     cache_size: int | None = setting(
         None,
         "memory of a data node for decoded objects; none: an eighth of the machine's, 128MiB to 4GiB",
+        ge=MIB,
+        is_size=True,
+    )
+    chunk_memory: int | None = setting(
+        None,
+        "memory of a data node for large chunks while they are loaded and encoded: a chunk that takes more is "
+        "refused; none: an eighth of the machine's, 512MiB to 4GiB",
         ge=MIB,
         is_size=True,
     )
@@ -60,4 +72,14 @@ class DataSettings:
         """Return the bytes of the cache of each of `nodes` data nodes that share the machine's memory."""
         if self.cache_size is not None:
             return self.cache_size
-        return min(max(SMALLEST_CACHE, machine_memory() // CACHE_DIVISOR // nodes), LARGEST_CACHE)
+        return _part_of_memory(SMALLEST_CACHE, nodes)
+
+    def chunk_bytes(self, nodes: int = 1) -> int:
+        """Return the bytes for large chunks of each of `nodes` data nodes that share the machine's memory."""
+        if self.chunk_memory is not None:
+            return self.chunk_memory
+        return _part_of_memory(SMALLEST_CHUNK_MEMORY, nodes)
+
+
+def _part_of_memory(least: int, nodes: int) -> int:
+    return min(max(least, machine_memory() // CACHE_DIVISOR // nodes), LARGEST_CACHE)

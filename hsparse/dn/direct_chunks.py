@@ -55,6 +55,7 @@ class DirectChunks:
         await self._objects.begin(kind.spec)
         self._objects.check(kind.spec)
         nbytes = 2 * len(message.data) + kind.direct_bound(message.sections)
+        self._objects.reservation(kind.spec, scaled).check(nbytes)
         async with self._pending.hold(nbytes):
             given = await self._workers.run(
                 nbytes,

@@ -132,8 +132,11 @@ class FileBackedChunks:
                     else None
                 )
                 await asyncio.wait(others | ({own} if own else set()))
-                if own is not None:
-                    own.result()
+                try:
+                    if own is not None:
+                        own.result()
+                finally:
+                    del own, others  # an error has this frame, and would have itself
             return [chunk.value for chunk in chunks if chunk.value is not None]
 
     def _start(

@@ -129,9 +129,11 @@ def apply_group(
     before = value
     data: Buffer | None = None
     results: list[Any] = []
-    for waiting in group:
+    for change in [
+        waiting.change for waiting in group
+    ]:  # no future stays in this frame, which an error may have
         try:
-            new, result = waiting.change(value)
+            new, result = change(value)
         except HsparseError as error:
             # Without its traceback, whose frames have this list: such a cycle keeps the value until a collection.
             result = error.with_traceback(None)
@@ -145,6 +147,25 @@ def apply_group(
     if data is None and changed and value is not None:
         data = encode(value)
     return AppliedGroup(value, data, results)
+
+
+def answer_group(
+    group: list[WaitingChange[V]], results: list[Any], waiting: Iterable[WaitingChange[V]], pause: GroupPause
+) -> None:
+    """Give each change of a stored group its result, and note in `pause` who else is `waiting`.
+
+    Both lists are emptied: an error has the frames that hold them, and would have itself, with all that was put.
+    """
+    pause.begin([*group, *waiting])
+    for change, result in zip(group, results, strict=True):
+        if change.done.done():
+            continue
+        if isinstance(result, BaseException):
+            change.done.set_exception(result)
+        else:
+            change.done.set_result(result)
+    group.clear()
+    results.clear()
 
 
 def count_commit(group: list[WaitingChange[Any]]) -> None:

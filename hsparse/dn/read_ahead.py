@@ -18,6 +18,7 @@ async def read_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
             yield item
     finally:
         following.cancel()  # and not awaited: nothing can be, when a task is dropped
+        del following  # an error has this frame, and would have itself
 
 
 def _next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:

@@ -21,7 +21,7 @@ from hsparse.dn.extent_changes import (
     without_elements,
 )
 from hsparse.dn.fences import DeletedNames
-from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
+from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge
 from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
@@ -306,6 +306,5 @@ def _without(items: Record, names: tuple[str, ...], missing: Any, *, skip_missin
             del rest[name]
             continue
         if not skip_missing:
-            error: HsparseError = missing(name)
-            raise error
+            raise missing(name)
     return rest

@@ -84,6 +84,8 @@ class NodeResources:
     cache: Cache
     workers: OffloadPool
     pending: MemoryBudget
+    chunk_memory: MemoryBudget
+    """What large chunks take while they are loaded and encoded."""
     stores: dict[str, ObjectStore] = field(default_factory=dict)
     requests: StoreRequests = field(default_factory=Counter)
     admission: Admission | None = None
@@ -106,6 +108,7 @@ class NodeResources:
             Cache(settings.cache_bytes()),
             OffloadPool(settings.workers),
             MemoryBudget(settings.pending_size),
+            MemoryBudget(settings.chunk_bytes()),
             {store.name: store for store in stores},
             Counter() if requests is None else requests,
             admission,
@@ -158,7 +161,16 @@ class DataService:
         fences = self._fences = Fences(self._records.generation, hears_all=lambda: ownership.hears_all)
         pending = resources.pending
         later = self._later = LaterChanges(clock, ownership)
-        objects = ChunkObjects(chunk_store, self._cache, self._workers, fences, summaries, ownership, later)
+        objects = ChunkObjects(
+            chunk_store,
+            self._cache,
+            self._workers,
+            fences,
+            summaries,
+            ownership,
+            later,
+            memory=resources.chunk_memory,
+        )
         self._chunks = Chunks(objects, self._workers, pending)
         self._reductions = ChunkReductions(self._chunks, self._workers, pending)
         self._index = ChunkIndex(store, self._cache, self._workers, fences)
@@ -200,6 +212,8 @@ class DataService:
             if timeout.expired():
                 raise Busy("The answer was not found within the time that its request has.") from None
             raise
+        finally:
+            del timeout  # an error has this frame, which would have its task, and so itself
 
     async def _answer(self, message: Message[Any]) -> Any:  # noqa: C901
         match message:

@@ -5,9 +5,11 @@ Tests: tests/dn/test_cached_object.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from hsparse.concurrency.memory_budget import Reservation
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.group_commit import Codec
 from hsparse.errors import NotFound
@@ -31,6 +33,18 @@ class ObjectState(Generic[V]):
     certain: bool = False
     tail: Stored | None = None
     """The last bytes of the object, as a range read has them, where its form remembers them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMemory(Generic[V]):
+    """What a large object takes while it is used, beside the cache: `reservation` holds it, before it is taken.
+
+    `decode_bound` is of the object's bytes, `encode_bound` of a value that is changed and encoded again.
+    """
+
+    reservation: Reservation
+    decode_bound: Callable[[Buffer], int]
+    encode_bound: Callable[[V], int]
 
 
 class StoredForm(Protocol[V]):
@@ -73,12 +87,19 @@ class StoredForm(Protocol[V]):
 class SingleObject(Generic[V]):
     """The object of `key` has the value's bytes; the version is its etag. The last `tail` bytes are remembered."""
 
-    __slots__ = ("_codec", "_store", "_tail", "_workers", "key")
+    __slots__ = ("_codec", "_memory", "_store", "_tail", "_workers", "key")
 
     def __init__(
-        self, key: str, store: ObjectStore, codec: Codec[V], workers: OffloadPool, tail: int = 0
+        self,
+        key: str,
+        store: ObjectStore,
+        codec: Codec[V],
+        workers: OffloadPool,
+        tail: int = 0,
+        memory: ObjectMemory[V] | None = None,
     ) -> None:
         self.key = key
+        self._memory = memory
         self._tail = tail
         self._store = store
         self._codec = codec
@@ -95,6 +116,8 @@ class SingleObject(Generic[V]):
             stored = await self._store.get(self.key)
         except NotFound:
             return ObjectState(None, None)
+        if self._memory is not None:
+            await self._memory.reservation.take(self._memory.decode_bound(stored.data))
         value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
         return self._state(value, stored.etag, stored.data)
 

@@ -249,6 +249,7 @@ class Statistics:
             scan.waiters -= 1
             if not scan.waiters and not scan.lasting:
                 scan.task.cancel()
+            del scan  # an error has this frame, and would have itself
 
     async def close(self) -> None:
         """Stop counting."""

@@ -132,7 +132,10 @@ class SingleWriter(DelegatingStore):
         task = asyncio.create_task(self._locked(key, write))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        finally:
+            del task  # an error has this frame, and would have itself
 
     def _locked(self, key: str, write: Callable[[], Awaitable[R]]) -> Coroutine[Any, Any, R]:
         lock = self._locks.setdefault(key, asyncio.Lock())

@@ -33,8 +33,8 @@ async def delete_each(store: ObjectStore, entries: Sequence[Entry]) -> list[bool
                 return
             deleted[number] = True
 
-    await asyncio.gather(*(work() for _ in range(min(DELETES_AT_ONCE, len(entries)))))
     try:
+        await asyncio.gather(*(work() for _ in range(min(DELETES_AT_ONCE, len(entries)))))
         if failed:
             raise failed[min(failed)]
         return deleted

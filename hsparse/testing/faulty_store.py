@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -103,12 +104,12 @@ class FaultyStore(StoreWrapper):
         if fault.hang:
             await fault.released.wait()
         if fault.before is not None:
-            raise fault.before
+            raise copy(fault.before)
         result = await call(data if fault.sent is None else fault.sent(bytes(data)))
         if fault.hang_after:
             await fault.released.wait()
         if fault.after is not None:
-            raise fault.after
+            raise copy(fault.after)
         return _changed(result, fault.got)
 
     def _add(self, fault: Fault) -> Fault:

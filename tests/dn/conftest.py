@@ -1,4 +1,4 @@
-"""A store that counts and fails when told to, and threads."""
+"""A store that counts and fails when told to, and threads; no test leaves an error in a cycle with its frames."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from hsparse.concurrency.offload import OffloadPool
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
+from tests.support.error_cycles import no_cycles_of_errors
+
+
+@pytest.fixture(autouse=True)
+def _no_cycles() -> Iterator[None]:
+    with no_cycles_of_errors():
+        yield
 
 
 @pytest.fixture

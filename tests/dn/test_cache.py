@@ -66,6 +66,21 @@ async def test_what_is_being_committed_stays() -> None:
     assert len(cache) == 0
 
 
+async def test_what_an_abandoned_change_left_is_counted_when_it_ends() -> None:
+    store, cache = FaultyStore(MemoryStore()), Cache(RECORD_BYTES + 10)
+    fault = store.hang("puts", "a")
+    change = asyncio.create_task(fill(cache, store, "a"))
+    await fault.entered.wait()
+    change.cancel()
+    await asyncio.wait([change])
+    fault.release()
+    for owned in cache:
+        await owned.drain()
+    await fill(cache, store, "b")
+    assert [owned.key for owned in cache] == ["b"]
+    assert cache.nbytes <= RECORD_BYTES + 10
+
+
 async def test_drop_forgets_a_prefix() -> None:
     store = MemoryStore()
     cache = Cache(10**6)

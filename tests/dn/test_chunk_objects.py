@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_objects import ChunkObjects
@@ -32,7 +33,9 @@ def chunks(store: CountingStore, cache: Cache, workers: OffloadPool) -> ChunkObj
     async def generation(_: str) -> int:
         return 3
 
-    return ChunkObjects(store, cache, workers, Fences(generation), HsdsSummaries(store))
+    return ChunkObjects(
+        store, cache, workers, Fences(generation), HsdsSummaries(store), memory=MemoryBudget(1 << 20)
+    )
 
 
 async def write(chunks: ChunkObjects, spec: ChunkSpec) -> None:

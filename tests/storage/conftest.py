@@ -1,4 +1,4 @@
-"""A server of another make than moto's, with a weaker contract."""
+"""A server of another make than moto's, with a weaker contract; no test leaves an error in a cycle with its frames."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ import pytest
 
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.store_conformance import PAGE_SIZE
+from tests.support.error_cycles import no_cycles_of_errors
 from tests.support.s3_servers import rclone_server
 
 NUMBERS = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _no_cycles() -> Iterator[None]:
+    with no_cycles_of_errors():
+        yield
 
 
 @pytest.fixture(scope="session")

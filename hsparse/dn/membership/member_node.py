@@ -277,7 +277,9 @@ class MemberNode:
         if not self._server:
             return await self._service.send(message)
         if self.refused is not None:
-            raise self.refused
+            raise type(self.refused)(
+                self.refused.message
+            )  # the one that is kept would keep each request's frames
         if message.only_reads:
             return await self._service.send(message)
         await self._adopted.wait_in_force()

@@ -39,6 +39,8 @@ class NodeTasks:
             if task.cancelled():
                 raise Unanswered(f"The data node {self._name()} is stopping.") from None
             raise
+        finally:
+            del task  # an error has this frame, and would have itself
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task that ends with this node."""

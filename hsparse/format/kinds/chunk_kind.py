@@ -227,8 +227,20 @@ class ChunkKind(Protocol[V]):
         """Return the bytes of values' elements, which count towards the `limit` of an answer."""
         ...
 
+    def decode_bound(self, data: Buffer) -> int:
+        """Return about how much memory decoding an object may take, with the chunk; `Corrupt` where it has no size."""
+        ...
+
+    def encode_bound(self, chunk: V) -> int:
+        """Return about how much memory changing a chunk and encoding it again may take besides the change."""
+        ...
+
+    def reduce_bound(self, chunk: V, selection: Orthogonal) -> int:
+        """Return about how much memory reducing the selected elements may take besides the chunk and the result."""
+        ...
+
     def load_bound(self, selection: Selection) -> int:
-        """Return about how much memory loading a chunk to read a selection may take; 0 where it is not known."""
+        """Return about how much memory reading a selection of a chunk that was never written may take."""
         ...
 
     def change_bound(self, selection: Selection) -> int:

@@ -27,7 +27,7 @@ from hsparse.format.filters.hsds import decode_hsds_frame
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import reduce_array
+from hsparse.format.reductions.box_partials import REDUCTION_BYTES, reduce_array
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.boxes import Boxes
@@ -197,6 +197,15 @@ class Dense:
 
     def answer_bytes(self, values: Any) -> int:
         return int(values.nbytes)
+
+    def decode_bound(self, data: Buffer) -> int:
+        return self._nbytes * (2 if self.spec.filters[0] else 1)
+
+    def encode_bound(self, chunk: Array) -> int:
+        return self._nbytes * (3 if self.spec.filters[0] else 1)
+
+    def reduce_bound(self, chunk: Array, selection: Orthogonal) -> int:
+        return selection.size * REDUCTION_BYTES
 
     def load_bound(self, selection: Selection) -> int:
         return self._nbytes

@@ -22,17 +22,21 @@ from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.dense import filled_beyond, not_sparse
 from hsparse.format.kinds.vlen_chunk import (
+    ENCODED_COPIES,
+    SECTIONS_COPIES,
+    VLEN_BYTES,
     decode_bare_vlen,
     decode_dense_vlen,
     encode_bare_vlen,
     encode_dense_vlen,
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import count_positions
+from hsparse.format.reductions.box_partials import REDUCTION_BYTES, count_positions
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection
+from hsparse.format.structured.footer import claimed_sizes
 from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.length_prefixed import split_elements
 from hsparse.model.vlen_array import VlenArray, take_elements, taken_sizes
@@ -50,6 +54,7 @@ class DenseVlen:
         self._element = spec.datatype.element
         self._fill = spec.vlen_fill
         self._nbytes = math.prod(spec.dims) * spec.datatype.guessed_size
+        self._offsets = math.prod(spec.dims) * VLEN_BYTES
 
     def decode(self, data: Buffer) -> VlenArray:
         spec = self.spec
@@ -161,6 +166,19 @@ class DenseVlen:
 
     def answer_bytes(self, values: Any) -> int:
         return len(values.heap)
+
+    def decode_bound(self, data: Buffer) -> int:
+        if self.spec.structured:
+            return SECTIONS_COPIES * sum(claimed_sizes(data)) + self._offsets
+        if not self.spec.filters[0]:
+            return len(data) + self._offsets
+        return 2 * MAX_CHUNK_BYTES + self._offsets
+
+    def encode_bound(self, chunk: VlenArray) -> int:
+        return ENCODED_COPIES * chunk.nbytes + chunk.size * VLEN_BYTES
+
+    def reduce_bound(self, chunk: VlenArray, selection: Orthogonal) -> int:
+        return selection.size * REDUCTION_BYTES
 
     def load_bound(self, selection: Selection) -> int:
         return self._nbytes

@@ -7,7 +7,8 @@ Tests: tests/format/kinds/test_kinds.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +30,7 @@ from hsparse.format.kinds.direct_chunk import checked_sections, sealed
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import reduce_positions
+from hsparse.format.reductions.box_partials import REDUCTION_BYTES, reduce_positions
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.axis import Span
@@ -37,12 +38,15 @@ from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection, coords_at, is_regular, lookup
+from hsparse.format.structured.footer import claimed_sizes
 
 Array = NDArray[Any]
 Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)
 
 OFFSETS_BYTES = 24
 """Bytes of an element's offset while it is computed, merged and encoded, by measurement."""
+DECODED_BYTES = 48
+"""Bytes of an offset while it is decoded, by measurement; of a full chunk they are counted up."""
 RUN_BYTES = 24
 """Bytes of a run of elements besides, by measurement: single elements are runs of one."""
 
@@ -166,6 +170,16 @@ class Sparse:
     def answer_bytes(self, values: Any) -> int:
         return int(values.nbytes)
 
+    def decode_bound(self, data: Buffer) -> int:
+        return self._sections_bound(claimed_sizes(data))
+
+    def encode_bound(self, chunk: SparseChunk) -> int:
+        count = len(chunk.offsets)
+        return 3 * chunk.values.nbytes + count * 2 * offset_bytes(count, self.spec.dims)
+
+    def reduce_bound(self, chunk: SparseChunk, selection: Orthogonal) -> int:
+        return len(chunk.offsets) * (REDUCTION_BYTES + self._dtype.itemsize)
+
     def load_bound(self, selection: Selection) -> int:
         return 0
 
@@ -179,8 +193,12 @@ class Sparse:
         return 0 if selection.is_all else chunk.nbytes  # all of it is there already
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        nbytes: int = sum(sections[:, UNFILTERED].tolist())
-        return nbytes
+        return self._sections_bound(sections[:, UNFILTERED].tolist())
+
+    def _sections_bound(self, sizes: Sequence[int]) -> int:
+        """Return about how much memory decoding sections of these unfiltered sizes takes, with the chunk."""
+        count = sum(sizes[1:]) // self._dtype.itemsize
+        return 2 * sum(sizes) + count * offset_bytes(count, self.spec.dims)
 
     def _empty(self) -> SparseChunk:
         return SparseChunk.empty(self.spec.dims, self._dtype)
@@ -222,6 +240,11 @@ class Sparse:
 def inside(chunk: Chunk, selection: Selection) -> Chunk:
     """Return the chunk with only its elements inside the selection."""
     return chunk if selection.is_all else chunk.select(selection.contains(chunk.offsets))
+
+
+def offset_bytes(count: int, dims: tuple[int, ...]) -> int:
+    """Return about how many bytes an element's offset takes while so many are decoded, in a chunk of `dims`."""
+    return np.dtype(np.uint32).itemsize if count == math.prod(dims) else DECODED_BYTES
 
 
 def count_defined(offsets: NDArray[np.uint32], selection: Selection) -> int:

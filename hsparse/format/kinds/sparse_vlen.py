@@ -25,13 +25,21 @@ from hsparse.format.kinds.chunk_kind import (
 )
 from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
 from hsparse.format.kinds.sparse import change_bytes, count_defined, erase, trim
-from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_sparse_vlen, encode_sparse_vlen
+from hsparse.format.kinds.vlen_chunk import (
+    ENCODED_COPIES,
+    SECTIONS_COPIES,
+    VLEN_BYTES,
+    SparseVlenChunk,
+    decode_sparse_vlen,
+    encode_sparse_vlen,
+)
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import count_positions
+from hsparse.format.reductions.box_partials import REDUCTION_BYTES, count_positions
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Selection, lookup
+from hsparse.format.structured.footer import claimed_sizes
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
 from hsparse.model.vlen_array import VlenArray, take_elements
 from hsparse.model.vlen_fields import VlenFields
@@ -142,6 +150,17 @@ class SparseVlen:
 
     def answer_bytes(self, values: Any) -> int:
         return len(values.heap)
+
+    def decode_bound(self, data: Buffer) -> int:
+        sizes = claimed_sizes(data)
+        count = sum(sizes[1:2]) // self._element.file_size
+        return SECTIONS_COPIES * sum(sizes) + count * VLEN_BYTES
+
+    def encode_bound(self, chunk: SparseVlenChunk) -> int:
+        return ENCODED_COPIES * chunk.nbytes + len(chunk.offsets) * VLEN_BYTES
+
+    def reduce_bound(self, chunk: SparseVlenChunk, selection: Orthogonal) -> int:
+        return len(chunk.offsets) * REDUCTION_BYTES
 
     def load_bound(self, selection: Selection) -> int:
         return self.change_bound(selection)

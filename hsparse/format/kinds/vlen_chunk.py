@@ -125,6 +125,10 @@ def decode_bare_vlen(
         raise Corrupt(error.message) from error
 
 
+SECTIONS_COPIES, ENCODED_COPIES = 5, 6
+"""How often the bytes of a chunk's sections, and of its columns, are in memory while they are decoded and encoded."""
+VLEN_BYTES = 150
+"""Bytes of an element besides, by measurement: where its parts begin and end, in 64 bits."""
 MAX_SECTION = 5 * MAX_CHUNK_BYTES
 """The most bytes of a section: a count of 4 bytes is a reference of 16, beside frames of `MAX_REFERENCES` objects."""
 NAMES = (name_section(1).capitalize(), name_section(2).capitalize())

@@ -17,6 +17,9 @@ from hsparse.errors import Unsupported
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 
+REDUCTION_BYTES = 48
+"""The most bytes that an element takes while it is reduced, by measurement: its place, as a double, its deviation."""
+
 
 def reduce_array(values: NDArray[Any], reduction: Reduction, codes: Codes | None) -> Partials:
     """Return what all elements of a box reduce to, `values` of the box's shape."""

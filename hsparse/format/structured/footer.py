@@ -29,6 +29,8 @@ from hsparse.format.checksum import crc32, lookup3
 from hsparse.format.structured.container import Section, StoredChunk, check_layout, name_section
 
 MAX_FOOTER = 256
+MUCH = 1 << 16
+"""Bytes that a footer can say there are before it is checked."""
 MAX_SECTIONS = 3
 MAGIC = b"hsparse"
 VERSION, WITH_STATISTICS = 1, 2
@@ -113,6 +115,26 @@ def _parse(footer: memoryview, total_size: int, version: int) -> Footer:
     first = count * ENTRY.size
     statistics = bytes(footer[first : first + columns * COLUMN])
     return Footer(sections, tuple(entry[-1] for entry in entries), defined, statistics)
+
+
+def claimed_sizes(data: Buffer) -> list[int]:
+    """Return the unfiltered sizes of the sections that a whole object's footer says there are.
+
+    It is for reserving memory before `unseal` checks every byte; what has no footer has no sections.
+    `Corrupt` for a damaged footer that says much.
+    """
+    view = memoryview(data)
+    start = len(view) - 4 - TAIL.size
+    if start < 0:
+        return []
+    _, count, _, length, _, _ = TAIL.unpack_from(view, start)
+    first = len(view) - length
+    if not 0 <= first <= start - count * ENTRY.size:
+        return []
+    sizes = [ENTRY.unpack_from(view, first + place * ENTRY.size)[2] for place in range(count)]
+    if sum(sizes) > MUCH:
+        read_footer(view[-MAX_FOOTER:], len(view))
+    return sizes
 
 
 def unseal(data: Buffer) -> tuple[memoryview, Footer]:

@@ -129,8 +129,11 @@ class PasswordAuthenticator:
             self._flights[key] = flight
             self._waiting[address] += 1
             flight.add_done_callback(lambda done: self._land(key, address, done))
-        # A cancelled request must not fail the others that wait for the same check.
-        return await asyncio.shield(flight)
+        try:
+            # A cancelled request must not fail the others that wait for the same check.
+            return await asyncio.shield(flight)
+        finally:
+            del flight  # an error has this frame, and would have itself
 
     def _has_room(self, name: str, address: str) -> bool:
         limits = self._limits

@@ -94,7 +94,9 @@ class ClusterNodes:
         if self._refused is not None:
             await self._look()
             if self._refused is not None:
-                raise self._refused
+                raise Misconfigured(
+                    self._refused.message
+                )  # the one that is kept would keep each request's frames
         if again is None and self.membership.nodes:
             return self.membership
         again = again or self._never_sent()
@@ -253,6 +255,7 @@ class ClusterNodes:
         finally:
             for task in (sending, *ends):
                 task.cancel()
+            del sending, ends, task  # an error has this frame, and would have itself
 
     async def _wait_until_gone(self, membership: Membership, node: str) -> str:
         """Find out again and again whether a node is a member and answers; return its id when it does not."""

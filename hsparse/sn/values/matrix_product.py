@@ -98,7 +98,7 @@ def _matrix(given: Any, rows: int) -> Matrix:
             raise BadRequest(
                 f"The matrix has {len(given)} bytes, no multiple of 8 times the {rows} columns selected."
             )
-        return np.frombuffer(given, "<f8").astype(np.float64).reshape(rows, count)
+        given = np.frombuffer(given, "<f8").reshape(rows, count)
     try:
         matrix = np.array(given, np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -107,6 +107,8 @@ def _matrix(given: Any, rows: int) -> Matrix:
         raise BadRequest(
             f"matrix must be a list of {rows} rows, one for each column selected, all of one length."
         )
+    if not matrix.shape[1]:
+        raise BadRequest("matrix has no columns: the product would have none.")
     return matrix
 
 

@@ -125,9 +125,12 @@ class S3Upload:
 
         async def settle(failed_condition: HsparseError, uncertain: bool) -> str:
             found = await find_marked(self._store, self._key)
-            if found is None or found.mark != mark:
-                raise failed_condition
-            return found.etag
+            try:
+                if found is None or found.mark != mark:
+                    raise failed_condition
+                return found.etag
+            finally:
+                del failed_condition  # the error has this frame, and would have itself
 
         return await self._store.call(self._key, send, settle)
 

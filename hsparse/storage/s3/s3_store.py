@@ -98,7 +98,10 @@ class S3Store(S3Client):
                     f"{key!r} has changed, and the reply to its deletion was lost: whether that was applied is not "
                     "known; read it again."
                 )
-            raise failed_condition
+            try:
+                raise failed_condition
+            finally:
+                del failed_condition  # the error has this frame, and would have itself
 
         await self._run(key, send, settle)
 
@@ -177,15 +180,26 @@ class S3Store(S3Client):
             except ClientError as error:
                 if not isinstance(self._verdict(error, key), NotFound):
                     raise
-            raise failed_condition
+            try:
+                raise failed_condition
+            finally:
+                del failed_condition  # the error has this frame, and would have itself
 
         return await self._run(key, send, settle if condition else None)
 
 
 async def _body(reply: dict[str, Any]) -> bytes:
-    async with reply["Body"] as body:
-        data: bytes = await body.read()
-    return data
+    """Return the body of a reply, and take it out."""
+    body = reply.pop("Body")
+    try:
+        async with body:
+            data: bytes = await body.read()
+        return data
+    except Exception as error:  # noqa: BLE001 - raised again
+        # The stream keeps its error, which would keep the stream by its frames.
+        raise error.with_traceback(None) from None
+    finally:
+        del body
 
 
 def _etag(reply: dict[str, Any]) -> str:

@@ -57,6 +57,7 @@ class WalProcess:
             return await done
         finally:
             worker.waiting.pop(number, None)
+            del done  # an error has this frame, and would have itself
 
     async def close(self) -> None:
         """Let the process answer all puts, and end it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import tracemalloc
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from hsparse.format.kinds.chunk_kind import ChunkKind, DefinedElements, FoundEle
 from hsparse.format.kinds.registry import KINDS, kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
+from hsparse.format.reductions.reduction import Reduction
 from hsparse.format.selections.extent import strides
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.selection import Boxes, Points, Selection, Span, ascending
@@ -364,6 +365,67 @@ def test_a_change_takes_no_more_memory_than_its_bound(name: str, item: str, filt
     finally:
         tracemalloc.stop()
     assert peak <= 1.1 * kind.change_bound(selection)
+
+
+def peak_of(function: Callable[[], Any]) -> tuple[int, Any]:
+    """Return the most memory that a call takes, in bytes, and its result."""
+    tracemalloc.start()
+    try:
+        result = function()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+VARIANCE = ("total", "squares", "least")
+REDUCTIONS = {
+    "to one": Reduction(LARGE, (0, 1), VARIANCE),
+    "rows": Reduction(LARGE, (1,), VARIANCE),
+    "columns": Reduction(LARGE, (0,), VARIANCE),
+    "groups": Reduction(LARGE, (0, 1), VARIANCE, grouped=0, groups=3),
+}
+NUMBERS = ["H5T_STD_I8LE", "H5T_STD_U64LE", "H5T_IEEE_F64LE"]
+
+
+def large_kind(
+    item: Any, extent: tuple[int, ...], filters: Any, *, sparse: bool, vlen: bool = False
+) -> ChunkKind[Any]:
+    sections = 1 if not sparse else 3 if vlen else 2
+    return kind_of(ChunkSpec("d-1", item, extent, sparse, b"", (filters,) * sections))
+
+
+@pytest.mark.parametrize("filters", [PLAIN, DEFLATE], ids=["plain", "deflate"])
+@pytest.mark.parametrize("item", [*NUMBERS, text("H5T_VARIABLE")], ids=str)
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+@pytest.mark.parametrize("name", ["all", "one column", "steps", "points"])
+def test_a_chunk_takes_no_more_memory_than_is_reserved(
+    name: str, sparse: bool, item: Any, filters: Any
+) -> None:
+    selection, vlen = SCATTERED[name], item not in NUMBERS
+    kind = large_kind(item, selection.extent, filters, sparse=sparse, vlen=vlen)
+    one = VlenArray.of([b"\x03\0\0\0abc"]) if vlen else np.ones(1, kind.spec.dtype)
+    chunk, _ = kind.write(ChunkSelection((0, 0), selection), one, (), False)(None)
+    peak, data = peak_of(lambda: bytes(kind.encode(chunk)))
+    assert peak <= 1.1 * kind.encode_bound(chunk)
+    peak, _ = peak_of(lambda: kind.decode(data))
+    assert peak <= 1.1 * kind.decode_bound(data)
+
+
+@pytest.mark.parametrize("item", NUMBERS)
+@pytest.mark.parametrize("sparse", [True, False], ids=["sparse", "dense"])
+@pytest.mark.parametrize("name", ["all", "steps"])
+@pytest.mark.parametrize("reduction", REDUCTIONS.values(), ids=REDUCTIONS)
+def test_a_reduction_takes_no_more_memory_than_is_reserved(
+    reduction: Reduction, name: str, sparse: bool, item: str
+) -> None:
+    kind = large_kind(item, LARGE, PLAIN, sparse=sparse)
+    chunk, _ = kind.write(ChunkSelection((0, 0), SCATTERED[name]), np.ones(1, kind.spec.dtype), (), False)(
+        None
+    )
+    selection = Orthogonal.all(LARGE)
+    codes = np.zeros(LARGE[0], np.int64) if reduction.groups else None
+    peak, found = peak_of(lambda: kind.reduce(chunk, selection, reduction, codes))
+    assert peak <= 1.1 * (kind.reduce_bound(chunk, selection) + found.nbytes)
 
 
 @every_kind

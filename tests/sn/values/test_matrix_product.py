@@ -71,6 +71,7 @@ BAD: dict[str, tuple[str, Any, dict[str, Any], str]] = {
     "no word on what is undefined": ("sparse", [[1.0]] * 13, {}, "undefined"),
     "another number of rows": ("dense", [[1.0]] * 12, {}, "13 rows"),
     "rows of two lengths": ("dense", [[1.0]] * 12 + [[1.0, 2.0]], {}, "13 rows"),
+    "no columns": ("dense", [[]] * 13, {}, "no columns"),
     "text": ("dense", [["a"]] * 13, {}, "13 rows"),
     "an unknown key": ("dense", [[1.0]] * 13, {"by": "x"}, "by"),
     "an index twice": ("dense", [[1.0]] * 2, {"select": [[0], [1, 1]]}, "ascend"),

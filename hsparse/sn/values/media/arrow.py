@@ -51,6 +51,8 @@ from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
 
 VALUE = "value"
 Array = NDArray[Any]
+BATCH_BYTES = 2
+"""Bytes of a stream that take as long to read as one element, where its batches are as short as they can be."""
 COPIED = 16
 """Elements that are copied while one is encoded."""
 BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
@@ -265,7 +267,8 @@ class ArrowBody:
         return Points(dataset.extent, coords), values
 
     def work(self, arrays: ValueArrays) -> int:
-        return arrays.work(len(self.data))
+        # Of bytes, not of elements: a batch without elements takes a hundred bytes, and as long as one that has some.
+        return max(arrays.work(len(self.data)), len(self.data) // BATCH_BYTES)
 
 
 async def read_body(context: Context) -> ArrowBody:

@@ -1,0 +1,170 @@
+"""What chunks take is reserved before it is taken; a chunk that the server has no memory for is refused by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import numpy as np
+import pytest
+
+from hsparse.clock import SystemClock
+from hsparse.dn.data_settings import DataSettings
+from hsparse.dn.service import DataService
+from hsparse.errors import HsparseError, TooLarge
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.reductions.reduction import Reduction
+from hsparse.format.selections.selection import Orthogonal
+from hsparse.model.ids import chunk_key
+from hsparse.model.vlen_array import VlenArray
+from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.store_wrapper import CountingStore
+from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect
+from hsparse.wire.chunk_message import CountDefined, ReadChunks, ReadDefined, ReduceChunks, WriteChunks
+from hsparse.wire.message import Message
+
+DATASET = "d-00000000-00000001-0000-000000-000001"
+MIB = 1 << 20
+DIMS = (2 * MIB,)
+WHOLE = Orthogonal.all(DIMS)
+DEFLATE = (Filter(1, (6,)),)
+SPECS = {
+    "sparse": ChunkSpec(DATASET, "H5T_STD_I8LE", DIMS, True, b"", (DEFLATE, DEFLATE)),
+    "dense": ChunkSpec(DATASET, "H5T_STD_I64LE", DIMS, False, b"", (DEFLATE,)),
+    "sparse text": ChunkSpec(
+        DATASET,
+        {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"},
+        (MIB // 4,),
+        True,
+        b"\0\0\0\0",
+        (DEFLATE, DEFLATE, DEFLATE),
+    ),
+}
+BY_SPEC = pytest.mark.parametrize("name", SPECS)
+
+
+def node_over(store: CountingStore, chunk_memory: int) -> DataService:
+    return DataService(store, SystemClock(), DataSettings(cache_size=MIB, chunk_memory=chunk_memory))
+
+
+@pytest.fixture
+async def large(store: CountingStore) -> AsyncIterator[DataService]:
+    """A node with memory for any chunk here."""
+    node = node_over(store, 1024 * MIB)
+    yield node
+    await node.close()
+
+
+def at(spec: ChunkSpec, scaled: int = 3) -> tuple[ChunkSelection, ...]:
+    return (ChunkSelection((scaled,), Orthogonal.all(spec.dims), True),)
+
+
+async def fill(node: DataService, spec: ChunkSpec, scaled: int = 3) -> None:
+    """Write one value to a whole chunk: a few bytes of body, and of object."""
+    if spec.datatype.is_vlen:
+        await node.send(WriteChunks(spec, at(spec, scaled), (VlenArray.of([b"\x01\0\0\0a"]),)))
+    else:
+        await node.send(WriteChunks(spec, at(spec, scaled), (np.ones(1, spec.dtype),)))
+
+
+def reads(spec: ChunkSpec) -> list[Message[object]]:
+    one = (ChunkSelection((3,), Orthogonal.box(spec.dims, (5,), (6,))),)
+    found: list[Message[object]] = [ReadChunks(spec, one)]
+    if spec.sparse:
+        found += [ReadDefined(spec, one), CountDefined(spec, one)]
+    if not spec.datatype.is_vlen:
+        reduction = Reduction(spec.dims, (0,), ("total", "squares"))
+        found.append(ReduceChunks(spec, at(spec), np.zeros((1, 1), np.int64), reduction))
+    return found
+
+
+@BY_SPEC
+async def test_a_chunk_that_takes_too_much_is_refused_to_whoever_reads_it(
+    name: str, large: DataService, store: CountingStore
+) -> None:
+    spec = SPECS[name]
+    await fill(large, spec)
+    small = node_over(store, 2 * MIB)
+    for message in reads(spec):
+        with pytest.raises(TooLarge, match=rf"chunk \[3\] of {DATASET} .*--chunk-memory"):
+            await small.send(message)
+        assert await large.send(message) is not None
+    await small.close()
+
+
+@BY_SPEC
+async def test_a_chunk_that_could_never_be_read_is_not_written(name: str, store: CountingStore) -> None:
+    spec, small = SPECS[name], node_over(store, 2 * MIB)
+    with pytest.raises(TooLarge, match="--chunk-memory"):
+        await fill(small, spec)
+    assert chunk_key(DATASET, (3,)) not in [key async for page in store.list("") for key in page.keys]
+    await small.close()
+
+
+async def test_a_chunk_that_a_client_encoded_is_refused_before_it_is_decoded(
+    large: DataService, store: CountingStore
+) -> None:
+    spec = SPECS["sparse"]
+    await fill(large, spec)
+    given = await large.send(ReadDirect(spec, (3,)))
+    assert given is not None
+    assert len(given.data) < 8192
+    small = node_over(store, 2 * MIB)
+    with pytest.raises(TooLarge, match="--chunk-memory"):
+        await small.send(WriteDirect(spec, (600 * MIB,), (4,), given.data, given.row.sections[0]))
+    await small.close()
+
+
+@BY_SPEC
+async def test_large_chunks_are_read_one_after_the_other_where_there_is_room_for_one(
+    name: str, large: DataService, store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SPECS[name]
+    for scaled in range(4):
+        await fill(large, spec, scaled)
+    node = node_over(store, 256 * MIB)
+    budget = node._chunks._objects._memory
+    most, holders = 0, 0
+    take, give_back = budget.take, budget.give_back
+
+    async def counted(nbytes: int) -> int:
+        nonlocal most, holders
+        taken = await take(nbytes)
+        holders += 1
+        most = max(most, budget.used)
+        return taken
+
+    def returned(nbytes: int) -> None:
+        nonlocal holders
+        holders -= 1
+        give_back(nbytes)
+
+    monkeypatch.setattr(budget, "take", counted)
+    monkeypatch.setattr(budget, "give_back", returned)
+    some = tuple(ChunkSelection((i,), Orthogonal.box(spec.dims, (5,), (6,))) for i in range(4))
+    await asyncio.gather(*(node.send(ReadChunks(spec, some)) for _ in range(3)))
+    assert 0 < most <= 256 * MIB
+    assert (holders, budget.used) == (0, 0)
+    await node.close()
+
+
+async def test_what_was_reserved_is_given_back_when_the_read_fails(
+    faulty: FaultyStore, store: CountingStore, large: DataService
+) -> None:
+    spec = SPECS["sparse"]
+    await fill(large, spec)
+    node = node_over(store, 256 * MIB)
+    budget = node._chunks._objects._memory
+    faulty.flip(offset=20)
+    with pytest.raises(HsparseError):
+        await node.send(ReadChunks(spec, at(spec)))
+    assert budget.used == 0
+    hang = faulty.hang("get")
+    reading = asyncio.create_task(node.send(ReadChunks(spec, at(spec))))
+    await hang.entered.wait()
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert budget.used == 0
+    await node.close()
