@@ -18,7 +18,7 @@ from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.region import decode_region, encode_region
-from hsparse.format.value_arrays import elements_from_json
+from hsparse.format.value_arrays import array_shape, elements_from_json
 from hsparse.model.element import Element, Fixed
 from hsparse.model.json_values import Values
 from hsparse.model.number_json import is_finite, number_json, numbers_from_json
@@ -77,7 +77,7 @@ class FixedArrays:
     ) -> NDArray[Any]:
         if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
             return self.received(read[0]).reshape(selection.shape)
-        result = np.empty(selection.shape, self.dtype)
+        result = np.empty(array_shape(selection.shape), self.dtype)
         if sum(chunk.selection.size for chunk in planned) < selection.size:
             result[...] = self.fill
         for chunk, values in zip(planned, read, strict=True):
@@ -118,7 +118,7 @@ class FixedArrays:
                 f"{count * self.dtype.itemsize}."
             )
         values = np.frombuffer(data, np.uint8).view(self.dtype)
-        return values.reshape(shape) if count == prod(shape) else values
+        return values.reshape(array_shape(shape)) if count == prod(shape) else values
 
     def to_region(self, selection: Selection, values: Any) -> bytes:
         return encode_region(selection, values)

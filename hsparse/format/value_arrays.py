@@ -25,6 +25,8 @@ from hsparse.model.vlen_array import VlenArray, take_elements
 
 MAX_REPEATED = 128 * 1024 * 1024
 """The most bytes that the values of a write may take once they are repeated."""
+MOST_ELEMENTS = 1 << 32
+"""An array of numpy may have fewer, of any size of an element; it counts no dimension of length 0."""
 
 
 class ValueArrays(Protocol):
@@ -122,6 +124,17 @@ class ValueArrays(Protocol):
         ...
 
 
+def array_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape as numpy has it: [2^31, 0, 2^31] is none, though it has no elements.
+
+    The dimensions behind one of length 0 are left out then, of which no list is made, or all.
+    """
+    if 0 not in shape or prod(filter(None, shape)) < MOST_ELEMENTS:
+        return shape
+    kept = shape[: shape.index(0) + 1]
+    return kept if prod(kept[:-1]) < MOST_ELEMENTS else (0,)
+
+
 def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -> Values:
     """Return values of the last dimensions of `shape`, repeated over the others; one for all stays one.
 
@@ -129,7 +142,7 @@ def repeat_values(arrays: ValueArrays, values: Values, shape: tuple[int, ...]) -
     """
     size = prod(shape)
     if values.size == size:
-        return values.reshape(shape)
+        return values.reshape(array_shape(shape))
     if values.size == 1:
         return values
     nbytes = arrays.nbytes(values) * (size // values.size)

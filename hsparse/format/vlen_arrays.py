@@ -15,7 +15,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.selection import Selection
 from hsparse.format.structured.vlen_region import decode_vlen_region, encode_vlen_region
-from hsparse.format.value_arrays import elements_from_json
+from hsparse.format.value_arrays import array_shape, elements_from_json
 from hsparse.model.element import Compound, Element
 from hsparse.model.json_values import Values, to_json
 from hsparse.model.length_prefixed import split_elements
@@ -77,7 +77,7 @@ class VlenArrays:
         if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
             return self.received(read[0]).reshape(selection.shape)
         arrays: list[VlenArray] = [self.fill]
-        index = np.zeros(selection.shape, np.intp)
+        index = np.zeros(array_shape(selection.shape), np.intp)
         first = 1
         for chunk, values in zip(planned, read, strict=True):
             if values is not None:

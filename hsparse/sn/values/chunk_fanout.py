@@ -260,6 +260,8 @@ class ChunkFanout:
         With `fields` the values have only those, packed, and the other fields keep theirs.
         """
         self.check_write(selection)
+        if not selection.size:
+            return
         arrays, spec = self._dataset.arrays, self._dataset.spec
         work = _scattered(selection) + arrays.work(selection.size)
         if selection.size > INLINE_ELEMENTS // PLAN_WORK:  # or there are fewer chunks

@@ -36,6 +36,27 @@ async def test_lists_without_elements_count(client: RestClient, kind: Any) -> No
     assert (await client("GET", f"{path}/value", select="[0:3,5:5]"))["value"] == [[], [], []]
 
 
+@pytest.mark.parametrize("kind", ["H5T_STD_I32LE", TEXT], ids=["numbers", "text"])
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("dims", [[1 << 31, 0, 1 << 31], [0, 1 << 40, 1 << 40], [1 << 62, 8, 0]], ids=str)
+async def test_no_elements_of_a_shape_that_numpy_has_not(
+    client: RestClient, dims: list[int], layout: str, kind: Any
+) -> None:
+    """They are read and written as any others; lists without elements would be too many."""
+    properties = {"layout": sparse(4, 4, 4)} if layout == "sparse" else {}
+    path = await create(client, dims, kind, **properties)
+    for reply in (
+        await client("GET", f"{path}/value", accept=BINARY),
+        await client("POST", f"{path}/value", {"select": "[...]"}, accept=BINARY),
+    ):
+        assert (reply.status, reply.body) == (200, b"")
+    assert (await client("PUT", f"{path}/value", b"")).status == 200
+    body = {"reads": [{"ids": [path.rpartition("/")[2]]}]}
+    assert (await client("POST", "/datasets/values", body, accept=BINARY)).body == bytes(8)
+    expected = 413 if dims[0] else 200
+    assert (await client("GET", f"{path}/value")).status == expected
+
+
 async def test_lists_in_elements_count(client: RestClient) -> None:
     path = await create(client, [1_000_000], NESTED)
     assert (await client("GET", f"{path}/value")).status == 413
