@@ -6,6 +6,8 @@ A change goes on until it is stored or has failed: its client could not tell how
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +19,20 @@ from hsparse.sn.http.connection_table import ConnectionTable
 from hsparse.wire.http import STATUS
 
 RETRY_AFTER = 1
+
+
+class HungUp(ConnectionResetError):
+    """The client has closed the connection, or takes nothing, while an answer is sent: no defect, and no answer."""
+
+
+@contextmanager
+def sending() -> Iterator[None]:
+    """Raise `HungUp` for what a client does to the sending of an answer."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError) as error:
+        error.with_traceback(None)  # its frames keep the answer
+        raise HungUp("The client has hung up, or takes too little.") from None
 
 
 class Connection(web.RequestHandler):
@@ -73,7 +89,7 @@ class Connection(web.RequestHandler):
             await super()._drain_helper()
         except ConnectionError as error:
             error.with_traceback(None)
-            raise ConnectionResetError("The client has hung up.") from None
+            raise HungUp("The client has hung up.") from None
 
 
 class OnlyReading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -19,6 +20,7 @@ from hsparse.errors import (
     Unsupported,
 )
 from hsparse.sn.http.challenge import add_challenges, would_sign_in
+from hsparse.sn.http.connection import HungUp
 from hsparse.sn.http.response import respond_error
 
 log = logging.getLogger(__name__)
@@ -41,7 +43,10 @@ class ErrorMiddleware:
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: AioHandler) -> web.StreamResponse:
-        """Answer with `handler`; an exception that is not an hsparse error is a defect, and logged."""
+        """Answer with `handler`; an exception that is not an hsparse error is a defect, and logged.
+
+        A client that hangs up in an answer is none: its request ends as one that is cancelled.
+        """
         try:
             return await handler(request)
         except HsparseError as error:
@@ -56,6 +61,8 @@ class ErrorMiddleware:
             return answer
         except web.HTTPException as error:
             return http_error_response(request, error)
+        except HungUp:
+            raise asyncio.CancelledError from None
         except Exception:
             # A defect must fail one request, not the process.
             log.exception("%s failed", _place(request))

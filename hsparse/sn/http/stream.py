@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
-from hsparse.sn.http.connection import finish_in_peace
+from hsparse.sn.http.connection import finish_in_peace, sending
 from hsparse.sn.http.request import JSON_TYPE
 from hsparse.sn.http.request_admission import begin_answer
 from hsparse.sn.http.response import JSON_HEADER
@@ -76,7 +76,8 @@ async def send_stream(
     try:
         piece = await following
         begin_answer(request)
-        await response.prepare(request)
+        with sending():
+            await response.prepare(request)
         if request.method == hdrs.METH_HEAD:
             piece = None  # the first piece shows that there is an answer; no other is generated
         try:
@@ -84,7 +85,8 @@ async def send_stream(
                 following = asyncio.ensure_future(_next(pieces))
                 await _send(response, piece, budgets)
                 piece = await following
-            await response.write_eof()
+            with sending():
+                await response.write_eof()
         except BaseException:
             finish_in_peace(request)  # losing the connection must not cancel what ends the pieces
             if request.transport is not None:
@@ -104,7 +106,7 @@ async def _end(following: asyncio.Future[BodyPart | None], pieces: AsyncGenerato
 
 
 async def _send(response: web.StreamResponse, piece: BodyPart, budgets: Sequence[MemoryBudget]) -> None:
-    """Send a piece in parts; `TimeoutError` for a client that does not read, or too slowly while others wait."""
+    """Send a piece in parts; `HungUp` for a client that does not read, or too slowly while others wait."""
     view, loop = memoryview(piece), asyncio.get_running_loop()
 
     look: asyncio.TimerHandle
@@ -119,8 +121,9 @@ async def _send(response: web.StreamResponse, piece: BodyPart, budgets: Sequence
     for first in range(0, len(view), PART):
         look = loop.call_later(HURRY, hurry)
         try:
-            async with asyncio.timeout(PATIENCE) as limit:
-                await response.write(view[first : first + PART])
+            with sending():
+                async with asyncio.timeout(PATIENCE) as limit:
+                    await response.write(view[first : first + PART])
         finally:
             look.cancel()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
@@ -12,8 +13,9 @@ from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.context import Context
+from hsparse.sn.http import stream
 from hsparse.sn.http.connection import READING_KEY
-from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.http.stream import PART, respond_stream
 from hsparse.sn.routes import Route
 from hsparse.sn.server import ServerRunner
 from hsparse.sn.service_settings import ServiceSettings
@@ -35,7 +37,10 @@ class Server:
             Route("GET", "/held", self._hold, None),
             Route("PUT", "/held", self._hold, None),
             Route("GET", "/stream", self._stream, None),
+            Route("GET", "/endless", self._endless, None),
+            Route("POST", "/endless", self._endless, None),
         )
+        self.service = service
         self.runner = ServerRunner(create_app(service, routes))
 
     async def connect(self, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -66,6 +71,16 @@ class Server:
 
         return await respond_stream(context.request, "text/plain", pieces())
 
+    async def _endless(self, context: Context) -> web.StreamResponse:
+        async def pieces() -> AsyncGenerator[bytes, None]:
+            try:
+                while True:
+                    yield bytes(PART)
+            finally:
+                self.given_up.set()
+
+        return await respond_stream(context.request, "text/plain", pieces())
+
 
 @pytest.fixture
 def settings() -> ServiceSettings:
@@ -88,6 +103,33 @@ async def test_what_only_reads_is_given_up_with_its_client(server: Server, path:
     await server.reached.wait()
     writer.close()
     await server.given_up.wait()
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+@pytest.mark.parametrize("end", ["close", "abort", "takes nothing"])
+async def test_a_client_that_hangs_up_in_an_answer_is_no_defect(
+    server: Server,
+    method: bytes,
+    end: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if end == "takes nothing":
+        monkeypatch.setattr(stream, "PATIENCE", 0.05)
+    reader, writer = await server.connect(method + b" /endless")
+    await reader.readexactly(3 * PART)
+    with caplog.at_level(logging.WARNING):
+        if end == "abort":
+            writer.transport.abort()
+        elif end == "close":
+            writer.close()
+        await server.given_up.wait()
+        await server.runner.cleanup()
+    writer.close()
+    assert not caplog.records
+    counts = [line for line in server.service.metrics.text().decode().splitlines() if "/endless" in line]
+    assert any('status="aborted"' in line for line in counts), counts
+    assert not any('status="500"' in line for line in counts)
 
 
 async def test_a_change_goes_on_without_its_client(server: Server) -> None:
