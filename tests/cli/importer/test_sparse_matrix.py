@@ -213,13 +213,15 @@ def test_a_damaged_matrix_leaves_no_domain(
 # --- Matrix Market --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("field", ["real", "integer", "complex", "pattern"])
+@pytest.mark.parametrize("field", ["real", "integer", "unsigned-integer", "complex", "pattern"])
 @pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric", "hermitian"])
 @pytest.mark.parametrize("packed", [False, True], ids=["mtx", "mtx.gz"])
 def test_matrix_market(imported: Import, tmp_path: Path, field: str, symmetry: str, packed: bool) -> None:
-    if (symmetry == "hermitian" and field != "complex") or (symmetry, field) == ("skew-symmetric", "pattern"):
+    without_sign = field in ("pattern", "unsigned-integer")
+    if (symmetry == "hermitian" and field != "complex") or (symmetry == "skew-symmetric" and without_sign):
         symmetry = "general"
-    matrix = random_matrix(4, {"integer": "<i8", "complex": "<c16"}.get(field, "<f8"), (40, 40)).toarray()
+    kinds = {"integer": "<i8", "unsigned-integer": "<u8", "complex": "<c16"}
+    matrix = random_matrix(4, kinds.get(field, "<f8"), (40, 40)).toarray()
     if field == "complex":
         matrix = matrix + 1j * matrix.T
     if symmetry != "general":
@@ -245,6 +247,36 @@ def test_integers_of_matrix_market_are_exact(imported: Import, tmp_path: Path) -
     assert elements_at(imported(tmp_path / "a.mtx", "--path", "big"), "/big") == {(1, 2): 2**62 + 1}
 
 
+@pytest.mark.parametrize("kind", ["u4", "u8"])
+def test_unsigned_integers_of_matrix_market(imported: Import, tmp_path: Path, kind: str) -> None:
+    largest = np.iinfo(kind).max
+    matrix = scipy.sparse.coo_array(np.array([[0, largest, 1], [0, 0, 3]], kind))
+    scipy.io.mmwrite(tmp_path / "a.mtx", matrix)
+    assert elements_at(imported(tmp_path / "a.mtx"), "/matrix") == {
+        (0, 1): largest,
+        (0, 2): 1,
+        (1, 2): 3,
+    }
+
+
+@pytest.mark.parametrize("kind", ["f8", "i8", "u8", "c16"])
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric", "hermitian"])
+def test_matrix_market_arrays(
+    imported: Import, tmp_path: Path, kind: str, symmetry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.matrix_market.PIECE", 30)
+    square = np.arange(1, 26).reshape(5, 5).astype(kind)
+    if kind == "c16":
+        square = square * (1 + 2j)
+    other = square.T.conj() if symmetry == "hermitian" else square.T
+    matrix = square[:3] if symmetry == "general" else square + other
+    if symmetry == "skew-symmetric" and kind != "u8":
+        matrix = square - other
+    scipy.io.mmwrite(tmp_path / "a.mtx", matrix)
+    expected = {place: value for place, value in np.ndenumerate(matrix) if place[0] != place[1] or value}
+    assert elements_at(imported(tmp_path / "a.mtx"), "/matrix") == expected
+
+
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
 
@@ -252,7 +284,10 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
     ("text", "words"),
     [
         ("", "no Matrix Market file"),
-        ("%%MatrixMarket matrix array real general\n1 1\n2\n", "a dense matrix"),
+        ("%%MatrixMarket matrix odd real general\n1 1\n2\n", "the format odd"),
+        ("%%MatrixMarket matrix array pattern general\n1 1\n2\n", "in the format array"),
+        ("%%MatrixMarket matrix array real general\n1 1\n2\n3\n", "has 2 entries; its header says 1"),
+        ("%%MatrixMarket matrix array real symmetric\n1 2\n2\n3\n", "1 rows and 2 columns"),
         ("%%MatrixMarket matrix coordinate real odd\n1 1 1\n1 1 1\n", "of symmetry odd"),
         (HEAD, "no line of rows"),
         (HEAD + "2 2\n", "no line of rows"),

@@ -306,6 +306,20 @@ def newest_bounds(folder: Path) -> None:
     mapped(folder, (12, 40), (12, 40), (to, "s.h5", "data", (20, 30), (20, 30), slab), libver="latest")
 
 
+def shared_names(folder: Path) -> None:
+    """Write the newest bounds, with which mappings share the names of files and datasets."""
+    with h5py.File(folder / "v.h5", "w", libver="latest") as file:
+        file["x"], file["y"] = numbers(0, 4), numbers(1, 4)
+        layout = h5py.VirtualLayout((7, 4), "<i4")
+        names = [(".", "x"), (".", "y"), ("longer.h5", "data"), ("longer.h5", "data"), (".", "x")]
+        names += [("other.h5", "data"), ("longer.h5", "data")]
+        for number, (name, path) in enumerate(names):
+            layout[number] = h5py.VirtualSource(name, path, (4,))
+        file.create_virtual_dataset("v", layout)
+    source(folder, "longer.h5", numbers(2, 4))
+    source(folder, "other.h5", numbers(3, 4))
+
+
 VIRTUAL: dict[str, Writer] = {
     one.__name__.replace("_", " "): one
     for one in (
@@ -329,5 +343,6 @@ VIRTUAL: dict[str, Writer] = {
         irregular,
         through_links,
         newest_bounds,
+        shared_names,
     )
 }

@@ -25,6 +25,10 @@ from hsparse.format.selections.serialized_selection import (
 
 THIS_FILE = "."
 """The name of the file of the virtual dataset itself."""
+SHARED_NAMES = 1
+"""The version of the block in which mappings share names; libhdf5 2.0 writes it with the latest bounds."""
+FILE_SHARED, DATASET_SHARED, SAME_FILE = 1, 2, 4
+"""Flags of a mapping of that version."""
 MAX_NAME = 64 * 1024
 SPECIFIER = re.compile(r"%([%b])")
 
@@ -69,21 +73,46 @@ def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayout) -> Reads[tuple
     data = heap[layout.index]
     if len(data) < 1 + file.widths.length + 4:
         raise Corrupt(f"The {what} has {len(data)} bytes.")
-    if data[0] != 0:
+    if data[0] not in (0, SHARED_NAMES):
         raise Unsupported(
             f"The {what} has version {data[0]}, which is not known: write the file with older bounds (libver)."
         )
     reader = ByteReader(open_page(data, what), subject=what)
     reader.take(1, "version")
     count = reader.number(file.widths.length, "number of mappings")
-    # Each one has two names that end with a zero and two selections of 16 bytes at least.
+    # Each one has two names, or flags and a name, and two selections of 16 bytes at least.
     if count * (2 + 2 * 16) > len(data):
         raise Corrupt(f"The {what} has {len(data)} bytes for {count} mappings.")
-    return tuple(_read_mapping(reader) for _ in range(count))
+    found: list[VirtualMapping] = []
+    for _ in range(count):
+        if data[0] == SHARED_NAMES:
+            names = _shared_names(reader, found, file.widths.length)
+        else:
+            names = _name(reader), _name(reader)
+        found.append(_read_mapping(reader, *names))
+    return tuple(found)
 
 
-def _read_mapping(reader: ByteReader) -> VirtualMapping:
-    file, dataset = _name(reader), _name(reader)
+def _shared_names(reader: ByteReader, before: list[VirtualMapping], width: int) -> tuple[str, str]:
+    """Read the names of a mapping of version 1, each a name or the number of a mapping before that has it."""
+    flags = reader.number(1, "flags")
+    if flags & ~(FILE_SHARED | DATASET_SHARED | SAME_FILE):
+        raise Corrupt(f"The {reader.subject} has the flags {flags}, which there are not.")
+
+    def earlier() -> VirtualMapping:
+        number = reader.number(width, "number of a mapping")
+        if number >= len(before):
+            raise Corrupt(f"The {reader.subject} takes a name of mapping {number}, which is not before it.")
+        return before[number]
+
+    if flags & SAME_FILE:
+        file = THIS_FILE
+    else:
+        file = earlier().file if flags & FILE_SHARED else _name(reader)
+    return file, earlier().dataset if flags & DATASET_SHARED else _name(reader)
+
+
+def _read_mapping(reader: ByteReader, file: str, dataset: str) -> VirtualMapping:
     found = VirtualMapping(file, dataset, decode_serialized(reader, None), decode_serialized(reader, None))
     ends = unlimited_dim(found.virtual), unlimited_dim(found.source)
     if ends[1] is not None if found.by_blocks else (ends[0] is None) != (ends[1] is None):

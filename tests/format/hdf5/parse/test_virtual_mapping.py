@@ -98,6 +98,12 @@ def test_patterns(pattern: str, number: int, name: str) -> None:
     assert mapping.by_blocks == ("%b" in pattern.replace("%%", ""))
 
 
+def test_mappings_that_share_names() -> None:
+    first, again = b"\0a.h5\0x/y\0", b"\3" + struct.pack("<QQ", 0, 0)
+    found = parse(block_of(*(one + ALL * 2 for one in (first, again, b"\4d\0")), version=1))
+    assert [(one.file, one.dataset) for one in found] == [("a.h5", "x/y"), ("a.h5", "x/y"), (".", "d")]
+
+
 def test_selections_without_end() -> None:
     blocks, block = endless(UNLIMITED, 2, 5), endless(1, UNLIMITED)
     (one, other) = parse(block_of(b"a\0d\0" + blocks + blocks, b"a%b\0d\0" + ALL + blocks))
@@ -114,7 +120,14 @@ def test_selections_without_end() -> None:
 @pytest.mark.parametrize(
     ("block", "error", "words"),
     [
-        (block_of(version=1), Unsupported, "version 1, which is not known"),
+        (block_of(version=2), Unsupported, "version 2, which is not known"),
+        (
+            block_of(b"\1" + struct.pack("<Q", 1) + b"d" * 9 + b"\0" + ALL * 2, version=1),
+            Corrupt,
+            "mapping 1",
+        ),
+        (block_of(b"\2" + b"a" * 9 + bytes(9) + ALL * 2, version=1), Corrupt, "mapping 0"),
+        (block_of(b"\x08" + b"a" * 9 + b"\0d\0" + ALL * 2, version=1), Corrupt, "flags 8"),
         (block_of()[:-1] + b"x", Corrupt, "checksum"),
         (b"\0" * 5, Corrupt, "5 bytes"),
         (block_of(count=2**40), Corrupt, "mappings"),
