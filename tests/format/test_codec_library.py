@@ -25,8 +25,9 @@ def test_checksums_are_the_same(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [bytes(70_000), b"\xff" * 70_001, bytes(range(256)) * 999])
-def test_checksums_of_long_data_are_the_same(data: bytes) -> None:
-    test_checksums_are_the_same.hypothesis.inner_test(data)  # type: ignore[attr-defined]
+def test_checksums_of_long_data_are_the_same_and_slow(data: bytes) -> None:
+    with pytest.warns(UserWarning, match=r'as slow: pip install "hsparse\[files\]"'):
+        test_checksums_are_the_same.hypothesis.inner_test(data)  # type: ignore[attr-defined]
 
 
 @given(st.binary(max_size=3000), st.integers(0, 9))

@@ -15,7 +15,7 @@ from hsparse.cli.importer.source import path_in_errors
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property
-from hsparse.format.filters.table import CODECS
+from hsparse.format.filters.table import CODECS, filter_name
 from hsparse.format.hdf5.messages.file_type import FileType
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
 from hsparse.format.hdf5.messages.layout_message import (
@@ -105,8 +105,8 @@ def dataset_body(
     unknown = [one.id for one in dataset.pipeline if one.id not in CODECS]
     if unknown:
         raise Unsupported(
-            f"The filter with id {unknown[0]} is not available: rewrite the file with another (h5repack -f GZIP=4), "
-            "and import that."
+            f"The filter {filter_name(unknown[0])} is not available: rewrite the file with another "
+            "(h5repack -f GZIP=4, where that filter's plugin is installed), and import that."
         )
     if dataset.pipeline:
         properties["filters"] = [creation_property(one) for one in dataset.pipeline]

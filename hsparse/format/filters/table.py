@@ -27,6 +27,35 @@ ADVERTISED = tuple(
 """The compressors in answers to HSDS's clients: the first name of each, then the second names."""
 LEFT_OUT_BY_CLIENTS = tuple(Filter(one.id) for one in DEFINITIONS if one.left_out_by_clients)
 """Filters that a file's pipeline may have though a client's description of it has not."""
+REGISTERED = {
+    305: "LZO",
+    307: "bzip2",
+    32002: "MAFISC",
+    32006: "APAX",
+    32007: "CBF",
+    32009: "SPDP",
+    32010: "LPC-Rice",
+    32011: "CCSDS-123",
+    32012: "JPEG-LS",
+    32013: "zfp",
+    32014: "fpzip",
+    32016: "B3D",
+    32017: "SZ",
+    32018: "FCIDECOMP",
+    32019: "JPEG",
+    32020: "VBZ",
+    32021: "FAPEC",
+    32022: "BitGroom",
+    32023: "Granular BitRound",
+    32024: "SZ3",
+    32025: "Delta-Rice",
+    32026: "Blosc2",
+    32027: "FLAC",
+    32028: "SPERR",
+    32029: "TERSE/PROLIX",
+    32030: "FFMPEG",
+}
+"""Further filters that are registered with The HDF Group: their names are all that is known of them here."""
 DEFAULT_LEVEL = 2
 """Deflate level of section 0 where a sparse dataset is created without filters.
 
@@ -64,8 +93,14 @@ def codec_of(filter: Filter) -> FilterDefinition:
     except KeyError:
         names = _names(CODECS.values())
         raise Unsupported(
-            f"The filter with id {filter.id} is not available; use one of {', '.join(names)}."
+            f"The filter {filter_name(filter.id)} is not available; use one of {', '.join(names)}."
         ) from None
+
+
+def filter_name(id: int) -> str:
+    """Return a filter's name and id for a message, the id alone where it is not registered."""
+    name = BY_ID[id].name if id in BY_ID else REGISTERED.get(id)
+    return f"with id {id}" if name is None else f"{name} (id {id})"
 
 
 def _working() -> str:

@@ -23,11 +23,11 @@ from tests.format.hdf5.test_superblock import make_file, needs_library
 from tests.support.programs.values import RandomTypes
 
 REFUSED = {
-    "filters": "/scaleoffset: The filter with id 6",
-    "filter blosc2": "/x: The filter with id 32026",
-    "filter bzip2": "/x: The filter with id 307",
-    "filter nbit": "/x: The filter with id 5",
-    "filter szip": "/x: The filter with id 4",
+    "filters": "/scaleoffset: The filter scaleoffset (id 6)",
+    "filter blosc2": "/x: The filter Blosc2 (id 32026)",
+    "filter bzip2": "/x: The filter bzip2 (id 307)",
+    "filter nbit": "/x: The filter nbit (id 5)",
+    "filter szip": "/x: The filter szip (id 4)",
 }
 NOT_READ = {
     "numbers": "complex numbers are compounds",

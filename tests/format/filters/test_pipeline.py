@@ -195,7 +195,7 @@ def test_a_mask_beyond_the_pipeline_is_corrupt() -> None:
 
 
 def test_an_unknown_filter_is_named_with_those_that_work() -> None:
-    with pytest.raises(Unsupported, match=r"id 305 .* zstd"):
+    with pytest.raises(Unsupported, match=r"LZO \(id 305\) .* zstd"):
         apply_filters((Filter(305),), b"abc")
     with pytest.raises(Unsupported, match="id 305"):
         undo_filters((Filter(305),), b"abc", 0, 3)

@@ -105,10 +105,7 @@ def _shared_names(reader: ByteReader, before: list[VirtualMapping], width: int) 
             raise Corrupt(f"The {reader.subject} takes a name of mapping {number}, which is not before it.")
         return before[number]
 
-    if flags & SAME_FILE:
-        file = THIS_FILE
-    else:
-        file = earlier().file if flags & FILE_SHARED else _name(reader)
+    file = THIS_FILE if flags & SAME_FILE else earlier().file if flags & FILE_SHARED else _name(reader)
     return file, earlier().dataset if flags & DATASET_SHARED else _name(reader)
 
 
