@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from posixpath import normpath
 
 from hsparse.cli import file_arguments, progress
 from hsparse.cli.bounded_pool import BoundedPool
@@ -28,7 +29,8 @@ from hsparse.cli.progress import ProgressForm, interruptible, print_message, rep
 from hsparse.client.connection import Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
-from hsparse.errors import Conflict, Gone, HsparseError, NotFound
+from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound
+from hsparse.format.hdf5.messages.group_messages import ExternalLink
 from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title
 
@@ -44,6 +46,9 @@ filters. Groups that are sparse matrices (AnnData, Binsparse) become sparse data
 Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz) become one sparse dataset.
 
 When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
+
+The exit status is 0 for a whole file, 3 when something was left behind, which is named at the end, 2 for a failure and
+130 after Ctrl-C.
 """
 MATRICES: dict[str, Callable[[Source], Matrix]] = {
     ".mtx": open_matrix_market,
@@ -51,6 +56,10 @@ MATRICES: dict[str, Callable[[Source], Matrix]] = {
     ".npz": open_npz,
 }
 """Readers of files of one matrix, by the end of the name."""
+NAMED = 20
+"""How many of the things that were left behind are named."""
+INCOMPLETE = 3
+"""The exit status of an import that left something behind."""
 Advance = Callable[[int], None]
 
 
@@ -69,6 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "--keep", action="store_true", help="keep what was imported when something goes wrong"
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse a file with something that no server can have, which is left out otherwise",
+    )
     parser.add_argument("--as-is", action="store_true", help="leave sparse matrices in HDF5 files as groups")
     parser.add_argument(
         "--chunk",
@@ -82,8 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--sources",
         action="append",
         metavar="PLACE",
-        help="read files that an HDF5 file names, of virtual datasets and external data, also below this directory or "
-        "prefix s3://bucket/path; those below the directory of FILE are always read. May be repeated",
+        help="look for files that an HDF5 file names, of virtual datasets and external data, also in this directory or "
+        "prefix s3://bucket/path, and allow all files below it; those below the directory of FILE are always allowed. "
+        "May be repeated",
     )
     parser.add_argument(
         "--path",
@@ -111,20 +126,25 @@ def run(args: argparse.Namespace) -> int:
     connect = connector(args, args.domain)
     # There is a client of its own for undoing, because the other one is stopped.
     server, sending = RetryingClient(connect), RetryingClient(connect)
+    left: list[str] = []
     try:
         with interruptible(), _open(args, args.file) as source:
             name = source.name.rpartition("/")[2]
             files = SourceFiles(args.file, partial(_open, args), args.sources or ())
             with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
-                _Run(args, server, sending, source, files, shown.advance).run()
+                _Run(args, server, sending, source, files, shown.advance).run(left)
     except KeyboardInterrupt:
         print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
         return 130
     finally:
         server.close()
         sending.close()
-    print_message(args.progress, f"Imported {args.file} into {args.domain}.")
-    return 0
+    print_message(
+        args.progress, f"Imported {args.file} into {args.domain}{', not all of it' if left else ''}."
+    )
+    for text in left:
+        print_message(args.progress, text, sys.stderr)
+    return INCOMPLETE if left and not args.piped else 0
 
 
 def _open(args: argparse.Namespace, file: str) -> Source:
@@ -155,8 +175,11 @@ class _Run:
         self._advance = advance
         self._target = TargetDomain(server, args.domain)
 
-    def run(self) -> None:
-        """Read as much as possible first; then create the domain, and delete it after a failure."""
+    def run(self, left: list[str]) -> None:
+        """Read as much as possible first; then create the domain, and delete it after a failure.
+
+        What was left behind is appended to `left`, in words.
+        """
         known = None
         if self._args.resume:
             known = self._target.root_to_resume(self._source.fingerprint)
@@ -175,6 +198,7 @@ class _Run:
             matrices=not self._args.as_is,
             files=self._files,
             matrix_chunk=self._args.chunk,
+            strict=self._args.strict,
         )
         resumed = known is not None
         self._guarded(
@@ -184,14 +208,17 @@ class _Run:
             lambda uploads: Hdf5Import(self._sending, uploads, objects, self._advance, resumed=resumed).run(),
         )
         if objects.lost:
-            text = f"{objects.lost} references lead to objects that no link leads to: they are null."
+            text = f"{objects.lost} references lead to objects that are not imported: they are null."
             print_message(self._args.progress, text, sys.stderr)
-        if missing := sorted(self._files.missing):
-            text = (
-                f"Sources of virtual datasets are missing, {len(missing)} in number, such as {missing[0]}: their "
-                "elements have the fill value."
-            )
-            print_message(self._args.progress, text, sys.stderr)
+        left += _listed("Not imported", list(objects.skipped.values()))
+        left += _listed(
+            "Sources of virtual datasets that are missing, whose elements have the fill value",
+            sorted(self._files.missing),
+        )
+        left += _listed(
+            "External links to files that are no domains; import them too",
+            self._target.missing(objects.external),
+        )
 
     def _guarded(
         self, known: str | None, root: str, ordered: bool, work: Callable[[BoundedPool], None]
@@ -224,6 +251,12 @@ class _Run:
         uploads.finish()
         upload.check()
         self._sending.json("PUT", f"/groups/{root}/links", {"links": {self._args.path: {"id": id}}})
+
+
+def _listed(title: str, some: list[str]) -> list[str]:
+    """Return a message of what was left behind: its number, and the first ones by their names."""
+    more = [f"and {len(some) - NAMED} more"] if len(some) > NAMED else []
+    return ["\n  ".join([f"{title} ({len(some)}):", *some[:NAMED], *more])] if some else []
 
 
 def _count(text: str) -> int:
@@ -281,6 +314,27 @@ class TargetDomain:
         raise Conflict(
             f"{self.path} exists already: go on with an import that was stopped by --resume, or name another domain."
         )
+
+    def missing(self, links: Mapping[str, ExternalLink]) -> list[str]:
+        """Return the external links, by their paths, that lead to no domain beside this one, in words."""
+        found: dict[str, bool] = {}
+        left = []
+        for path, target in links.items():
+            domain = normpath(f"{self.path.rpartition('/')[0]}/{target.file}")
+            if target.file.startswith("/"):
+                domain = normpath(target.file)
+            if domain not in found:
+                found[domain] = self._exists(domain)
+            if not found[domain]:
+                left.append(f"{path}: {target.path} in {target.file} (looked at {domain})")
+        return left
+
+    def _exists(self, domain: str) -> bool:
+        try:
+            self._server.json("GET", "/", domain=domain)
+        except (NotFound, Gone, Forbidden, BadRequest):
+            return False
+        return True
 
     def create(self, root: str, fingerprint: str | None, *, ordered: bool) -> None:
         """Create the domain with this root group; `ordered`: the order of creation is tracked.

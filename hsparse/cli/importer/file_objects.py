@@ -12,17 +12,19 @@ Tests: tests/cli/importer/test_hdf5_import.py, tests/cli/importer/test_hdf5_matr
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 from hsparse.cli.importer.source import Source, path_in_errors
 from hsparse.cli.importer.source_files import NO_FILES, SourceFiles
 from hsparse.errors import HsparseError, Unsupported
+from hsparse.format.filters.table import CODECS, filter_name
 from hsparse.format.hdf5.file_fields import encode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.messages.group_messages import HardLink
-from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
+from hsparse.format.hdf5.parse.carried_types import carried_object
+from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, check_readable, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedObject, parse_object
 from hsparse.format.hdf5.plan.matrix_encoding import (
     ANNDATA_KINDS,
@@ -76,6 +78,21 @@ def check_names(stored: ParsedObject) -> None:
             )
 
 
+def check_stored(stored: ParsedObject) -> None:
+    """Raise `Unsupported` for a type or a filter that no server has."""
+    kind = stored.type if stored.dataset is None else stored.dataset.type
+    if kind is not None:
+        check_readable(kind)
+    unknown = (
+        [] if stored.dataset is None else [one for one in stored.dataset.pipeline if one.id not in CODECS]
+    )
+    if unknown:
+        raise Unsupported(
+            f"The filter {filter_name(unknown[0].id)} is not available: rewrite the file with another "
+            "(h5repack -f GZIP=4, where that filter's plugin is installed), and import that."
+        )
+
+
 def is_utf8_name(name: str) -> bool:
     """Say whether a name was UTF-8 in the file; other bytes are surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
@@ -92,11 +109,13 @@ class FileObjects:
         matrices: bool,
         files: SourceFiles | None = None,
         matrix_chunk: tuple[int, ...] = (),
+        strict: bool = False,
     ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
         With `matrices`, groups that are sparse matrices become datasets, and their members are left out. Without
         `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
+        What no server can have is left out, with the reason in `skipped`; with `strict` it raises `Unsupported`.
         """
         self.source = source
         self.files = files or NO_FILES
@@ -104,7 +123,10 @@ class FileObjects:
         with path_in_errors(source.name):
             self.file: Hdf5File = source.run(read_superblock(source.size))
         self.by_address: dict[int, FileObject] = {}
+        self.skipped: dict[str, str] = {}
+        self.external: dict[str, ExternalLink] = {}
         self.lost = 0
+        self._strict = strict
         self.is_ordered = False
         self._root = root
         self._walk(matrices)
@@ -119,7 +141,14 @@ class FileObjects:
 
     def read(self, one: FileObject) -> ParsedObject:
         """Read an object: its header, and the messages and links that it leads to."""
-        return self.source.run(parse_object(self.file, one.address))
+        return self._parsed(one.address, one.path)
+
+    def keeps(self, link: LinkMessage) -> bool:
+        """Say whether a link is imported: not if what it leads to was left out, or a program defines its class."""
+        target = link.target
+        if isinstance(target, HardLink):
+            return target.address in self.by_address
+        return isinstance(target, SoftLink | ExternalLink)
 
     def find(self, address: int) -> ReferenceTarget | None:
         """Return the target of a reference to an address; None, counted in `lost`, if no link leads there."""
@@ -135,9 +164,17 @@ class FileObjects:
             path, address = ahead.pop()
             if address in self.by_address:
                 continue
-            with path_in_errors(path):
-                found = self.source.run(parse_object(self.file, address))
-                check_names(found)
+            try:
+                with path_in_errors(path):
+                    found = self._parsed(address, path)
+                    check_names(found)
+                    check_stored(found)
+            except Unsupported as error:
+                if address == self.file.root:
+                    raise
+                self._skip(path, error)
+                continue
+            self._note_links(path, found)
             if address == self.file.root:
                 self.is_ordered = is_ordered(found)
             matrix = None
@@ -154,6 +191,36 @@ class FileObjects:
                     for link in reversed(found.links)
                     if isinstance(link.target, HardLink)
                 ]
+
+    def _parsed(self, address: int, path: str) -> ParsedObject:
+        """Read an object, without attributes of types that no server has."""
+        found = carried_object(self.source.run(parse_object(self.file, address)))
+        kept = []
+        for one in found.attributes:
+            try:
+                check_readable(one.type)
+            except Unsupported as error:
+                self._skip(f"{path} (attribute {one.name})", error)
+            else:
+                kept.append(one)
+        return found if len(kept) == len(found.attributes) else replace(found, attributes=tuple(kept))
+
+    def _note_links(self, path: str, found: ParsedObject) -> None:
+        parent = path.rstrip("/")
+        for link in found.links:
+            if isinstance(link.target, ExternalLink):
+                self.external[f"{parent}/{link.name}"] = link.target
+            elif not isinstance(link.target, HardLink | SoftLink):
+                reason = (
+                    "Programs define the class of this link: delete it from the file, or make it a soft link."
+                )
+                self._skip(f"{parent}/{link.name}", Unsupported(reason))
+
+    def _skip(self, path: str, error: Unsupported) -> None:
+        text = error.message if error.message.startswith(f"{path}: ") else f"{path}: {error.message}"
+        if self._strict:
+            raise Unsupported(text)
+        self.skipped[path] = text
 
     def _id(self, address: int, collection: str) -> str:
         if address == self.file.root:

@@ -237,7 +237,8 @@ class Hdf5Import:
         for draft, record, was_there in self._create("groups", map(self._group, some)):
             with path_in_errors(draft.path):
                 for links in self._links(by_path[draft.path]) if was_there else draft.links or ():
-                    self._server.json("PUT", f"/groups/{record['id']}/links", {"links": links})
+                    if links:
+                        self._server.json("PUT", f"/groups/{record['id']}/links", {"links": links})
 
     def _group(self, one: FileObject) -> NewObject:
         with path_in_errors(one.path):
@@ -249,7 +250,7 @@ class Hdf5Import:
         with path_in_errors(root.path):
             stored = self._objects.read(root)
             self._put_attributes(root, stored)
-            for links in self._links(root):
+            for links in filter(None, self._links(root)):
                 self._server.json("PUT", f"/groups/{root.id}/links", {"links": links})
 
     def _put_attributes(self, one: FileObject, stored: ParsedObject) -> None:
@@ -261,7 +262,7 @@ class Hdf5Import:
     def _links(self, one: FileObject) -> Iterator[Json]:
         links = iter(self._objects.read(one).links)
         while piece := list(islice(links, LINKS)):
-            yield link_bodies(self._objects, piece, one.path)
+            yield link_bodies(self._objects, piece)
 
 
 def _kept(data: FileData | VirtualData | StructuredData) -> FileData | VirtualData | StructuredData | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from hsparse.cli.importer.file_objects import FileObjects, is_ordered
 from hsparse.cli.importer.source import path_in_errors
-from hsparse.errors import BadRequest, Unsupported
+from hsparse.errors import BadRequest
 from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property
-from hsparse.format.filters.table import CODECS, filter_name
+from hsparse.format.filters.table import CODECS
 from hsparse.format.hdf5.messages.file_type import FileType
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
 from hsparse.format.hdf5.messages.layout_message import (
@@ -71,12 +71,12 @@ def attribute_body(objects: FileObjects, one: ParsedAttribute) -> Json:
     return body | {"value": base64.b64encode(data).decode(), "encoding": "base64"}
 
 
-def link_bodies(objects: FileObjects, links: Iterable[LinkMessage], path: str) -> Json:
-    """Return links by their names."""
-    return {link.name: _link(objects, link, path) for link in links}
+def link_bodies(objects: FileObjects, links: Iterable[LinkMessage]) -> Json:
+    """Return the links that are imported, by their names."""
+    return {link.name: _link(objects, link) for link in links if objects.keeps(link)}
 
 
-def _link(objects: FileObjects, link: LinkMessage, path: str) -> Json:
+def _link(objects: FileObjects, link: LinkMessage) -> Json:
     match link.target:
         case HardLink(address):
             return {"id": objects.by_address[address].id}
@@ -84,10 +84,7 @@ def _link(objects: FileObjects, link: LinkMessage, path: str) -> Json:
             return {"h5path": target}
         case ExternalLink(file, target):
             return {"h5path": target, "file": file}
-    raise Unsupported(
-        f"{path}: the link {link.name} is of class {link.target.kind}, which programs define: delete it "
-        "from the file, or replace it by a soft link."
-    )
+    raise AssertionError(link)
 
 
 def dataset_body(
@@ -102,12 +99,6 @@ def dataset_body(
     if isinstance(dataset.layout, VirtualLayout):
         dataset = _copied_layout(dataset, storage)
     properties |= _layout(dataset) | fill_body(objects, dataset)
-    unknown = [one.id for one in dataset.pipeline if one.id not in CODECS]
-    if unknown:
-        raise Unsupported(
-            f"The filter {filter_name(unknown[0])} is not available: rewrite the file with another "
-            "(h5repack -f GZIP=4, where that filter's plugin is installed), and import that."
-        )
     if dataset.pipeline:
         properties["filters"] = [creation_property(one) for one in dataset.pipeline]
     return body

@@ -9,6 +9,7 @@ from hsparse.cli.importer.source_files import SharedSource, SourceFiles
 from hsparse.errors import Corrupt
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkTarget, SoftLink
+from hsparse.format.hdf5.parse.carried_types import carried_object
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject, parse_object
 from hsparse.format.hdf5.superblock import read_superblock
@@ -77,7 +78,7 @@ def find_object(
             raise Corrupt(f"The link {part} on the way to {path} is of a class that programs define.")
         start = "" if target.path.startswith("/") else base
         return find_object(source, file, files, f"{start}/{target.path}/{rest}", left - 1)
-    return FoundObject(source, file, source.run(parse_object(file, address)))
+    return FoundObject(source, file, carried_object(source.run(parse_object(file, address))))
 
 
 def _components(path: str) -> list[str]:

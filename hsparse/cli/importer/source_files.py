@@ -1,8 +1,9 @@
 """Files that an HDF5 file names: sources of its virtual datasets, and external raw files.
 
 A name is looked up as libhdf5 does it: an absolute one as it is, and if there is none its last component; then beside
-the file that has the name. Only files below allowed places are read: the directory of the imported file, and those that
-the caller adds. So a hostile file cannot have the files of this machine imported.
+the file that has the name, then in each place that the caller adds, an absolute one under its last component. Only
+files below allowed places are read: the directory of the imported file, and those that the caller adds. So a hostile
+file cannot have the files of this machine imported.
 """
 
 from __future__ import annotations
@@ -52,6 +53,14 @@ class SourceFiles:
             self._found[key] = self._lookup(name, beside)
         return self._found[key]
 
+    def looked_at(self, name: str, beside: str) -> str:
+        """Return where `find` looked for a file, in words; nothing for the name of a file itself."""
+        return (
+            ""
+            if name == "."
+            else ", ".join(one for one in self._candidates(name, beside) if self._is_allowed(one))
+        )
+
     @contextmanager
     def use(self, location: str) -> Iterator[Source]:
         """Open a file that `find` has returned, or take it from those that are open."""
@@ -68,16 +77,28 @@ class SourceFiles:
 
     def _lookup(self, name: str, beside: str) -> str | None:
         candidates = _candidates(name, beside)
-        allowed = [one for one in candidates if self._is_allowed(one)]
+        searched = self._candidates(name, beside)
+        allowed = [one for one in searched if self._is_allowed(one)]
         for one in allowed:
             with suppress(NotFound), self.use(one):
                 return one
-        if len(allowed) < len(candidates):
+        if not all(map(self._is_allowed, candidates)):
             raise Forbidden(
                 f"The file {name!r} is outside of the places whose files may be read. Put it beside {beside}, or allow "
                 "its directory (--sources)."
             )
         return None
+
+    def _candidates(self, name: str, beside: str) -> list[str]:
+        """Return where a file may be: where libhdf5 looks for it, and below the added places."""
+        found = dict.fromkeys(_candidates(name, beside))
+        inside = normpath(name.rpartition("/")[2] if name.startswith("/") else name)
+        if name.startswith(SCHEME) or inside.startswith(".."):
+            return list(found)
+        for place in self._places:
+            is_prefix = place.startswith(SCHEME)
+            found[f"{place}{inside}" if is_prefix else os.path.realpath(Path(place) / inside)] = None
+        return list(found)
 
     def _is_allowed(self, location: str) -> bool:
         if location.startswith(SCHEME):

@@ -218,7 +218,8 @@ class VirtualData:
         """Say whether a source exists; note one that does not."""
         if self._open(name, path) is not None:
             return True
-        self.objects.files.missing.add(f"{path} in {name}")
+        looked = self.objects.files.looked_at(name, self.objects.source.name)
+        self.objects.files.missing.add(f"{path} in {name}" + (f" (looked at {looked})" if looked else ""))
         return False
 
     def _open(self, name: str, path: str) -> FileData | VirtualData | None:

@@ -390,7 +390,7 @@ def test_references_that_lead_nowhere_are_told(
         hidden = file.create_dataset(None, data=np.arange(3))
         file["refs"] = np.array([hidden.ref, file.ref], h5py.ref_dtype)
     connection = imported(tmp_path / "lost.h5")
-    assert "1 references lead to objects that no link leads to" in capsys.readouterr().err
+    assert "1 references lead to objects that are not imported" in capsys.readouterr().err
     root = connection.json("GET", "/")["root"]
     id = connection.json("GET", "/datasets/", h5path="/refs")["id"]
     assert connection.json("GET", f"/datasets/{id}/value")["value"] == ["", f"groups/{root}"]

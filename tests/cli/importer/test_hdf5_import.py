@@ -11,8 +11,10 @@ import h5pyd
 import numpy as np
 import pytest
 import xarray as xr
+from h5py import h5t
 
 from hsparse.cli.importer.dense_upload import LARGEST
+from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
@@ -22,7 +24,7 @@ from tests.clients.test_h5pyd_types import plain
 from tests.format.hdf5.test_superblock import make_file, needs_library
 from tests.support.programs.values import RandomTypes
 
-REFUSED = {
+LEFT_OUT = {
     "filters": "/scaleoffset: The filter scaleoffset (id 6)",
     "filter blosc2": "/x: The filter Blosc2 (id 32026)",
     "filter bzip2": "/x: The filter bzip2 (id 307)",
@@ -55,13 +57,15 @@ def make(topic: str, root: Path) -> Path:
 
 
 def compared(imported: Import, path: Path, *flags: str) -> Connection:
-    connection = imported(path, *flags)
+    with h5py.File(path) as file:
+        away = any(isinstance(file.get(name, getlink=True), h5py.ExternalLink) for name in file)
+    connection = imported(path, *flags, status=3 if away else 0)
     with h5py.File(path) as file:
         assert domain_differences(file, connection) == []
     return connection
 
 
-@pytest.mark.parametrize("topic", [topic for topic in (*FILES, *NETCDF) if topic not in REFUSED])
+@pytest.mark.parametrize("topic", [topic for topic in (*FILES, *NETCDF) if topic not in LEFT_OUT])
 def test_a_domain_has_what_the_file_has(imported: Import, tmp_path: Path, topic: str) -> None:
     path = make(topic, tmp_path)
     connection = compared(imported, path)
@@ -81,12 +85,18 @@ def h5pyd_reads(connection: Connection, path: Path) -> None:
             assert repr(plain(domain[name][()])) == repr(plain(file[name][()]))
 
 
-@pytest.mark.parametrize("topic", REFUSED)
-def test_what_is_refused_is_named_and_leaves_no_domain(
+@pytest.mark.parametrize("topic", LEFT_OUT)
+def test_what_no_server_has_is_left_out_and_named(
     imported: Import, tmp_path: Path, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    connection = imported(make(topic, tmp_path), status=2)
-    assert REFUSED[topic] in capsys.readouterr().err
+    path = make(topic, tmp_path)
+    with h5py.File(path, "a") as file:
+        file["rest"] = [1, 2]
+    connection = imported(path, status=3)
+    assert f"Not imported (1):\n  {LEFT_OUT[topic]}" in capsys.readouterr().err
+    assert connection.json("GET", "/datasets/", h5path="/rest")["shape"]["dims"] == [2]
+    connection = imported(path, "--strict", status=2)
+    assert LEFT_OUT[topic] in capsys.readouterr().err
     domains = connection.json("GET", "/domains", domain="/home/admin/")["domains"]
     assert connection.domain not in [one["name"] for one in domains]
 
@@ -199,6 +209,59 @@ def test_chunks_that_the_server_does_not_take_so_large(
     assert connection.binary("GET", f"/datasets/{record['id']}/value") == data.tobytes()
 
 
+def odd_types(file: h5py.File) -> dict[str, Any]:
+    """Write elements of types that no server has, and return what h5py reads of them; None for bytes."""
+    short, inside = h5t.STD_U16LE.copy(), h5t.STD_I32BE.copy()
+    short.set_precision(12)
+    inside.set_precision(12)
+    inside.set_offset(5)
+    brain = h5t.IEEE_F16LE.copy()
+    brain.set_fields(15, 7, 8, 0, 7)
+    brain.set_ebias(127)
+    mixed = h5t.create(h5t.COMPOUND, 32)
+    for name, place, kind in (("n", 0, short), ("long", 16, h5t.NATIVE_LDOUBLE), ("i", 4, inside)):
+        mixed.insert(name.encode(), place, kind)
+    array = h5t.array_create(inside, (2,))
+    kinds = {"short": short, "inside": inside, "brain": brain, "mixed": mixed, "array": array}
+    kinds |= {"time": h5t.UNIX_D32LE, "long": h5t.NATIVE_LDOUBLE}
+    for name, kind in kinds.items():
+        made = h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((3,)))
+        if name in ("short", "inside", "array"):
+            numbers = np.array([[4, 3], [0, 2], [7, 1]] if name == "array" else [4, 0, 2], "<i4")
+            numbers = numbers if name == "short" else -numbers
+            memory = h5t.array_create(h5t.STD_I32LE, (2,)) if name == "array" else h5t.STD_I32LE
+            made.write(h5py.h5s.ALL, h5py.h5s.ALL, numbers, memory)
+    file["long"][...] = np.array([1.5, -2.25, 3], np.longdouble)
+    file["mixed"][...] = np.array([(9, -8, 0.5)] * 3, file["mixed"].dtype.newbyteorder("="))
+    file.attrs["long"] = np.longdouble(0.1)
+    file.attrs.create("short", np.uint16(4095), dtype=h5py.Datatype(short))
+    inside.copy().commit(file.id, b"committed")
+    return {name: file[name][...] for name in ("short", "inside", "array")}
+
+
+def test_types_that_no_server_has(imported: Import, tmp_path: Path) -> None:
+    """Their values or bytes are there, and those that are bytes have their types again in a file."""
+    with h5py.File(tmp_path / "odd.h5", "w") as file:
+        expected = odd_types(file)
+    connection = imported(tmp_path / "odd.h5")
+    for name, values in expected.items():
+        record = connection.json("GET", "/datasets/", h5path=f"/{name}")
+        found = connection.binary("GET", f"/datasets/{record['id']}/value")
+        assert found == values.tobytes()
+    back = tmp_path / "back.h5"
+    assert main(["export", str(connection.domain), str(back), "--endpoint", connection.url]) == 0
+    with h5py.File(tmp_path / "odd.h5") as one, h5py.File(back) as other:
+        assert set(one) == set(other)
+        for name in ("time", "long", "brain"):
+            assert one[name].id.get_type() == other[name].id.get_type()
+        for name in ("short", "inside", "array", "long"):
+            assert np.array_equal(one[name][...], other[name][...])
+        for field in ("n", "i", "long"):
+            assert np.array_equal(one["mixed"][field], other["mixed"][field])
+        assert one.attrs["long"] == other.attrs["long"]
+        assert one.attrs["short"] == other.attrs["short"]
+
+
 def itself(file: h5py.File) -> None:
     layout = h5py.VirtualLayout((4,), "i4")
     layout[:] = h5py.VirtualSource(".", "x", (4,))
@@ -217,12 +280,6 @@ def odd_attribute(file: h5py.File) -> None:
     h5py.h5a.create(file.id, b"b\xff", h5py.h5t.STD_I32LE, h5py.h5s.create(h5py.h5s.SCALAR))
 
 
-def odd_numbers(file: h5py.File) -> None:
-    kind = h5py.h5t.IEEE_F32LE.copy()
-    kind.set_ebias(100)
-    h5py.h5d.create(file.id, b"x", kind, h5py.h5s.create_simple((4,)))
-
-
 def long_name(file: h5py.File) -> None:
     for name in "abc":
         file.create_group(name)
@@ -237,7 +294,6 @@ def long_name(file: h5py.File) -> None:
         (external, "/x: There is no external file 'other.bin' beside"),
         (odd_name, "/g: The name b'a\\xff' is no UTF-8"),
         (odd_attribute, "/: The name b'b\\xff' is no UTF-8"),
-        (odd_numbers, "/x: Elements of type"),
     ],
 )
 def test_what_cannot_be_imported_is_refused(
@@ -245,8 +301,36 @@ def test_what_cannot_be_imported_is_refused(
 ) -> None:
     with h5py.File(tmp_path / "refused.h5", "w") as file:
         fill(file)
-    imported(tmp_path / "refused.h5", status=2)
+    imported(tmp_path / "refused.h5", "--strict", status=2)
     assert text in capsys.readouterr().err
+
+
+def test_links_that_are_left_behind(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of a class that programs define, and external ones to files that are no domains."""
+    path = tmp_path / "some.h5"
+    with h5py.File(path, "w") as file:
+        file["g/own"] = h5py.ExternalLink("x.h5", "/x")
+        file["g/there"] = h5py.ExternalLink("there.h5", "/x")
+        file["gone"] = h5py.ExternalLink("gone.h5", "/x/y")
+        file["g/up"] = h5py.ExternalLink("../gone.h5", "x")
+    data = path.read_bytes()
+    assert data.count(b"@\x03own") == 1
+    path.write_bytes(data.replace(b"@\x03own", b"\xc8\x03own"))
+    url = imported(path, status=3).url
+    with Connection(url, "/home/admin/there.h5") as there:
+        there.json("PUT", "/", {})
+        connection = imported(path, status=3)
+        there.json("DELETE", "/")
+    told = capsys.readouterr().err.rpartition("Not imported (1):")[2]
+    assert told.startswith("\n  /g/own: Programs define the class of this link")
+    assert "External links to files that are no domains; import them too (2):" in told
+    assert "/gone: /x/y in gone.h5 (looked at /home/admin/gone.h5)" in told
+    assert "/g/up: x in ../gone.h5 (looked at /home/gone.h5)" in told
+    id = connection.json("GET", "/groups/", h5path="/g")["id"]
+    assert [one["title"] for one in connection.json("GET", f"/groups/{id}/links")["links"]] == ["there", "up"]
+    assert "/g/own" in (imported(path, "--strict", status=2) and capsys.readouterr().err)
 
 
 def test_text_that_is_no_utf8(imported: Import, tmp_path: Path) -> None:

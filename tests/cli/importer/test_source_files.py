@@ -96,6 +96,12 @@ def test_further_places(root: Path) -> None:
     for name in ("../away/s.h5", f"{root}/away/s.h5", "link.h5", "folder/s.h5"):
         assert files.find(name, main) == str(root / "away" / "s.h5")
     assert files.find(f"{root}/away/none.h5", main) is None
+    (root / "away" / "deep").mkdir()
+    (root / "away" / "deep" / "t.h5").write_bytes(b"t")
+    (root / "away" / "t.h5").write_bytes(b"t")
+    assert files.find("deep/t.h5", main) == str(root / "away" / "deep" / "t.h5")
+    assert files.find("/elsewhere/deep/t.h5", main) == str(root / "away" / "t.h5")
+    assert files.looked_at("t.h5", main) == f"{root}/run/t.h5, {root}/away/t.h5"
     with pytest.raises(Forbidden):
         files.find("../awayward/s.h5", main)
 

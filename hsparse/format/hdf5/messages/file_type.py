@@ -6,6 +6,7 @@ and the offsets of its fields differ from those of `hsparse.model.element`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -27,13 +28,36 @@ class FileType:
     `parts` are a compound's members, or the base of an enum, array, sequence or complex number; `offsets` are
     those of a compound's members, in bytes. The item of a number that no predefined type describes has no base
     but `size`, `bits` and `properties`, the fields of its datatype message: no server has such a type, but a
-    file written with it has it again.
+    file written with it has it again. `bits` are the offset and the precision of an integer in its bytes, None where it
+    takes them all.
     """
 
     item: Any
     size: int
     parts: tuple[FileType, ...] = ()
     offsets: tuple[int, ...] = ()
+    bits: tuple[int, int] | None = None
+
+
+CARRIED = re.compile(r"HDF5 (H5T_\w+) bits=([0-9a-f]{6}) properties=([0-9a-f]*)")
+"""The tag of opaque elements that are of a type which no server has."""
+PROPERTIES = {"H5T_INTEGER": 4, "H5T_BITFIELD": 4, "H5T_FLOAT": 12, "H5T_TIME": 2}
+"""Bytes of the properties of such types."""
+
+
+def carrying_tag(item: Any) -> str | None:
+    """Return the tag of opaque elements that carry a described type, None where none can."""
+    if item["class"] not in PROPERTIES:
+        return None
+    return f"HDF5 {item['class']} bits={item['bits']:06x} properties={item['properties']}"
+
+
+def _carried(item: Any) -> Any:
+    """Return the described type that an opaque item carries, or the item."""
+    found = CARRIED.fullmatch(item.get("tag") or "")
+    if found is None or PROPERTIES.get(found[1]) != len(found[3]) / 2:
+        return item
+    return {"class": found[1], "size": item["size"], "bits": int(found[2], 16), "properties": found[3]}
 
 
 def file_type(item: Any) -> FileType:
@@ -51,6 +75,8 @@ def file_type(item: Any) -> FileType:
         else:
             size = base.size * (2 if item["class"] == "H5T_COMPLEX" else 1)
         return FileType({**item, "base": base.item}, size, (base,))
+    if item["class"] == "H5T_OPAQUE":
+        item = _carried(item)
     return FileType(item, _size(item))
 
 
@@ -69,7 +95,9 @@ def names_of_enum(item: Any) -> dict[str, int]:
 
 
 def is_packed(datatype: FileType) -> bool:
-    """Say whether elements have no gaps, at any depth."""
+    """Say whether elements have no gaps, at any depth, nor unused bits."""
+    if datatype.bits is not None:
+        return False
     end = 0
     for part, offset in zip(datatype.parts, datatype.offsets, strict=False):
         if offset != end:

@@ -96,6 +96,8 @@ class _Conversion(NamedTuple):
         kind = item["class"]
         if is_byte_identical(datatype):
             return rows
+        if datatype.bits is not None:
+            return _whole_integers(datatype, rows)
         if kind == "H5T_COMPOUND":
             return (yield from self._compound(datatype, rows))
         if kind == "H5T_ARRAY":
@@ -238,6 +240,20 @@ def _spelled(place: Bytes, width: int) -> str:
         int.from_bytes(part.tobytes(), "little") for part in (place[:width], place[width : width + 4])
     )
     return f"object {number} of the global heap collection at address {address}"
+
+
+def _whole_integers(datatype: FileType, rows: Bytes) -> Bytes:
+    """Return integers that take some bits of their bytes as integers of all bytes."""
+    assert datatype.bits is not None
+    offset, precision = datatype.bits
+    dtype = element_of(datatype.item).dtype
+    values = np.ascontiguousarray(rows).view(dtype.str.replace("i", "u")).ravel()
+    unused = 8 * datatype.size - precision
+    # The highest bit goes to the front, so that a signed one is repeated on the way back.
+    values = (values << values.dtype.type(unused - offset)).astype(values.dtype)
+    signed = values.view(dtype)
+    whole: Bytes = (signed >> dtype.type(unused)).astype(dtype).view(np.uint8)
+    return whole.reshape(len(rows), datatype.size)
 
 
 def _length_prefixed(data: bytes) -> bytes:
