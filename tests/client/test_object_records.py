@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 
 import hsparse
 from hsparse.cli.embedded_server import embedded_server
+from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.file import File
 from hsparse.config import load_settings
@@ -61,23 +62,32 @@ def fill(main: Any, other: Any, kinds: Any) -> None:
 
 
 @pytest.fixture
-def linked(connection: Connection, request: pytest.FixtureRequest) -> Iterator[File]:
-    """A domain of hsparse whose links are those of `h5py_files`."""
+def judge(tmp_path: Path) -> Iterator[h5py.File]:
+    with h5py.File(tmp_path / "other.h5", "w") as other, h5py.File(tmp_path / "main.h5", "w") as main:
+        fill(main, other, h5py)
+    with h5py.File(tmp_path / "main.h5") as main:
+        yield main
+
+
+@pytest.fixture(params=["written", "imported"])
+def linked(
+    connection: Connection, judge: h5py.File, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[File]:
+    """A domain of hsparse whose links are those of the file of `judge`."""
     folder = connection.for_domain(f"{connection.domain}.d")
     folder.json("PUT", "/", {"folder": 1})
-    files = [hsparse.open(f"{connection.url}{folder.domain}/{name}.h5", "x") for name in ("main", "other")]
-    fill(*files, hsparse)
+    paths = [f"{folder.domain}/{name}.h5" for name in ("main", "other")]
+    if request.param == "imported":
+        for path in paths:
+            file = str(tmp_path / path.rpartition("/")[2])
+            assert main(["import", file, path, "--endpoint", connection.url, "--quiet"]) == 0
+        files = [hsparse.open(f"{connection.url}{path}") for path in paths]
+    else:
+        files = [hsparse.open(f"{connection.url}{path}", "x") for path in paths]
+        fill(*files, hsparse)
     assert isinstance(files[0], File)
     with files[0], files[1]:
         yield files[0]
-
-
-@pytest.fixture
-def judge(tmp_path: Path) -> Iterator[h5py.File]:
-    with h5py.File(tmp_path / "main.h5", "w") as main:
-        with h5py.File(tmp_path / "other.h5", "w") as other:
-            fill(main, other, h5py)
-        yield main
 
 
 def contents(group: Any, path: str) -> list[int] | str | None:
@@ -119,6 +129,19 @@ def test_every_link_leads_where_h5py_follows_it(linked: File, judge: h5py.File) 
     with pytest.raises(KeyError) as failure:
         linked["nofile"]
     assert re.search(r"leads to /.*\.d/none\.h5", str(failure.value.__cause__))
+
+
+def test_an_export_has_the_same_links(linked: File, judge: h5py.File, tmp_path: Path) -> None:
+    names = [*SOFT, *EXTERNAL, "whole/X", "group/here"]
+    (tmp_path / "out").mkdir()
+    for name in ("main", "other"):
+        domain = str(linked.connection.domain).replace("main", name)
+        out = str(tmp_path / "out" / f"{name}.h5")
+        assert main(["export", domain, out, "--endpoint", linked.connection.url]) == 0
+    with h5py.File(tmp_path / "out" / "main.h5") as file:
+        assert {name: contents(file, name) for name in names} == {
+            name: contents(judge, name) for name in names
+        }
 
 
 def test_items_survive_links_that_lead_to_nothing(linked: File) -> None:
