@@ -114,7 +114,10 @@ class Group(Mapping[str, Member]):
                 "GET", "/", h5path=whole, include_attrs=1, follow_soft_links=1, follow_external_links=1
             )
         except (NotFound, Gone) as error:
-            raise MissingKey(f"There is no object {whole} in {self.connection.domain}.") from error
+            # of a link that leads to nothing, what it leads to
+            is_missing = error.message.startswith("There is no") and whole in error.message
+            reason = "." if is_missing else f": {error.message}"
+            raise MissingKey(f"There is no object {whole} in {self.connection.domain}{reason}") from error
         return make_member(self.connection, record, whole, self._labels_of)
 
     def __contains__(self, path: object) -> bool:

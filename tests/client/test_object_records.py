@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray
+from anndata.tests.helpers import assert_equal
 from argon2 import PasswordHasher
 from scipy.sparse import csr_array
 
@@ -126,9 +128,16 @@ def test_every_link_leads_where_h5py_follows_it(linked: File, judge: h5py.File) 
     assert list(linked) == list(judge)
     assert linked["e"].name == judge["e"].name
     assert linked["whole"]["X"].name == judge["whole"]["X"].name  # type: ignore[index,union-attr]
-    with pytest.raises(KeyError) as failure:
-        linked["nofile"]
-    assert re.search(r"leads to /.*\.d/none\.h5", str(failure.value.__cause__))
+    for path, reason in (
+        ("nofile", r"leads to /.*\.d/none\.h5"),
+        ("nopath", "'no' on the path '/no'"),
+        ("none", "'/no/where'"),
+        ("round", "circle"),
+        ("missing", r"There is no object /missing in /[^ ]*main.h5\.$"),
+    ):
+        with pytest.raises(KeyError) as failure:
+            linked[path]
+        assert re.search(reason, failure.value.args[0])
 
 
 def test_an_export_has_the_same_links(linked: File, judge: h5py.File, tmp_path: Path) -> None:
@@ -232,7 +241,7 @@ def test_xarray_has_linked_variables(linked: File) -> None:
 @pytest.mark.parametrize("lazy", [False, True])
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
 @pytest.mark.parametrize("far", [False, True])
-def test_linked_elements_of_anndata(
+def test_linked_elements_are_those_of_read_h5ad(
     connection: Connection, tmp_path: Path, far: bool, kind: str, lazy: bool
 ) -> None:
     values = np.array([[1.0, 0, 2], [0, 0, 3]], np.float32)
@@ -243,26 +252,28 @@ def test_linked_elements_of_anndata(
         obsm={"pca": np.ones((2, 2))},
         uns={"note": "deep", "set": {"k": 7}},
     )
-    file = hsparse.open(f"{connection.url}{connection.domain}")
-    assert isinstance(file, File)
-    file.write_anndata(cells)
-    source = file
-    if far:
-        source = hsparse.open(f"{connection.url}{connection.domain}.far.h5", "x")  # type: ignore[assignment]
-        source.write_anndata(cells)
-
-    def link(target: str) -> Any:
-        name = str(source.connection.domain).rpartition("/")[2]
-        return hsparse.ExternalLink(name, target) if far else hsparse.SoftLink(target)
-
-    file["layers"]["counts"] = link("/X")  # type: ignore[index]
-    file["obsm"]["again"] = link("/obsm/pca")  # type: ignore[index]
-    file["uns"]["other"] = link("/uns/set")  # type: ignore[index]
-    file["uns"]["gone"] = hsparse.SoftLink("/uns/none")  # type: ignore[index]
-    found = file.to_anndata(lazy=lazy)
-    found = found.to_memory() if lazy else found
-    counts = found.layers["counts"]
-    assert (counts.toarray() if kind == "sparse" else np.asarray(counts)).tolist() == values.tolist()
-    assert np.asarray(found.obsm["again"]).tolist() == [[1, 1], [1, 1]]
-    assert found.uns["other"] == {"k": 7}
-    assert file.query("n > 1", layer="counts").to_anndata().X.sum() == 3
+    folder = f"{connection.domain}.d"
+    connection.for_domain(folder).json("PUT", "/", {"folder": 1})
+    for name in ("far", "cells"):
+        file = tmp_path / f"{name}.h5ad"
+        cells.write_h5ad(file)
+        if name == "cells":
+            link = partial(h5py.ExternalLink, "far.h5ad") if far else h5py.SoftLink
+            with h5py.File(file, "r+") as opened:
+                for path, target in {
+                    "layers/counts": "X",
+                    "obsm/again": "obsm/pca",
+                    "uns/other": "uns/set",
+                }.items():
+                    opened[path] = link(f"/{target}")
+        assert (
+            main(["import", str(file), f"{folder}/{name}.h5ad", "--endpoint", connection.url, "--quiet"]) == 0
+        )
+    domain = hsparse.open(f"{connection.url}{folder}/cells.h5ad")
+    assert isinstance(domain, File)
+    domain["uns"]["gone"] = hsparse.SoftLink("/uns/none")  # type: ignore[index]
+    found = domain.to_anndata(lazy=lazy)
+    expected = anndata.read_h5ad(file)
+    assert set(expected.layers) == {"counts"}
+    assert_equal(found.to_memory() if lazy else found, expected)
+    assert domain.query("n > 1", layer="counts").to_anndata().X.sum() == 3
