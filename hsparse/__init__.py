@@ -23,7 +23,8 @@ _NAMES = {
     "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
     "hsparse.client.file": ("File", "Folder", "open"),
     "hsparse.client.sparse.from_scipy": ("from_scipy",),
-    "hsparse.client.group": ("ExternalLink", "Group", "SoftLink"),
+    "hsparse.client.group": ("Group",),
+    "hsparse.client.links": ("ExternalLink", "HardLink", "SoftLink"),
     "hsparse.client.polars.polars_source": ("scan",),
     "hsparse.client.sparse_dataset": ("SparseDataset",),
     "hsparse.errors": (

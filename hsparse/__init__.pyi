@@ -9,9 +9,10 @@ from hsparse.client.errors import Unreachable as Unreachable
 from hsparse.client.file import File as File
 from hsparse.client.file import Folder as Folder
 from hsparse.client.file import open as open
-from hsparse.client.group import ExternalLink as ExternalLink
 from hsparse.client.group import Group as Group
-from hsparse.client.group import SoftLink as SoftLink
+from hsparse.client.links import ExternalLink as ExternalLink
+from hsparse.client.links import HardLink as HardLink
+from hsparse.client.links import SoftLink as SoftLink
 from hsparse.client.polars.polars_source import scan as scan
 from hsparse.client.sparse.from_scipy import from_scipy as from_scipy
 from hsparse.client.sparse_dataset import SparseDataset as SparseDataset

@@ -96,6 +96,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.auth.password_file": {"argon2"},
     "sn.auth.signed_token": {"joserfc"},
     "client": {"numpy"},
+    "client.sparse.frame_array": {"scipy"},
     "client.direct.bucket_objects": {"obstore"},
     "client.files.fsspec_filesystem": {"fsspec"},
     "client.xarray.xarray_backend": {"xarray"},

@@ -79,7 +79,11 @@ class Attributes(MutableMapping[str, Any]):
         {'run': np.int64(7), 'title': 'cells'}
         """
         bodies = {name: attribute_body(value) for name, value in dict(other, **more).items()}
-        if bodies:
+        batch = self._connection.open_batch
+        if batch is not None:
+            batch.put_attributes(self._path.rpartition("/")[2], bodies)
+            self._known = None
+        elif bodies:
             self._connection.json("PUT", f"{self._path}/attributes", {"attributes": bodies}, replace=1)
             self._known = None
 
@@ -104,10 +108,20 @@ class Attributes(MutableMapping[str, Any]):
         """
         self._known = None
 
+    def bodies(self) -> Json:
+        """Return all attributes as the bodies that create them, by name.
+
+        >>> X.attrs["unit"] = "counts"
+        >>> X.attrs.bodies()["unit"]["value"]
+        'counts'
+        """
+        return {name: _body(record) for name, record in self._all().items()}
+
     def _missing(self, name: str) -> MissingKey:
         return MissingKey(f"There is no attribute {name!r} at {self._path}; there are {list(self)}.")
 
     def _all(self) -> Mapping[str, Any]:
+        self._connection.check_open()
         if self._known is None:
             answer = self._connection.json("GET", f"{self._path}/attributes", IncludeData=1)
             self._known = {one["name"]: one for one in answer["attributes"]}
@@ -125,3 +139,18 @@ def attribute_value(record: Json) -> Any:
         for place, one in enumerate(array.flat):
             array.flat[place] = one.decode(errors="surrogateescape")
     return array[()] if not shape else array
+
+
+def attribute_bodies(attributes: Mapping[str, Any] | None) -> Json:
+    """Return the member of the body of a creation that has attributes, nothing without any."""
+    if not attributes:
+        return {}
+    return {"attributes": {name: attribute_body(value) for name, value in attributes.items()}}
+
+
+def _body(record: Json) -> Json:
+    body: Json = {name: record[name] for name in ("type", "value", "encoding") if name in record}
+    kind = record["shape"]["class"]
+    if kind == "H5S_NULL":
+        return {"type": record["type"], "shape": kind}
+    return body if kind == "H5S_SCALAR" else body | {"shape": record["shape"]["dims"]}

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.errors import InvalidValue, Unreachable
@@ -21,6 +21,9 @@ from hsparse.client.memory_limit import default_limit
 from hsparse.clock import SystemClock
 from hsparse.errors import HsparseError
 from hsparse.format.buffer import Buffer
+
+if TYPE_CHECKING:
+    from hsparse.client.batch import Batch
 
 JSON = "application/json"
 BINARY = "application/octet-stream"
@@ -34,6 +37,8 @@ GROWING = ("append", "extend")
 """Parameters, or members of a body, of requests that have another effect each time, unless they carry the same key."""
 KEY_HEADER = "Idempotency-Key"
 TIMEOUT_HEADER = "Request-Timeout"
+CHANGING_POSTS = ("/groups", "/datasets", "/datatypes", "/erase", "/jobs")
+"""What the path of a POST ends with that changes something; others read what is too long for a URL."""
 TIMED_BODY = 1 << 20
 """Bytes of the largest body with which the server is told of the timeout: it counts from before the body is sent."""
 
@@ -64,6 +69,12 @@ class Connection:
     """How datasets are read past the server (`hsparse.client.sources.elements.Direct`); False: not at all."""
     max_bytes: int = default_limit()
     """The bytes of a result that are not refused, of datasets that are opened from now on; a third of the memory."""
+    is_read_only = False
+    """Whether changes are refused here: the domain was opened with mode "r"."""
+    is_closed = False
+    """Whether every request is refused, because the file or folder was closed."""
+    batch: Batch | None = None
+    """What is sent before any other request, see `Group.batch`."""
 
     def __init__(
         self,
@@ -97,8 +108,8 @@ class Connection:
         self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, timeout)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a pickle has: all but the connections, with the credentials."""
-        return {name: value for name, value in self.__dict__.items() if name != "_pool"}
+        """Return what a pickle has: all but the connections and the batch, with the credentials."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_pool", "batch")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -126,6 +137,8 @@ class Connection:
     def for_domain(self, domain: str | None) -> Connection:
         """Return a connection about another domain of the server, or none, that shares this one's HTTP connections.
 
+        Closing one does not close the other.
+
         >>> f.connection.for_domain("/home/admin").json("GET", "/")["class"]
         'folder'
         """
@@ -134,10 +147,16 @@ class Connection:
         return other
 
     def close(self) -> None:
-        """Close what is kept open, and what is under way when it ends; the next request opens a new connection.
+        """Close what is kept open, and what is under way when it ends; the next request raises `InvalidValue`.
 
         >>> f.connection.close()
+        >>> f.connection.json("GET", "/")
+        Traceback (most recent call last):
+        hsparse.client.errors.InvalidValue: /home/admin/run.h5 is closed: open it again.
         """
+        if self.batch is not None and not self.is_closed:
+            self.batch.send()
+        self.is_closed = True
         self._pool.close()
 
     def json(self, method: str, path: str, body: Body | None = None, **params: object) -> Json:
@@ -174,6 +193,7 @@ class Connection:
         >>> f.connection.json_if_changed(path, etag)[0] is None
         True
         """
+        self.check_open("GET", path)
         headers = self._headers | ({} if etag is None else {"If-None-Match": etag})
         target = self._target(path, params)
 
@@ -210,6 +230,7 @@ class Connection:
         ...     print(len(answer.read()))
         48
         """
+        self.check_open("GET", path)
         target, data, headers = self._parts(path, body, accept, params)
         with (
             client_span(method, self._prefix + path, headers) as span,
@@ -254,6 +275,7 @@ class Connection:
         ...     print(answer.status, answer.headers["Content-Type"])
         200 application/json; charset=utf-8
         """
+        self.check_open("GET", path)
         target, sent = self._target(path, params), self._headers | {"Accept": "*/*"} | (headers or {})
         process = os.getpid()
         connection, _ = self._take()
@@ -278,6 +300,35 @@ class Connection:
         finally:
             self._pool.drop(connection)
 
+    @property
+    def open_batch(self) -> Batch | None:
+        """The batch in which this thread is, if it is in one.
+
+        >>> with f.batch():
+        ...     print(f.connection.open_batch is None)
+        False
+        """
+        return self.batch if self.batch is not None and self.batch.is_of_this_thread else None
+
+    def check_open(self, method: str = "GET", path: str = "/") -> None:
+        """Raise `InvalidValue` if this was closed, or for a request that changes what is open to be read.
+
+        What waits in a batch is sent first.
+
+        >>> f.connection.check_open("PUT", "/")
+        """
+        name = self.domain or self.url
+        if self.is_closed:
+            raise InvalidValue(f"{name} is closed: open it again.")
+        if self.is_read_only and (
+            method in ("PUT", "DELETE") or (method == "POST" and path.endswith(CHANGING_POSTS))
+        ):
+            raise InvalidValue(
+                f"{name} was opened with mode 'r', to be read: open it with 'r+' to change it."
+            )
+        if self.batch is not None:
+            self.batch.send()
+
     def _target(self, path: str, params: Mapping[str, object]) -> str:
         query = {"domain": self.domain, **params}
         text = urlencode(
@@ -288,6 +339,7 @@ class Connection:
     def _request(
         self, method: str, path: str, body: Body | None, accept: str, params: Mapping[str, object]
     ) -> bytes:
+        self.check_open(method, path)
         target, data, headers = self._parts(path, body, accept, params)
         named = {*params, *(body if isinstance(body, dict) else ())}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from math import prod
+from math import ceil, prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,13 @@ from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest, Conflict
 
 T = TypeVar("T")
+LONG_POLL = 25
+"""Seconds after which a server answers that nothing has changed."""
+SHUFFLE, FLETCHER32 = 2, 3
+NO_COMPRESSORS = (SHUFFLE, FLETCHER32, 5, 6)
+"""Ids of HDF5's own filters that do not compress, beside nbit and scaleoffset."""
+COMPRESSORS = {1: "gzip", 4: "szip", 32000: "lzf"}
+"""h5py's names."""
 
 
 class Dataset:
@@ -97,6 +104,8 @@ class Dataset:
         >>> X.chunks
         (2, 3)
         """
+        if self.connection.batch is not None:  # then the server chooses, or has to be asked
+            self.connection.batch.send()
         layout = self.record.get("layout") or self.record.get("creationProperties", {}).get("layout") or {}
         return tuple(layout["dims"]) if "dims" in layout else None
 
@@ -112,10 +121,66 @@ class Dataset:
             return self.type.from_json(given, ())[()]
         return "" if self.type.is_vlen else np.zeros((), self.dtype)[()]
 
+    @property
+    def compression(self) -> str | None:
+        """The name of the compressor in h5py's words, None without one.
+
+        >>> f.create_dataset("t", (5,), "f8", compression="gzip", compression_opts=7).compression
+        'gzip'
+        """
+        found = self._compressor()
+        return COMPRESSORS.get(found["id"], str(found.get("name", found["id"]))) if found else None
+
+    @property
+    def compression_opts(self) -> Any:
+        """The level of gzip, or the client values of another compressor; None without one.
+
+        >>> f.create_dataset("t", (5,), "f8", compression=7).compression_opts
+        7
+        """
+        found = self._compressor()
+        return found.get("level", found.get("parameters"))
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether bytes are sorted by their place in elements before they are compressed.
+
+        >>> f.create_dataset("t", (5,), "f8", compression="gzip", shuffle=True).shuffle
+        True
+        """
+        return any(one.get("id") == SHUFFLE for one in self._filters())
+
+    @property
+    def fletcher32(self) -> bool:
+        """Whether chunks have HDF5's checksum.
+
+        >>> f.create_dataset("t", (5,), "f8", fletcher32=True).fletcher32
+        True
+        """
+        return any(one.get("id") == FLETCHER32 for one in self._filters())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements of the extent in memory, defined or not.
+
+        >>> X.nbytes
+        48
+        """
+        return self.size * self.dtype.itemsize
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dataset) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("A dataset without dimensions has no length.")
         return self.shape[0]
+
+    def __bool__(self) -> bool:
+        return not self.connection.is_closed
 
     def refresh(self) -> tuple[int, ...]:
         """Ask the server for the extent, which others may have changed, and return it.
@@ -206,6 +271,42 @@ class Dataset:
             prefetched(self.__getitem__, keys), progress, title, total, lambda block: block.shape[0]
         )
 
+    def follow(
+        self, start: int | None = None, *, count: int | None = None, timeout: float | None = None
+    ) -> Iterator[Any]:
+        """Yield the rows that are appended from now on, or from row `start`, as `x[a:b]` returns them, when they come.
+
+        At most `count` rows at a time. It ends after `timeout` seconds without a new one; without it, never. The server
+        is asked by long polls.
+
+        >>> rows = X.follow()
+        >>> X.extend(2)
+        slice(4, 6, None)
+        >>> next(rows).shape, X.shape
+        ((2, 3), (6, 3))
+        """
+        if not self.shape:
+            raise InvalidValue("A dataset without dimensions does not grow.")
+        last = self.refresh()[0]
+        return self._follow(last if start is None else start, count, timeout)
+
+    def _follow(self, row: int, count: int | None, timeout: float | None) -> Iterator[Any]:
+        left = timeout
+        while True:
+            row = min(row, self.shape[0])  # rows that others have cut off may come again
+            if row < self.shape[0]:
+                rows = slice(row, self.shape[0] if count is None else min(self.shape[0], row + count))
+                yield self[rows]
+                row, left = rows.stop, timeout
+                continue
+            if left is not None and left <= 0:
+                return
+            seconds = LONG_POLL if left is None else min(LONG_POLL, ceil(left))
+            expected = f"[{','.join(map(str, self.shape))}]"
+            answer = self.connection.json("GET", self._path("shape"), wait=seconds, expect=expected)
+            self.shape = shape_of(answer["shape"]) or ()
+            left = None if left is None else left - seconds
+
     def storage(self) -> tuple[int, int]:
         """Return the number of stored chunks, and their bytes.
 
@@ -215,6 +316,17 @@ class Dataset:
         """
         record = self.connection.json("GET", f"/datasets/{self.id}", verbose=1)
         return int(record["num_chunks"]), int(record["allocated_size"])
+
+    def _compressor(self) -> Json:
+        """Return the first filter that compresses, an empty one if there is none."""
+        return next((one for one in self._filters() if one.get("id", SHUFFLE) not in NO_COMPRESSORS), {})
+
+    def _filters(self) -> list[Json]:
+        """Return the filters as answers have them, those of all sections."""
+        if self.connection.batch is not None:
+            self.connection.batch.send()
+        items = self.record.get("creationProperties", {}).get("filters") or []
+        return [one for one in items if isinstance(one, dict)]
 
     def _path(self, what: str) -> str:
         return f"/datasets/{self.id}/{what}"
@@ -240,7 +352,7 @@ class Dataset:
     def _in_region(self, select: Select, work: Callable[[Region], T]) -> T:
         def run(extent: tuple[int, ...]) -> T:
             region = select_region(select, extent)
-            if region.is_cut_off:  # or others have extended the dataset
+            if any(self.maxshape[dim] != extent[dim] for dim in region.cut_off):  # or others have extended it
                 region = select_region(select, self.refresh())
             return work(region)
 

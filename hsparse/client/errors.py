@@ -32,8 +32,14 @@ class MissingKey(NotFound, KeyError):
     """There is no such object, link, attribute or label."""
 
 
-class DeletedKey(Gone, KeyError):
-    """The object was deleted."""
+class MissingFile(MissingKey, FileNotFoundError):
+    """There is no such domain."""
+
+
+class DeletedKey(MissingKey, Gone):
+    """The object or domain was deleted: it is missing, as one that was never there."""
+
+    kind = ErrorKind.GONE
 
 
 class PermissionDenied(Forbidden, PermissionError):

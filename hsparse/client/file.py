@@ -6,19 +6,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
+from hsparse.client.acls import Acls
 from hsparse.client.anndata.frame_labels import FrameLabels
 from hsparse.client.connection import Connection, Json
+from hsparse.client.creation import Filter
 from hsparse.client.embedded import EmbeddedConnection
-from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
+from hsparse.client.errors import AlreadyExists, InvalidValue, MissingFile
 from hsparse.client.group import Group
 from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.client.sources.elements import Direct
-from hsparse.client.sparse_dataset import Filter
-from hsparse.errors import Conflict, Gone, HsparseError, NotFound
+from hsparse.errors import Conflict, HsparseError, NotFound
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from hsparse.client.anndata.query import Choice, Query
     from hsparse.client.progress import Progress
 
-Mode: TypeAlias = Literal["r+", "a", "w", "x"]
+Mode: TypeAlias = Literal["r", "r+", "a", "w", "x", "w-"]
 PAGE = 1000
 OF_DOMAIN = ("connection", "id", "name", "attrs", "filename", "owner", "_labels_of", "_names")
 """What a file has once there is its domain."""
@@ -41,7 +42,7 @@ QUERY = OptionalModule("hsparse.client.anndata.query")
 
 
 class File(Group):
-    """A domain: its root group. Closing it closes its connections; every write was durable before.
+    """A domain: its root group. After `close` it and its objects refuse to be used; every write was durable before.
 
     >>> with hsparse.open("data/home/admin/run.h5") as file:
     ...     print(list(file), file["X"].shape, file.filename, file.owner)
@@ -76,7 +77,7 @@ class File(Group):
             if self._unmade is None or name not in OF_DOMAIN:
                 raise AttributeError(f"A File has no {name}.")
             if self._old is not None:
-                with suppress(NotFound, Gone):
+                with suppress(NotFound):
                     self._unmade.json("DELETE", "/")
             self.__init__(self._unmade, _create(self._unmade, {}), is_new=True)
             return getattr(self, name)
@@ -107,12 +108,43 @@ class File(Group):
         else:
             self._unmade.close()
 
+    @property
+    def mode(self) -> str:
+        """ "r" if the file was opened to be read, else "r+".
+
+        >>> f.mode, hsparse.open("data/home/admin/run.h5", "r").mode
+        ('r+', 'r')
+        """
+        return "r" if self.connection.is_read_only else "r+"
+
+    @property
+    def acls(self) -> Acls:
+        """Who may do what: a mapping from names of users to their rights.
+
+        >>> f.acls["ann"] = ["read", "update"]
+        >>> sorted(f.acls["ann"])
+        ['read', 'update']
+        """
+        return Acls(self.connection)
+
+    def flush(self) -> None:
+        """Send what waits in a `batch`; all else is durable already.
+
+        >>> with f.batch():
+        ...     group = f.create_group("runs")
+        ...     f.flush()
+        """
+        self.connection.check_open()
+
     def close(self) -> None:
-        """Close the connections; what is used again opens new ones.
+        """Close the connections; the file is false then, and its groups and datasets raise `InvalidValue`.
 
         >>> f.close()
-        >>> f["X"].shape
-        (4, 3)
+        >>> bool(f)
+        False
+        >>> f["X"]
+        Traceback (most recent call last):
+        hsparse.client.errors.InvalidValue: /home/admin/run.h5 is closed: open it again.
         """
         self.connection.close()
 
@@ -260,6 +292,14 @@ class Folder(Mapping[str, "File | Folder"]):
     def __repr__(self) -> str:
         return f"<Folder {self.name} of {self.connection.url}>"
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def __getitem__(self, name: str) -> File | Folder:
         """Return the domain or folder of a name; `MissingKey` if there is none.
 
@@ -277,7 +317,7 @@ class Folder(Mapping[str, "File | Folder"]):
         return sum(1 for _ in self.records())
 
     def __bool__(self) -> bool:
-        return True
+        return not self.connection.is_closed
 
     def records(self) -> Iterator[Json]:
         """Yield what the server says of each domain and folder in it: `name`, `class`, `owner`, times.
@@ -295,6 +335,17 @@ class Folder(Mapping[str, "File | Folder"]):
                 return
             marker = page[-1]["name"]
 
+    @property
+    def acls(self) -> Acls:
+        """Who may do what in the folder, see `Acls`; domains that are created in it get the same.
+
+        >>> folder = hsparse.open("data/home/admin")
+        >>> folder.acls["ann"] = ["read"]
+        >>> sorted(folder.acls["ann"])
+        ['read']
+        """
+        return Acls(self.connection)
+
     def create_folder(self, name: str) -> Folder:
         """Create a folder; `AlreadyExists` if there is one or a domain.
 
@@ -306,10 +357,12 @@ class Folder(Mapping[str, "File | Folder"]):
         return Folder(connection)
 
     def close(self) -> None:
-        """Close the connections.
+        """Close the connections; what was opened by it stays open.
 
-        >>> folder = hsparse.open("data/home")
-        >>> folder.close()
+        >>> with hsparse.open("data/home") as folder:
+        ...     file = folder["admin/run.h5"]
+        >>> list(file), bool(folder)
+        (['X'], False)
         """
         self.connection.close()
 
@@ -321,6 +374,7 @@ def open(
     endpoint: str | None = None,
     root: str | Path | None = None,
     user: str | None = None,
+    username: str | None = None,
     password: str | None = None,
     token: str | None = None,
     timeout: float = 60.0,
@@ -333,10 +387,11 @@ def open(
 
     `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
-    `mode` is "r+" for what exists, "a" to create the domain if it is missing, "w" to replace it, "x" to create it. With
-    "w" the old domain is there until the file is first used, or closed, and for `write_anndata` until all is stored.
-    Without `user` and `password`, or `token`, the environment and `~/.hscfg` are looked at
-    (`hsparse.client.http.sign_in`).
+    `mode` is "r" to read what exists, "r+" to change it too, "a" to create the domain if it is missing, "w" to replace
+    it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or closed, and for
+    `write_anndata` until all is stored.
+    `username` is h5pyd's word for `user`. Without a user and a password, or a `token`, the environment and `~/.hscfg`
+    are looked at (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
     `Retry-After`; one that does not answer `retries` times, if the request only reads.
 
@@ -344,8 +399,8 @@ def open(
 
     `direct` says how chunks are read to be decoded here: None where it pays (from a directory of this machine, or from
     the server as they are stored), True past the server as it offers it, the store's directory or bucket (`s3://name`)
-    with the user's own credentials, "server" always from it, False not at all. Raises `MissingKey` for a domain that is
-    not there.
+    with the user's own credentials, "server" always from it, False not at all. A domain that is not there is a
+    `KeyError` and a `FileNotFoundError`.
 
     >>> with hsparse.open("data/home/admin/new.h5", "w") as file:
     ...     x = file.create_sparse("x", (4, 1000), "u2", (2, 1000))
@@ -354,26 +409,31 @@ def open(
     2
     >>> hsparse.open("data/home/admin/none.h5")
     Traceback (most recent call last):
-    hsparse.client.errors.MissingKey: There is no domain /home/admin/none.h5 at ...; mode='a' would create it.
+    hsparse.client.errors.MissingFile: There is no domain /home/admin/none.h5 at ...; mode='a' would create it.
     >>> hsparse.open("data/home/admin/new.h5", max_bytes=1000)["x"].to_numpy()
     Traceback (most recent call last):
     hsparse.client.errors.ResultTooLarge: The result, of the shape [4, 1000], would have ...
     """
-    if mode not in ("r+", "a", "w", "x"):
-        raise InvalidValue(f"There is no mode {mode!r}: give 'r+', 'a', 'w' or 'x'.")
+    if mode not in get_args(Mode):
+        raise InvalidValue(f"There is no mode {mode!r}: give 'r', 'r+', 'a', 'w' or 'x'.")
+    if None not in (user, username):
+        raise InvalidValue("user and username are the same: give one of them.")
     configured = SignIn() if root is not None else read_sign_in()
     if root is not None:
         found = Address("/" + str(address).strip("/"), root=Path(root))
     else:
         found = parse_address(address, endpoint, configured.endpoint)
     retry = Retry(retries + 1, patience)
-    connection = connect(found, configured, SignIn(endpoint, user, password, token), timeout, retry)
+    connection = connect(
+        found, configured, SignIn(endpoint, user or username, password, token), timeout, retry
+    )
     connection.direct = direct
     if max_bytes is not None:
         connection.max_bytes = max_bytes
     try:
-        if mode != "r+":
+        if mode not in ("r", "r+"):
             return _create_file(connection, mode)
+        connection.is_read_only = mode == "r"
         return open_connection(connection)
     except BaseException:
         connection.close()
@@ -399,13 +459,13 @@ def connect(address: Address, configured: SignIn, given: SignIn, timeout: float,
 
 
 def open_connection(connection: Connection) -> File | Folder:
-    """Return the domain or folder of a connection; `MissingKey` if there is none."""
+    """Return the domain or folder of a connection; `MissingFile` if there is none."""
     if connection.domain in (None, "/"):
         return Folder(connection)
     try:
         record = connection.json("GET", "/")
     except NotFound as error:
-        raise MissingKey(
+        raise MissingFile(
             f"There is no domain {connection.domain} at {connection.url}; mode='a' would create it."
         ) from error
     return File(connection, record) if "root" in record else Folder(connection)
@@ -413,7 +473,7 @@ def open_connection(connection: Connection) -> File | Folder:
 
 def _create_file(connection: Connection, mode: Mode) -> File:
     if mode == "w":
-        with suppress(NotFound, Gone):
+        with suppress(NotFound):
             old = open_connection(connection)
             if not isinstance(old, File):
                 raise InvalidValue(f"{connection.domain} is a folder; name a domain in it.")

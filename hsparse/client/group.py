@@ -2,55 +2,33 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
-from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from hsparse.client.attributes import Attributes
+from hsparse.client.attributes import Attributes, attribute_bodies
 from hsparse.client.connection import Connection, Json
+from hsparse.client.creation import MaxShape, Shape, shape_tuple
+from hsparse.client.dataset_creation import DatasetCreation
 from hsparse.client.dense_dataset import DenseDataset
-from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey
+from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey, WrongType
 from hsparse.client.indexing.labels import Labels
-from hsparse.client.late_links import unlinked_dataset
+from hsparse.client.links import ExternalLink, Link, SoftLink, link_body, link_of
 from hsparse.client.object_records import UNREACHABLE, ObjectRecords, home_of
-from hsparse.client.sparse_dataset import UNLIMITED, Filter, SparseDataset, is_sparse
-from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
-from hsparse.errors import Conflict, Gone, NotFound
+from hsparse.client.sparse.sparse_values import sparse_values
+from hsparse.client.sparse.sparse_writes import Values
+from hsparse.client.sparse_dataset import SparseDataset, is_sparse
+from hsparse.errors import Conflict, NotFound
+from hsparse.optional_module import OptionalModule
 
-INLINE = 256 << 10
-"""Bytes of values that are sent with the creation of their dataset: every server takes so many in JSON."""
-T = TypeVar("T")
+COPY = OptionalModule("hsparse.client.object_copy")
+TREE = OptionalModule("hsparse.client.record_tree")
+FROM_SCIPY = OptionalModule("hsparse.client.sparse.from_scipy")
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"
 LabelsOf: TypeAlias = Callable[[str], Labels]
-
-
-@dataclass(frozen=True, slots=True)
-class SoftLink:
-    """A link to a path, which need not exist.
-
-    >>> f["newest"] = hsparse.SoftLink("/X")
-    >>> f["newest"].shape
-    (4, 3)
-    """
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalLink:
-    """A link to a path in another domain.
-
-    >>> f["other"] = hsparse.ExternalLink("/home/admin/other.h5", "/X")
-    >>> f.links()["other"]["class"]
-    'H5L_TYPE_EXTERNAL'
-    """
-
-    domain: str
-    path: str
+T = TypeVar("T")
 
 
 class NamedType:
@@ -71,7 +49,7 @@ class NamedType:
         return f"<NamedType {self.name}: {self.item}>"
 
 
-class Group(Mapping[str, Member]):
+class Group(DatasetCreation, Mapping[str, Member]):
     """A group on a server: a mapping from paths to groups and datasets, asked for when they are needed.
 
     >>> group = f.create_group("raw")
@@ -113,7 +91,7 @@ class Group(Mapping[str, Member]):
             record = self.connection.json(
                 "GET", "/", h5path=whole, include_attrs=1, follow_soft_links=1, follow_external_links=1
             )
-        except (NotFound, Gone) as error:
+        except NotFound as error:
             # of a link that leads to nothing, what it leads to
             is_missing = error.message.startswith("There is no") and whole in error.message
             reason = "." if is_missing else f": {error.message}"
@@ -135,17 +113,6 @@ class Group(Mapping[str, Member]):
         except UNREACHABLE:
             return False
         return isinstance(group, Group) and (not title or group._has_link(title))
-
-    def get(self, path: str, default: T | None = None) -> Member | T | None:  # type: ignore[override]
-        """Return the object at a path; `default` without one, or if a link leads where you may not read.
-
-        >>> f.get("Y", "none")
-        'none'
-        """
-        try:
-            return self[path]
-        except UNREACHABLE:
-            return default
 
     def items(self) -> ItemsView[str, Any]:
         """Return the names with their objects; None where a link leads to nothing, as in h5py.
@@ -170,8 +137,14 @@ class Group(Mapping[str, Member]):
     def __len__(self) -> int:
         return len(self._links())
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Group) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def __bool__(self) -> bool:
-        return True
+        return not self.connection.is_closed
 
     def create_group(self, path: str, attributes: Mapping[str, Any] | None = None) -> Group:
         """Create a group, with the missing ones above it; `AlreadyExists` if the path has an object.
@@ -181,11 +154,8 @@ class Group(Mapping[str, Member]):
         >>> f["runs/2026"].attrs["beam"]
         'on'
         """
-        whole = self._whole(path)
-        record = self._create("/groups", {"h5path": whole}, whole)
-        group = Group(self.connection, record, whole)
-        group.attrs.update(attributes or {})
-        return group
+        record, whole = self.create_object("groups", path, attribute_bodies(attributes))
+        return Group(self.connection, record, whole, self._labels_of)
 
     def require_group(self, path: str) -> Group:
         """Return the group at a path, created if there is none; `InvalidValue` if a dataset is there.
@@ -193,116 +163,75 @@ class Group(Mapping[str, Member]):
         >>> f.require_group("runs").name, f.require_group("runs").name
         ('/runs', '/runs')
         """
+        in_batch = self.connection.open_batch is not None  # there a refusal would come too late
         try:
-            return self.create_group(path)
+            found = self[path] if in_batch and path in self else self.create_group(path)
         except AlreadyExists:
             found = self[path]
         if not isinstance(found, Group):
             raise InvalidValue(f"{found.name} is a {type(found).__name__}, not a group.")
         return found
 
-    def create_dataset(
+    def require_dataset(
         self,
         path: str,
-        shape: Sequence[int] | None = None,
-        dtype: DTypeLike | None = None,
+        shape: Shape,
+        dtype: DTypeLike,
+        exact: bool = False,
         data: ArrayLike | None = None,
         *,
-        chunks: Sequence[int] | None = None,
-        stripes: int = 1,
-        maxshape: Sequence[int | None] | None = None,
-        fillvalue: ArrayLike | None = None,
-        filters: Sequence[Filter] = (),
-        attributes: Mapping[str, Any] | None = None,
-    ) -> DenseDataset:
-        """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
+        maxshape: MaxShape = None,
+    ) -> DenseDataset | SparseDataset:
+        """Return the dataset at a path, created if there is none.
 
-        It is seen when all data is written; if that fails nothing is left of it.
-        `maxshape` has None for an unlimited dimension. `filters` are those of `creationProperties.filters`, such as
-        `"gzip"`. With `stripes` the chunks are spread over so many prefixes of the store. `AlreadyExists` if the path
-        has an object.
+        `WrongType` for one of another shape, or that does not take all values of `dtype`; with `exact` its dtype has to
+        be that.
 
-        >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
-        >>> t.shape, t.dtype, t.attrs["unit"]
-        ((2, 2), dtype('float64'), 's')
-        >>> log = f.create_dataset("log", (0, 3), "i4", chunks=(100, 3), maxshape=(None, 3), filters=["gzip"])
-        >>> log.extend(2)
-        slice(0, 2, None)
+        >>> f.require_dataset("X", (4, 3), "f2") == X, f.require_dataset("new", (5,), "i4").shape
+        (True, (5,))
         """
-        if data is None and shape is None:
-            raise InvalidValue("Give data, or a shape and a dtype.")
-        array = np.asarray(np.zeros((), dtype or "f4") if data is None else data, dtype)
-        extent = tuple(array.shape if shape is None else shape)
-        kind = Hdf5Type.of(array)
-        properties: Json = {"filters": list(filters)} if filters else {}
-        if chunks is not None or stripes != 1:
-            properties["layout"] = {
-                "class": "H5D_CHUNKED",
-                **({} if chunks is None else {"dims": list(chunks)}),
-                **({} if stripes == 1 else {"stripes": stripes}),
-            }
-        if fillvalue is not None:
-            properties["fillValue"] = np.asarray(fillvalue, None if kind.is_vlen else kind.dtype).tolist()
-        whole = self._whole(path)
-        body: Json = {"type": kind.item, "creationProperties": properties}
-        if extent:
-            body["shape"] = list(extent)
-        if maxshape is not None:
-            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in maxshape]
-        body["attributes"] = {name: attribute_body(value) for name, value in (attributes or {}).items()}
-        if data is not None and 0 < array.nbytes <= INLINE and len(encoded := kind.encode(array)) <= INLINE:
-            body["value_base64"] = b64encode(encoded).decode()
-        if data is None or not array.size or "value_base64" in body:
-            record = self._create("/datasets", body | {"h5path": whole}, whole)
-            return DenseDataset(self.connection, record, whole)
-        with unlinked_dataset(self, path, body) as record:
-            dataset = DenseDataset(self.connection, record, whole)
-            dataset[...] = array
-        return dataset
-
-    def create_sparse(
-        self,
-        path: str,
-        shape: Sequence[int],
-        dtype: DTypeLike,
-        chunks: Sequence[int],
-        *,
-        stripes: int = 1,
-        maxshape: Sequence[int | None] | None = None,
-        fillvalue: ArrayLike | None = None,
-        filters: Sequence[Filter] = (),
-        attributes: Mapping[str, Any] | None = None,
-    ) -> SparseDataset:
-        """Create a sparse dataset, see `SparseDataset.create`; `AlreadyExists` if the path has an object.
-
-        >>> y = f.create_sparse("y", (0, 512, 512), "u2", (1, 512, 512), maxshape=(None, 512, 512))
-        >>> y.shape, y.chunks, y.nnz
-        ((0, 512, 512), (1, 512, 512), 0)
-        """
-        bodies = {name: attribute_body(value) for name, value in (attributes or {}).items()}
-        try:
-            return SparseDataset.create(
-                self.connection,
-                self._whole(path),
-                shape,
-                dtype,
-                chunks,
-                stripes=stripes,
-                maxshape=maxshape,
-                fillvalue=fillvalue,
-                filters=filters,
-                attributes=bodies,
+        if path not in self:
+            return self.create_dataset(path, shape, dtype, data, maxshape=maxshape)
+        found, wanted = self[path], np.dtype(dtype)
+        if not isinstance(found, DenseDataset | SparseDataset):
+            raise WrongType(f"{found.name} is a {type(found).__name__}, not a dataset.")
+        if found.shape != shape_tuple(shape):
+            raise WrongType(
+                f"{found.name} has the shape {list(found.shape)}, not {list(shape_tuple(shape))}."
             )
-        except Conflict as error:
-            raise AlreadyExists(error.message) from error
+        if found.dtype != wanted if exact else not np.can_cast(wanted, found.dtype):
+            raise WrongType(f"{found.name} has values of {found.dtype}, not of {wanted}.")
+        return found
 
-    def __setitem__(self, name: str, value: Member | SoftLink | ExternalLink | ArrayLike) -> None:
-        """Link an object, a `SoftLink` or an `ExternalLink` by a name, or create a dense dataset of an array there.
+    def get(self, path: str, default: Any = None, getclass: bool = False, getlink: bool = False) -> Any:
+        """Return the object at a path, else `default`; its class with `getclass`, what links it with `getlink`.
+
+        >>> f["newest"] = hsparse.SoftLink("/X")
+        >>> f.get("newest", getlink=True), f.get("newest").shape, f.get("none")
+        (SoftLink(path='/X'), (4, 3), None)
+        >>> f.get("X", getclass=True).__name__
+        'SparseDataset'
+        """
+        try:
+            found = self._link(path) if getlink else self[path]
+        except UNREACHABLE:
+            return default
+        return type(found) if getclass else found
+
+    def __setitem__(self, path: str, value: Member | SoftLink | ExternalLink | Values) -> None:
+        """Link an object, a `SoftLink` or an `ExternalLink` at a path, or create a dataset of an array there.
+
+        A sparse array, scipy's or a `sparse.COO`, becomes a sparse dataset, see `hsparse.from_scipy`; any other a dense
+        one.
 
         >>> f["times"] = [0.5, 1.5]
         >>> f["same"] = f["times"]
         >>> f["same"][:]
         array([0.5, 1.5])
+        >>> import scipy.sparse
+        >>> f["counts"] = scipy.sparse.eye_array(3, format="csr")
+        >>> f["counts"].nnz
+        3
         """
         if isinstance(value, SoftLink):
             link: Json = {"h5path": value.path}
@@ -310,24 +239,124 @@ class Group(Mapping[str, Member]):
             link = {"h5path": value.path, "h5domain": value.domain}
         elif isinstance(value, Group | DenseDataset | SparseDataset | NamedType):
             link = {"id": value.id}
-        else:
-            self.create_dataset(name, data=value)
+        elif sparse_values(value) is not None:
+            FROM_SCIPY.load().from_scipy(*self._place(path, create=True), value)
             return
-        try:
-            self.connection.json("PUT", f"/groups/{self.id}/links", {"links": {name: link}})
-        except Conflict as error:
-            raise AlreadyExists(error.message) from error
+        else:
+            self.create_dataset(path, data=cast(ArrayLike, value))
+            return
+        self._put_link(path, link)
 
-    def __delitem__(self, name: str) -> None:
-        """Remove a link of this group; the object stays while others lead to it.
+    def __delitem__(self, path: str) -> None:
+        """Remove the link at a path; the object stays while others lead to it.
 
         >>> del f["X"]
         >>> list(f)
         []
         """
-        if not self._has_link(name):
-            raise MissingKey(f"{self.name} has no link {name!r}.")
-        self.connection.json("DELETE", f"/groups/{self.id}/links", titles=name, separator="\0")
+        parent, title = self._place(path)
+        if not parent._has_link(title):
+            raise MissingKey(f"{parent.name} has no link {title!r}.")
+        self.connection.json("DELETE", f"/groups/{parent.id}/links", titles=title, separator="\0")
+
+    def move(self, source: str, dest: str) -> None:
+        """Give the link at a path another one; the object, and other links to it, stay as they are.
+
+        >>> f.move("X", "raw/X")
+        >>> list(f), f["raw/X"].shape
+        (['raw'], (4, 3))
+        """
+        parent, title = self._place(source)
+        link = parent._links().get(title)
+        if link is None:
+            raise MissingKey(f"{parent.name} has no link {title!r}.")
+        self._put_link(dest, link_body(link))
+        del parent[title]
+
+    def copy(
+        self,
+        source: str | Group | DenseDataset | SparseDataset,
+        dest: str | Group,
+        name: str | None = None,
+        *,
+        shallow: bool = False,
+        without_attrs: bool = False,
+    ) -> None:
+        """Copy an object with all below it to a path, or into a group, also of another file.
+
+        Values travel through this process, in blocks; links are copied as they are. With `shallow`, of a group only
+        its direct members. `AlreadyExists` if something is there.
+
+        >>> f.copy("X", "backup/X")
+        >>> f["backup/X"].nnz
+        4
+        """
+        found = self[source] if isinstance(source, str) else source
+        target = dest if isinstance(dest, Group) else self
+        path = name or (dest if isinstance(dest, str) else (found.name or "").rpartition("/")[2])
+        target._copy(found, path, shallow=shallow, with_attributes=not without_attrs)
+
+    def _copy(self, source: Member, path: str, *, shallow: bool, with_attributes: bool) -> None:
+        attributes = {"attributes": source.attrs.bodies()} if with_attributes else {}
+        if isinstance(source, NamedType):
+            self.create_object("datatypes", path, {"type": source.item} | attributes)
+        elif not isinstance(source, Group):
+            COPY.load().copy_dataset(source, self, path, attributes)
+        else:
+            links = source.links()  # before the copy is one of them, if it goes into its own source
+            record, whole = self.create_object("groups", path, attributes)
+            made = Group(self.connection, record, whole, self._labels_of)
+            for title, link in links.items():
+                if "id" not in link:
+                    made._put_link(title, link_body(link))
+                elif shallow and isinstance(member := source[title], Group):
+                    made.create_object("groups", title, {"attributes": member.attrs.bodies()})
+                else:
+                    made._copy(source[title], title, shallow=shallow, with_attributes=with_attributes)
+
+    def visit(self, visitor: Callable[[str], T | None]) -> T | None:
+        """Call `visitor(path)` for each object below, once, until it returns something; return that.
+
+        >>> f["runs/1"] = [1, 2]
+        >>> f.visit(print)
+        X
+        runs
+        runs/1
+        """
+        return self.visititems(lambda path, _: visitor(path))
+
+    def visititems(self, visitor: Callable[[str, Member], T | None]) -> T | None:
+        """Call `visitor(path, object)` for each object below, once, until it returns something; return that.
+
+        All records are asked for by one request; soft and external links are not followed.
+
+        >>> f["runs/1"] = [1, 2]
+        >>> f.visititems(lambda path, member: path if isinstance(member, hsparse.DenseDataset) else None)
+        'runs/1'
+        """
+        seen = {self.id}
+        records = ObjectRecords(self.connection, self.id, self.name, hard_only=True).read()
+        for path, record in sorted(records.items(), key=lambda one: one[0].split("/")):
+            if record["id"] in seen:
+                continue
+            seen.add(record["id"])
+            member = make_member(self.connection, record, self._whole(path), self._labels_of)
+            if (found := visitor(path, member)) is not None:
+                return found
+        return None
+
+    def tree(self) -> str:
+        """Return what is below as a text to print: groups, and datasets with shape and dtype; one request.
+
+        >>> f["runs/1"] = [1, 2]
+        >>> print(f.tree())
+        /
+          X  (4, 3) float32, sparse
+          runs/
+            1  (2,) int64
+        """
+        text: str = TREE.load().tree_text(self.name, self.records())
+        return text
 
     def links(self) -> dict[str, Json]:
         """Return the links of the group as HDF5/JSON, by name.
@@ -350,10 +379,6 @@ class Group(Mapping[str, Member]):
         """
         return ObjectRecords(self.connection, self.id, self.name).read()
 
-    def _whole(self, path: str) -> str:
-        """Return a path from the root."""
-        return path if path.startswith("/") else f"{self.name.rstrip('/')}/{path}"
-
     def _links(self) -> dict[str, Json]:
         links: dict[str, Json] = {}
         marker: str | None = None
@@ -370,12 +395,29 @@ class Group(Mapping[str, Member]):
         answer = self.connection.json("GET", f"/groups/{self.id}/links", titles=title, separator="\0")
         return any(link["title"] == title for link in answer["links"])
 
-    def _create(self, where: str, body: Json, path: str) -> Json:
-        """Create an object and return its record; `AlreadyExists` if its path has one."""
+    def _place(self, path: str, *, create: bool = False) -> tuple[Group, str]:
+        """Return the group that has the link at a path, and the link's name; with `create` the group is made."""
+        above, _, title = self._whole(path).rstrip("/").rpartition("/")
+        if above == self.name.rstrip("/"):
+            return self, title
+        parent = self.require_group(above) if create and above else self[above or "/"]
+        if not isinstance(parent, Group):
+            raise MissingKey(f"{above} is a {type(parent).__name__}, not a group.")
+        return parent, title
+
+    def _link(self, path: str) -> Link:
+        parent, title = self._place(path)
+        link = parent._links().get(title)
+        if link is None:
+            raise MissingKey(f"{parent.name} has no link {title!r}.")
+        return link_of(link)
+
+    def _put_link(self, path: str, link: Json) -> None:
+        parent, title = self._place(path, create=True)
         try:
-            return self.connection.json("POST", where, body, implicit=1, follow_soft_links=1)
+            self.connection.json("PUT", f"/groups/{parent.id}/links", {"links": {title: link}})
         except Conflict as error:
-            raise AlreadyExists(f"There is an object at {path} already: {error.message}") from error
+            raise AlreadyExists(error.message) from error
 
 
 class MemberItems(ItemsView[str, Any]):

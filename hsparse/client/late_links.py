@@ -59,11 +59,13 @@ class UncertainLink(Exception):
 def unlinked_dataset(group: Parent, path: str, body: Json, *, overwrite: bool = False) -> Iterator[Json]:
     """Create a dataset for the context, whose value is its record, and link it at a path of a group at the end.
 
-    Missing groups are made on the way. `AlreadyExists`, before anything is sent, if the path has an object; with
-    `overwrite` that is there until the end, and gives way then. After an error the dataset is deleted.
+    A path that begins with a slash is from the root. Missing groups are made on the way. `AlreadyExists`, before
+    anything is sent, if the path has an object; with `overwrite` that is there until the end, and gives way then. After
+    an error the dataset is deleted.
     """
     if path.startswith("/") and group.name != "/":
         group = cast(Parent, group["/"])
+    group = group["/"] if path.startswith("/") else group
     base, missing = nearest_group(group, path.strip("/").rpartition("/")[0])
     name = path.strip("/").rpartition("/")[2]
     taken = not missing and name in base
@@ -88,7 +90,7 @@ def nearest_group(group: ParentT, path: str) -> tuple[ParentT, str]:
     """Return the last group there is on the way to a path, and what is missing of the path."""
     parts = path.split("/") if path else []
     for count in range(len(parts), 0, -1):
-        with suppress(NotFound, Gone):
+        with suppress(NotFound):
             found = group["/".join(parts[:count])]
             if not found.id.startswith("g-") or found.connection.domain != group.connection.domain:
                 raise InvalidValue(f"{found.name} is no group of {group.connection.domain}.")

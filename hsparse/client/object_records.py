@@ -9,11 +9,11 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from hsparse.client.connection import Connection, Json
-from hsparse.errors import Forbidden, Gone, NotFound
+from hsparse.errors import Forbidden, NotFound
 from hsparse.model.ids import domain_hex
 from hsparse.model.link import EXTERNAL, HARD
 
-UNREACHABLE = (NotFound, Gone, Forbidden)
+UNREACHABLE = (NotFound, Forbidden)
 """What a link raises that leads to nothing, or to a domain that the user may not read."""
 MAX_HOPS = 64
 """The most links followed for one path; more are taken for a cycle."""
@@ -93,12 +93,13 @@ class ObjectRecords:
     """The records below the group `id` at the path `name` of a connection's domain, by path from there.
 
     An object is there once for each path, those of hard links first. Links that lead to nothing, or where the user may
-    not read, are left out, and no group is entered below itself.
+    not read, are left out, and no group is entered below itself. With `hard_only` soft and external links are left out.
     """
 
     connection: Connection
     id: str
     name: str
+    hard_only: bool = False
     found: dict[str, Json] = field(default_factory=dict)
 
     def read(self) -> dict[str, Json]:
@@ -108,6 +109,8 @@ class ObjectRecords:
         self._groups = [_Group(own, self.id, "", self.name, frozenset({self.id}))]
         self._links: deque[tuple[_Group, str, Json]] = deque()
         self._enter()
+        if self.hard_only:
+            return self.found
         most = len(self.found) + MAX_ENTERED
         certain = len(self._links)  # of groups that hard links reach
         while self._links and (certain > 0 or len(self.found) <= most):

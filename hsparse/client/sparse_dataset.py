@@ -6,13 +6,13 @@ reads as the fill value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.creation import SPARSE, Filter, StorageOptions
 from hsparse.client.errors import InvalidValue
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.labels import AxisLabels, Labels
@@ -23,7 +23,7 @@ from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.sparse_reads import SparseReads
 from hsparse.client.sparse.sparse_writes import SparseWrites, Values
-from hsparse.client.types.datatype import dtype_of, type_item
+from hsparse.client.types.datatype import dtype_of
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
@@ -32,16 +32,12 @@ if TYPE_CHECKING:
     from hsparse.client.dask.dask_array import Blocks, Format
 
 DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
-Filter: TypeAlias = str | int | Mapping[str, Any]
-"""A filter, as `creationProperties.filters` has it: its name, its number, or an object with its parameters."""
-LAYOUT = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
-UNLIMITED = "H5S_UNLIMITED"
 
 
 def is_sparse(record: Json) -> bool:
     """Say whether a dataset's record is of a sparse one."""
     layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
-    return set(LAYOUT["flags"]) <= set(layout.get("flags") or ())
+    return set(SPARSE["flags"]) <= set(layout.get("flags") or ())
 
 
 class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
@@ -116,21 +112,12 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         >>> y.shape, y.maxshape
         ((0, 512), (None, 512))
         """
-        layout: Json = LAYOUT | {"dims": list(chunks)} | ({} if stripes == 1 else {"stripes": stripes})
-        properties: Json = {"layout": layout, "filters": list(filters)}
-        if fillvalue is not None:
-            properties["fillValue"] = np.asarray(fillvalue, dtype).tolist()
-        body: Json = {
-            "type": type_item(np.dtype(dtype)),
-            "shape": list(shape),
-            "creationProperties": properties,
-            "attributes": attributes or {},
-            "h5path": path,
-        }
-        if maxshape is not None:
-            body["maxdims"] = [UNLIMITED if limit is None else limit for limit in maxshape]
-        id = connection.json("POST", "/datasets", body, implicit=1, follow_soft_links=1)["id"]
-        return cls(connection, connection.json("GET", f"/datasets/{id}"), path)
+        options = StorageOptions(chunks, maxshape, fillvalue, filters=filters, stripes=stripes)
+        body = options.sparse_body(tuple(shape), dtype)
+        body |= {"attributes": attributes or {}, "h5path": path}
+        return cls(
+            connection, connection.json("POST", "/datasets", body, implicit=1, follow_soft_links=1), path
+        )
 
     @classmethod
     def open(cls, connection: Connection, path: str) -> SparseDataset:

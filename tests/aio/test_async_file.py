@@ -47,6 +47,22 @@ LEFT_OUT = {
     "source",
     "labels",
     "check_extent",
+    # h5py's habits, of `sync`
+    *(
+        "acls",
+        "batch",
+        "bodies",
+        "copy",
+        "create_object",
+        "flush",
+        "follow",
+        "mode",
+        "move",
+        "nbytes",
+        "require_dataset",
+    ),
+    *("compression", "compression_opts", "fletcher32", "require_dataset", "shuffle"),
+    *("tree", "visit", "visititems"),
 }
 
 

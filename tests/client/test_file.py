@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import xarray
 
 import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.client.direct.direct_elements import DirectElements
-from hsparse.client.file import File, Folder
+from hsparse.client.file import File, Folder, Mode
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.storage.store_settings import StoreSettings
@@ -122,3 +124,113 @@ def test_values_are_read_as_the_caller_says(url: str) -> None:
         assert ("chosen" in vars(x.source)) == (direct is False)
         assert x.read()[1].sum() == 10_000
         assert isinstance(x.source.chosen, kind)
+
+
+def delete(address: str) -> None:
+    with hsparse.open(address) as file:
+        file.connection.json("DELETE", "/")
+
+
+@pytest.mark.parametrize("mode", ["w", "x", "w-", "a"])
+def test_a_deleted_domain_is_created_again(url: str, mode: Mode) -> None:
+    address = f"{url}/deleted-{mode}.h5"
+    with hsparse.open(address, "x") as file:
+        assert isinstance(file, File)
+        file["x"] = [1, 2]
+    delete(address)
+    with hsparse.open(address, mode) as file:
+        assert list(file) == []
+
+
+def test_what_was_deleted_is_missing(url: str) -> None:
+    """The server says 410 where it remembers a deletion: for Python it is as what was never there."""
+    address = f"{url}/was-there.h5"
+    hsparse.open(address, "x").close()
+    delete(address)
+    top = hsparse.open(url)
+    for mode in ("r", "r+"):
+        with pytest.raises(FileNotFoundError, match="mode='a'"):
+            hsparse.open(address, mode)
+    with pytest.raises(KeyError):
+        top["was-there.h5"]
+    assert "was-there.h5" not in top
+    assert top.get("was-there.h5") is None
+    with pytest.raises(FileNotFoundError):
+        xarray.open_dataset(address, engine="hsparse")
+    assert not fsspec.filesystem("hsparse", endpoint=url).exists("/was-there.h5")
+
+    with hsparse.open(f"{url}/objects.h5", "x") as file:
+        assert isinstance(file, File)
+        group, file["x"] = file.create_group("g"), [1]
+        for path, object in (("g", group), ("x", file["x"])):
+            file.connection.json("DELETE", f"/{'groups' if path == 'g' else 'datasets'}/{object.id}")
+            assert file.get(path) is None
+            with pytest.raises(KeyError, match=f"no object /{path}"):
+                file[path]
+        with pytest.raises(hsparse.NotFound):
+            group.attrs["a"] = 1
+        with pytest.raises(hsparse.NotFound):
+            list(group)
+
+
+def test_mode_r_reads(url: str) -> None:
+    address = f"{url}/read.h5"
+    with hsparse.open(address, "x") as file:
+        assert isinstance(file, File)
+        file.create_sparse("x", (4, 5), "f4", (2, 5))[0, :2] = [1, 2]
+        file["d"] = [1, 2]
+    with hsparse.open(address, "r", username="ann", password="any") as file:
+        assert isinstance(file, File)
+        x, dense = file["x"], file["d"]
+        assert isinstance(x, hsparse.SparseDataset)
+        assert isinstance(dense, hsparse.DenseDataset)
+        assert (file.mode, x.sum(), x.read_points([[0, 1]])[0], x.count("[0,:]")) == ("r", 3, 2, 2)
+        for change in (
+            lambda: file.create_group("g"),
+            lambda: file.create_dataset("e", data=[1]),
+            lambda: x.write([[0, 0]], [1]),
+            lambda: x.erase("[0,:]"),
+            lambda: x.extend(1),
+            lambda: dense.__setitem__(0, 5),
+            lambda: file.attrs.update(a=1),
+            lambda: file.__delitem__("d"),
+        ):
+            with pytest.raises(ValueError, match="mode 'r'"):
+                change()
+    assert sorted(hsparse.open(address)) == ["d", "x"]
+    with pytest.raises(ValueError, match="the same"):
+        hsparse.open(address, user="ann", username="ann")
+
+
+def test_what_was_closed_refuses(url: str) -> None:
+    with hsparse.open(f"{url}/closed.h5", "x") as file:
+        assert isinstance(file, File)
+        x, group = file.create_sparse("x", (4, 5), "f4", (2, 5)), file.create_group("g")
+        file["d"] = np.arange(3)
+        dense = file["d"]
+        assert all((file, x, group, dense))
+    assert not any((file, x, group, dense))
+    for use in (
+        lambda: file["x"],
+        lambda: list(group),
+        lambda: x[0],
+        lambda: x.append(np.ones((1, 5), "f4")),
+        lambda: x.sum(),
+        lambda: dense[...],
+        lambda: dense.attrs["a"],
+    ):
+        with pytest.raises(ValueError, match=r"closed\.h5 is closed"):
+            use()
+    assert "closed" in repr(file)
+
+
+def test_a_folder_is_a_context(url: str) -> None:
+    with hsparse.open(url) as top:
+        assert isinstance(top, Folder)
+        made = top.create_folder("context")
+        hsparse.open(f"{url}/context/a.h5", "x").close()
+        with top["context/a.h5"] as file:
+            assert isinstance(file, File)
+        assert list(made) == ["a.h5"]
+    with pytest.raises(ValueError, match="closed"):
+        list(top)

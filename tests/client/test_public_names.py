@@ -60,6 +60,8 @@ WITH_ANY = {
     "SparseReads.to_scipy",
     "Query.to_scipy",
     "Dataset.fillvalue",
+    "Dataset.compression_opts",
+    "Group.get",
     "Attributes.__getitem__",
     "Attributes.update",
     # Options of `hsparse.open`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,9 @@ import scipy.sparse as sp
 import sparse
 
 from hsparse.client.connection import Connection
+from hsparse.client.creation import SPARSE
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, ResultTooLarge, WrongType
-from hsparse.client.sparse_dataset import LAYOUT, SparseDataset
+from hsparse.client.sparse_dataset import SparseDataset
 from tests.client.dataset_access import DatasetAccess, Model
 from tests.client.test_array_keys import CHUNKS, SHAPES, check_equal
 
@@ -61,7 +63,7 @@ def test_enums_are_their_numbers(connection: Connection) -> None:
         "base": {"class": "H5T_INTEGER", "base": "H5T_STD_I16BE"},
         "members": members,
     }
-    layout = {"creationProperties": {"layout": LAYOUT | {"dims": [2, 2]}}}
+    layout = {"creationProperties": {"layout": SPARSE | {"dims": [2, 2]}}}
     connection.json("POST", "/datasets", {"type": enum, "shape": [4, 3], "h5path": "/levels"} | layout)
     dataset = SparseDataset.open(connection, "/levels")
     dataset[1:3, [0, 2, 0]] = [[-3, 300, -3]]
@@ -265,3 +267,25 @@ def test_reductions_of_nothing(http_access: DatasetAccess) -> None:
     with pytest.raises(WrongType, match=r"have no sum; take them by to_numpy\(\)"):
         text.sum()
     assert text.count(axis=0).tolist() == [0, 0, 0]
+
+
+def test_a_plot_takes_frames_and_datasets(http_access: DatasetAccess) -> None:
+    """Numpy makes an array of one object of scipy's sparse arrays, which `imshow` refuses."""
+    dense = np.random.default_rng(3).integers(0, 3, (5, 8, 6)).astype("u2")
+    frames = http_access.create(dense.shape, "u2", (2, 8, 6))
+    frames.write_region(None, dense, drop_fill=True)
+    for found, wanted in (
+        (frames[3], dense[3]),
+        (frames[-1, 2:, ::-1], dense[-1, 2:, ::-1]),
+        (frames[:, 2], dense[:, 2]),
+        (frames[[4, 0], 1], dense[[4, 0], 1]),
+        (frames, dense),
+    ):
+        np.testing.assert_array_equal(np.asarray(found), wanted)
+        assert np.asarray(found, "f8").dtype == np.float64
+        with pytest.raises(ValueError, match="copy"):
+            np.asarray(found, copy=False)
+    frame = pickle.loads(pickle.dumps(frames[3]))
+    assert isinstance(frame, sp.csr_array)
+    np.testing.assert_array_equal((frame + frame).toarray(), 2 * dense[3])
+    assert type(frames.to_scipy("csr", 3)) is sp.csr_array

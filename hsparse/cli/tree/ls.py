@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from hsparse.cli.tree.server_tree import MISSING, PATTERN, Entry, Kind, ServerTree
+from hsparse.cli.tree.server_tree import PATTERN, Entry, Kind, ServerTree
 from hsparse.cli.tree.text_forms import shape_text, size_text, time_text, type_text
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.client.connection import Json
-from hsparse.errors import Forbidden
+from hsparse.errors import Forbidden, NotFound
 
 ABOUT = f"""\
 List what is in a folder, in a domain or in a group, by name; a pattern lists what matches it.
@@ -91,7 +91,7 @@ class Walk:
             self._visited.add(entry.id)
         try:
             yield from self._members(entry)
-        except (*MISSING, Forbidden) as error:  # the listing goes on with what is beside it
+        except (NotFound, Forbidden) as error:  # the listing goes on with what is beside it
             self._output.warn(f"{entry.display_path}: {error.message}")
 
     def _with_statistics(self, entry: Entry) -> Entry:
@@ -106,7 +106,7 @@ def _with_record(tree: ServerTree, entry: Entry) -> Entry:
     """Return an object with its JSON in place of its link's."""
     try:
         record = tree.record(entry)
-    except MISSING:
+    except NotFound:
         record = MISSING_OBJECT
     return Entry(entry.path, entry.kind, record, entry.domain, entry.id)
 

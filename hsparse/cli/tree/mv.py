@@ -9,10 +9,10 @@ import argparse
 
 from hsparse.cli.tree.mkdir import make_folder
 from hsparse.cli.tree.rm import remove
-from hsparse.cli.tree.server_tree import MISSING, Entry, Kind, ServerTree
+from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
 from hsparse.cli.tree.targets import add_target_arguments, pairs, require_free
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
-from hsparse.errors import Conflict, HsparseError
+from hsparse.errors import Conflict, HsparseError, NotFound
 
 ABOUT = f"""\
 Move domains and folders, with their access control lists. Nothing is copied, whatever the size.
@@ -83,7 +83,7 @@ class Mover:
             )
         try:
             self._tree.delete_name(entry.path, path)
-        except MISSING as error:
+        except NotFound as error:
             raise Conflict(
                 f"{entry.path} was deleted or moved by someone else meanwhile; see what {path} is before using it."
             ) from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from hsparse.cli.tree.server_tree import MISSING, Entry, Kind, ServerTree, require_place
+from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
-from hsparse.errors import Conflict
+from hsparse.errors import Conflict, NotFound
 
 ABOUT = f"""\
 Delete domains with all their objects, and empty folders; with -r folders with all that is in them.
@@ -51,7 +51,7 @@ def remove_all(tree: ServerTree, output: Output, entry: Entry) -> None:
 def remove(tree: ServerTree, output: Output, entry: Entry) -> None:
     """Delete a domain or an empty folder; `Conflict` for one that is not empty. One that is gone is none of it."""
     try:
-        with suppress(*MISSING):  # of a request that was repeated after a lost answer, or by someone else
+        with suppress(NotFound):  # of a request that was repeated after a lost answer, or by someone else
             tree.json("DELETE", "/", entry.path)
     except Conflict as error:
         if entry.kind is not Kind.FOLDER:

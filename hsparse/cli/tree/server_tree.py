@@ -15,7 +15,7 @@ from typing import Any
 from hsparse.client.connection import Connection, Json
 from hsparse.client.files.domain_file import check_domain
 from hsparse.client.http.retrying_client import RetryingClient
-from hsparse.errors import BadRequest, Forbidden, Gone, HsparseError, NotFound
+from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
 
 PROTOCOL = "hdf5:/"
 PATTERN = re.compile(r"[*?[]")
@@ -23,7 +23,6 @@ PAGE = 1000
 """The most members of a folder in an answer."""
 LINKS_PAGE = 5000
 """The most links of a group in an answer."""
-MISSING = (NotFound, Gone)
 
 
 class Kind(StrEnum):
@@ -90,7 +89,7 @@ class ServerTree:
     def delete_name(self, domain: str, other: str) -> None:
         """Delete a domain, not its objects, which also the domain `other` has.
 
-        Not repeated, so that `NotFound` and `Gone` say that others did it.
+        Not repeated, so that `NotFound` says that others did it.
         """
         self._server.ask(
             lambda one: one.json("DELETE", "/", domain=domain, keep_root=True, linked_domain=other),
@@ -110,7 +109,7 @@ class ServerTree:
         while place:
             try:
                 record = self.json("GET", "/", place)
-            except (NotFound, Gone, BadRequest) as error:
+            except (NotFound, BadRequest) as error:
                 failure = failure or error
             else:
                 if not inside:
@@ -161,7 +160,7 @@ class ServerTree:
         return self._objects(entry, pattern) if entry.kind in CONTAINERS else iter(())
 
     def record(self, entry: Entry, **params: Any) -> Json:
-        """Return the server's JSON of an object; `Gone` or `NotFound` if a link leads to none."""
+        """Return the server's JSON of an object; `NotFound` if a link leads to none."""
         return self.json("GET", f"/{COLLECTIONS[entry.kind]}/{entry.id}", entry.domain, **params)
 
     def _object(self, path: str, place: str, inside: str) -> Entry:
@@ -169,7 +168,7 @@ class ServerTree:
             found = self.json(
                 "GET", "/", place, h5path=inside, follow_soft_links=True, follow_external_links=True
             )
-        except MISSING as error:
+        except NotFound as error:
             raise _missing(path) from error
         home = str(found.get("domain") or place)
         return Entry(path, KINDS[found["id"][0]], found, home, found["id"])
@@ -187,7 +186,7 @@ class ServerTree:
         """Return what a link leads to, at the link's path; a link that leads to nothing itself."""
         if entry.kind not in LINKS.values():
             return entry
-        with suppress(*MISSING, Forbidden):
+        with suppress(NotFound, Forbidden):
             return self.find(entry.path)
         return entry
 

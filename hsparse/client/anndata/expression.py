@@ -1,9 +1,11 @@
 """Conditions on the rows of a data frame: `cell_type == 'B cell' and n_genes > 500`.
 
-The language is a part of Python's: comparisons (also chained, `in`, `not in`), `and`, `or`, `not` (or `&`, `|`, `~`
-with parentheses), `+ - * /`, numbers, text, lists of them, `isnull(x)` and `notnull(x)`. A name is a column; one that
-is no identifier stands in backticks; `index` is the index, unless there is such a column. It is parsed into Python's
-syntax tree, of which only these parts are accepted, and evaluated over columns: nothing in it is ever run as Python.
+The language is a part of Python's, read as `DataFrame.query` does: comparisons (also chained, `in`, `not in`), `and`,
+`or`, `not` (or `&`, `|`, which bind as loosely, and `~`), `+ - * /`, numbers, text, lists of them, `x.isin([...])`,
+`isnull(x)` and `notnull(x)`, also as methods. A name is a column; one that is no identifier stands in backticks;
+`index` is the index, unless there is such a column; `@name` is a variable of the caller's Python. It is parsed into
+Python's syntax tree, of which only these parts are accepted, and evaluated over columns: nothing in it is ever run as
+Python.
 
 A missing value is like pandas' own: it is not equal to anything, and a row whose result is missing does not match.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,8 +24,11 @@ from numpy.typing import NDArray
 
 from hsparse.client.errors import InvalidValue, MissingKey, WrongType
 
-QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`([^`]+)`")
-"""Text, which is left alone, or a name in backticks."""
+TOKEN = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?P<column>[^`]+)`|@(?P<variable>[^\W\d]\w*)|(?P<both>[&|])"
+    r"|(?<![=!<>])(?P<set>=)(?!=)"
+)
+"""Text, which is left alone, or what Python reads in another way."""
 COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -31,18 +37,20 @@ COMPARISONS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
+COMPARED = {*COMPARISONS, ast.In, ast.NotIn}
 OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
     ast.And: operator.and_,
     ast.Or: operator.or_,
 }
-FUNCTIONS = {"isnull": False, "notnull": True}
-"""Functions of a column, and whether the result is negated."""
+FUNCTIONS = {"isnull": False, "notnull": True, "isna": False, "notna": True}
+"""Functions of a column, also as methods, and whether the result is negated."""
+IS_IN = "isin"
+PLAIN = (str, int, float, np.bool_, np.integer, np.floating)
+"""What a variable of the caller may be, or have."""
 INDEX = "index"
 
 
@@ -50,13 +58,15 @@ class Expression:
     """A condition. `names` are the columns that it names."""
 
     def __init__(self, text: str) -> None:
-        """Parse it; `InvalidValue` for what is not in the language."""
+        """Parse it; `InvalidValue` for what is not in the language, `MissingKey` for a variable that is not there."""
         self.text = text
         self._quoted: dict[str, str] = {}
+        self._variables: dict[str, Any] = {}
         try:
-            self._tree = ast.parse(QUOTED.sub(self._unquote, text.strip()), mode="eval").body
+            self._tree = ast.parse(TOKEN.sub(self._unquote, text.strip()), mode="eval").body
         except (SyntaxError, ValueError, RecursionError) as error:
-            raise InvalidValue(f"The condition {text!r:.200} cannot be read: {error}.") from error
+            reason = getattr(error, "msg", None) or error
+            raise InvalidValue(f"The condition {text!r:.200} cannot be read: {reason}.") from error
         self.names: set[str] = set()
         self._check(self._tree)
 
@@ -76,18 +86,26 @@ class Expression:
         return np.asarray(_truth(result, self.text).to_numpy(dtype=bool, na_value=False))
 
     def _unquote(self, found: re.Match[str]) -> str:
-        name = found.group(1)
-        if name is None:
+        if found["set"]:
+            raise InvalidValue(f"The condition {self.text!r:.200} has a single =: write == to compare.")
+        if found["both"]:  # pandas lets them bind as these do
+            return " and " if found["both"] == "&" else " or "
+        if found["variable"]:
+            stand_in = f"_variable_{found['variable']}"
+            self._variables[stand_in] = _caller_value(found["variable"], self.text)
+            return stand_in
+        if found["column"] is None:
             return found.group()
         stand_in = f"_quoted_{len(self._quoted)}"
-        self._quoted[stand_in] = name
+        self._quoted[stand_in] = found["column"]
         return stand_in
 
     def _check(self, node: ast.AST) -> None:
         """Refuse what is not in the language, and collect the names of columns."""
         match node:
             case ast.Name(id=name):
-                self.names.add(self._quoted.get(name, name))
+                if name not in self._variables:
+                    self.names.add(self._quoted.get(name, name))
                 return
             case ast.Constant(value=str() | int() | float()):
                 return
@@ -101,16 +119,18 @@ class Expression:
                 parts = [one]
             case ast.BinOp(left=left, op=kind, right=right) if type(kind) in OPERATORS:
                 parts = [left, right]
-            case ast.Compare(left=left, ops=kinds, comparators=others):
-                if not all(
-                    type(kind) in COMPARISONS or isinstance(kind, ast.In | ast.NotIn) for kind in kinds
-                ):
-                    raise self._refused(node, "compare with ==, !=, <, <=, >, >=, in or not in")
+            case ast.Compare(left=left, ops=kinds, comparators=others) if COMPARED.issuperset(
+                map(type, kinds)
+            ):
                 parts = [left, *others]
-            case ast.Call(func=ast.Name(id=name), args=[one], keywords=[]) if name in FUNCTIONS:
-                parts = [one]
+            case ast.Call() if (called := _called(node)) is not None:
+                parts = called[1]
             case _:
-                raise self._refused(node, f"there are comparisons, and, or, not, and {', '.join(FUNCTIONS)}")
+                functions = ", ".join((IS_IN, *FUNCTIONS))
+                raise self._refused(
+                    node,
+                    f"there are ==, !=, <, <=, >, >=, in, not in, and, or, not, + - * /, and {functions}",
+                )
         for part in parts:
             self._check(part)
 
@@ -121,6 +141,8 @@ class Expression:
 
     def _value(self, node: ast.AST, columns: Mapping[str, Any]) -> Any:
         match node:
+            case ast.Name(id=name) if name in self._variables:
+                return self._variables[name]
             case ast.Name(id=name):
                 return self._column(self._quoted.get(name, name), columns)
             case ast.List() | ast.Tuple() | ast.Set() | ast.Constant():
@@ -138,9 +160,8 @@ class Expression:
                 return not value if isinstance(value, bool) else ~value
             case ast.BinOp(left=left, op=kind, right=right):
                 return OPERATORS[type(kind)](self._value(left, columns), self._value(right, columns))
-            case ast.Call(func=ast.Name(id=name), args=[one]):
-                column = self._value(one, columns)
-                return column.notna() if FUNCTIONS[name] else column.isna()
+            case ast.Call():
+                return self._call(node, columns)
         assert isinstance(node, ast.Compare)
         return self._comparison(node, columns)
 
@@ -149,16 +170,25 @@ class Expression:
         result: Any = None
         for kind, left, right in zip(node.ops, values, values[1:], strict=False):
             if isinstance(kind, ast.In | ast.NotIn):
-                if not isinstance(right, list) or not hasattr(left, "isin"):
-                    raise WrongType(
-                        f"`in` in the condition {self.text!r} has a column before and a list behind it."
-                    )
-                one = left.isin(right)
+                one = self._is_in(left, right)
                 one = ~one if isinstance(kind, ast.NotIn) else one
             else:
                 one = COMPARISONS[type(kind)](left, right)
             result = one if result is None else result & one
         return result
+
+    def _call(self, node: ast.Call, columns: Mapping[str, Any]) -> Any:
+        called = _called(node)
+        assert called is not None
+        name, (column, *others) = called[0], [self._value(one, columns) for one in called[1]]
+        if name == IS_IN:
+            return self._is_in(column, others[0])
+        return column.notna() if FUNCTIONS[name] else column.isna()
+
+    def _is_in(self, column: Any, values: Any) -> Any:
+        if not isinstance(values, list) or not hasattr(column, "isin"):
+            raise WrongType(f"`in` in the condition {self.text!r} has a column before and a list behind it.")
+        return column.isin(values)
 
     def _column(self, name: str, columns: Mapping[str, Any]) -> Any:
         try:
@@ -167,6 +197,42 @@ class Expression:
             raise MissingKey(
                 f"There is no column {name!r}, which the condition {self.text!r} names."
             ) from None
+
+
+def _called(node: ast.Call) -> tuple[str, list[ast.expr]] | None:
+    """Return the name and the arguments of a call in the language, that of a method first; None for any other."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=parts, keywords=[]):
+            pass
+        case ast.Call(func=ast.Attribute(value=one, attr=name), args=others, keywords=[]):
+            parts = [one, *others]
+        case _:
+            return None
+    wanted = 2 if name == IS_IN else 1 if name in FUNCTIONS else None
+    return (name, parts) if len(parts) == wanted else None
+
+
+def _caller_value(name: str, text: str) -> Any:
+    """Return a number, a text or a list of the innermost code outside of hsparse, by the name it has there."""
+    frame: Any = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "hsparse":
+        frame = frame.f_back
+    for names in (frame.f_locals, frame.f_globals):
+        if name in names:
+            value = names[name]
+            break
+    else:
+        raise MissingKey(
+            f"There is no variable {name!r}, which the condition {text!r:.200} names: write its value there."
+        )
+    if isinstance(value, PLAIN):
+        return value
+    found = [] if isinstance(value, Mapping) or not hasattr(value, "__iter__") else list(value)
+    if not found or not all(isinstance(one, PLAIN) for one in found):
+        raise WrongType(
+            f"@{name} in the condition {text!r:.200} is neither a number, a text nor a list of these."
+        )
+    return found
 
 
 def _truth(value: Any, text: str) -> Any:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hsparse.client.connection import Json
+from hsparse.client.creation import SPARSE, Filter
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group, make_member
 from hsparse.client.late_links import unlinked_dataset
 from hsparse.client.progress import Advance, Progress, ignore, show_progress
 from hsparse.client.sparse.sparse_values import sparse_values
-from hsparse.client.sparse_dataset import LAYOUT, Filter, SparseDataset
+from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.model.auto_chunk import auto_chunk
 from hsparse.optional_module import OptionalModule
@@ -79,7 +80,7 @@ def _body(array: Array, chunks: tuple[int, ...] | None, filters: Sequence[Filter
     properties: Json = {"filters": list(filters)} if filters else {}
     if empty is not None:
         dims = chunks or auto_chunk(array.shape, array.dtype.itemsize, *CHUNK_BYTES)
-        properties |= {"layout": LAYOUT | {"dims": list(dims)}, "fillValue": empty.fill_value.tolist()}
+        properties |= {"layout": SPARSE | {"dims": list(dims)}, "fillValue": empty.fill_value.tolist()}
     elif chunks is not None:
         properties["layout"] = {"class": "H5D_CHUNKED", "dims": list(chunks)}
     body: Json = {"type": Hdf5Type.of(np.zeros(0, array.dtype)).item, "creationProperties": properties}

@@ -18,7 +18,7 @@ from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.http.address import Address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
-from hsparse.errors import Gone, NotFound
+from hsparse.errors import NotFound
 from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.optional_module import OptionalModule
 
@@ -245,5 +245,5 @@ def _missing(path: str) -> Iterator[None]:
     """Raise `FileNotFoundError`, as fsspec expects, for what is not there."""
     try:
         yield
-    except (NotFound, Gone) as error:
+    except NotFound as error:
         raise FileNotFoundError(f"There is no domain or folder {path}.") from error

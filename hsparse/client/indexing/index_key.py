@@ -32,7 +32,7 @@ def parse_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
         tuple(axes),
         lists_first=bool(lists) and not items.is_adjacent,
         has_ellipsis=items.has_ellipsis,
-        is_cut_off=items.is_cut_off,
+        cut_off=items.cut_off,
     )
 
 
@@ -49,7 +49,7 @@ def parse_orthogonal_key(key: Key, extent: Sequence[int]) -> IndexedRegion:
         for dim, item in enumerate(items.axes)
     )
     return IndexedRegion.of(
-        extent, axes, lists_first=False, has_ellipsis=items.has_ellipsis, is_cut_off=items.is_cut_off
+        extent, axes, lists_first=False, has_ellipsis=items.has_ellipsis, cut_off=items.cut_off
     )
 
 

@@ -36,8 +36,8 @@ class IndexedRegion:
     """Whether the dimensions of lists stand in front of the others; then one axis has lists."""
     is_scalar: bool
     """Whether numpy's result is a number, not an array of rank 0."""
-    is_cut_off: bool
-    """Whether a slice goes beyond the extent."""
+    cut_off: frozenset[int]
+    """The dimensions in which a slice goes beyond the extent, or something counts from its end."""
     selection: Selection
     """The selected elements, ascending, each once."""
 
@@ -49,12 +49,12 @@ class IndexedRegion:
         *,
         lists_first: bool,
         has_ellipsis: bool,
-        is_cut_off: bool,
+        cut_off: frozenset[int],
     ) -> IndexedRegion:
         """Return the region of axes; `ResultTooLarge` if the points of lists paired with steps are too many."""
         is_scalar = not has_ellipsis and not any(axis.shape for axis in axes)
         is_scalar &= all(isinstance(axis, SlicedAxis) for axis in axes)
-        return cls(extent, axes, lists_first, is_scalar, is_cut_off, _selection(extent, axes))
+        return cls(extent, axes, lists_first, is_scalar, cut_off, _selection(extent, axes))
 
     @property
     def shape(self) -> tuple[int, ...]:

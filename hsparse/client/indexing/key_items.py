@@ -32,8 +32,8 @@ class KeyItems:
     axes: tuple[AxisItem, ...]
     is_adjacent: bool
     """Whether lists and single indices stand side by side in the key."""
-    is_cut_off: bool
-    """Whether a slice goes beyond the extent."""
+    cut_off: frozenset[int]
+    """The dimensions in which a slice goes beyond the extent, or something counts from its end."""
     has_ellipsis: bool
 
 
@@ -56,14 +56,15 @@ def parse_items(key: Key, extent: Sequence[int], *, orthogonal: bool) -> KeyItem
     rest = (slice(None),) * (len(extent) - named)
     axes: list[AxisItem] = []
     is_list: list[bool] = []
-    is_cut_off = False
+    cut_off: set[int] = set()
     for item in (*items[:place], *items[place : place + len(dots)], *rest, *items[place + 1 :]):
         is_list.append(not isinstance(item, slice | EllipsisType))
         if item is not Ellipsis:
-            is_cut_off |= isinstance(item, slice) and _ends_beyond(item, extent[len(axes)])
+            if _follows_extent(item, extent[len(axes)]):
+                cut_off.add(len(axes))
             axes += _axes_of(item, len(axes), extent)
     starts = sum(one and not before for before, one in zip([False, *is_list], is_list, strict=False))
-    return KeyItems(tuple(axes), starts < 2, is_cut_off, bool(dots))
+    return KeyItems(tuple(axes), starts < 2, frozenset(cut_off), bool(dots))
 
 
 def _item(item: Any) -> Any:
@@ -100,8 +101,13 @@ def _is_mask(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.dtype.kind == "b"
 
 
-def _ends_beyond(item: slice, length: int) -> bool:
-    return any(isinstance(end, int | np.integer) and end > length for end in (item.start, item.stop))
+def _follows_extent(item: Any, length: int) -> bool:
+    """Say whether an item selects something else in a longer dimension; an open slice is of the known one."""
+    if isinstance(item, slice):
+        return any(
+            isinstance(end, int | np.integer) and (end > length or end < 0) for end in (item.start, item.stop)
+        )
+    return bool(np.less(item, 0).any()) if not _is_mask(item) else False
 
 
 def _axes_of(item: Any, dim: int, extent: Sequence[int]) -> list[AxisItem]:

@@ -37,7 +37,7 @@ class BoxRegion:
     """A union of boxes, whose values have one dimension; a region as `IndexedRegion` is."""
 
     selection: Boxes
-    is_cut_off = False
+    cut_off: frozenset[int] = frozenset()
     is_list = False
 
     @property
@@ -85,7 +85,10 @@ def select_points(coords: ArrayLike, extent: Sequence[int]) -> Points:
     """Return the places `coords: (n, rank)` of an extent; `OutOfRange` if one is not in it, or is no integers."""
     with _as_out_of_range():
         try:
-            return Points(tuple(extent), np.asarray(coords))
+            found = np.asarray(coords)
+            if found.shape == (0,):
+                found = np.empty((0, len(extent)), np.uint64)
+            return Points(tuple(extent), found)
         except ValueError as error:
             raise OutOfRange(f"Places are rows of {len(extent)} coordinates, all of one length.") from error
 
@@ -146,4 +149,4 @@ def _region(extent: tuple[int, ...], axes: Sequence[Axis], *, paired: bool) -> I
 
 
 def _of_axes(extent: tuple[int, ...], axes: tuple[KeyAxis, ...]) -> IndexedRegion:
-    return IndexedRegion.of(extent, axes, lists_first=False, has_ellipsis=True, is_cut_off=False)
+    return IndexedRegion.of(extent, axes, lists_first=False, has_ellipsis=True, cut_off=frozenset())

@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hsparse.client.connection import Json
+from hsparse.client.creation import Filter
 from hsparse.client.errors import WrongType
-from hsparse.client.group import Group
-from hsparse.client.late_links import unlinked_dataset
+from hsparse.client.late_links import Parent, unlinked_dataset
 from hsparse.client.progress import Progress, show_progress
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
-from hsparse.client.sparse_dataset import Filter, SparseDataset
+from hsparse.client.sparse.sparse_values import same_fill, sparse_values
+from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import attribute_body
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix
+    from sparse import SparseArray
 
 
 def from_scipy(
-    group: Group,
+    group: Parent,
     path: str,
-    matrix: sparray | spmatrix,
+    matrix: sparray | spmatrix | SparseArray,
     *,
     chunks: Sequence[int] | None = None,
     filters: Sequence[Filter] | None = None,
     overwrite: bool = False,
     progress: Progress = None,
 ) -> SparseDataset:
-    """Store a matrix at a path of a group, and return its dataset; the path has it when all is stored.
+    """Store a sparse array at a path of a group, and return its dataset; the path has it when all is stored.
 
-    Stored elements of the matrix are defined, zeros too. It is sent in bands of rows, or of columns if it is csc; its
-    form is noted in an attribute, so that the domain's file has it as AnnData reads it. `AlreadyExists`, before
+    Stored elements are defined, zeros too. A matrix of scipy is sent in bands of rows, or of columns if it is csc; its
+    form is noted in an attribute, so that the domain's file has it as AnnData reads it. Arrays of the package sparse,
+    of any rank, keep their fill value. `AlreadyExists`, before
     anything is sent, if the path has an object; with `overwrite` that is there until all is stored. It is shown by a
     bar on a terminal, if tqdm or rich is installed. `progress` may be a function of the bytes of values that are stored
     and their total, True for a bar in any case, and False for none.
@@ -42,23 +46,40 @@ def from_scipy(
     >>> counts.shape, counts.nnz, counts.dtype
     ((1000, 1000), 1000, dtype('uint16'))
     """
-    if not hasattr(matrix, "tocsr") or len(matrix.shape) != 2:
-        raise WrongType(f"from_scipy takes a sparse matrix of scipy with two dimensions, not {matrix!r:.40}.")
-    matrix = matrix if matrix.format in ("csr", "csc") else matrix.tocsr()
+    is_matrix = hasattr(matrix, "tocsr") and len(matrix.shape) == 2 and not getattr(matrix, "fill_value", 0)
+    if is_matrix:
+        matrix = matrix if getattr(matrix, "format", "") in ("csr", "csc") else matrix.tocsr()
+    elif sparse_values(matrix) is None:
+        raise WrongType(
+            f"from_scipy takes a sparse array of scipy or of the package sparse, not {matrix!r:.40}."
+        )
     connection = group.connection
     body = sparse_body(matrix.shape, matrix.dtype, matrix.nnz, chunks, filters)
-    attributes = {
-        "encoding-type": f"{matrix.format}_matrix",
-        "encoding-version": "0.1.0",
-        "shape": np.array(matrix.shape, np.int64),
-    }
-    body["attributes"] = {key: attribute_body(value) for key, value in attributes.items()}
+    if is_matrix:
+        body["attributes"] = _encoding(matrix)
+    elif not same_fill(fill := getattr(matrix, "fill_value", 0), 0):
+        body["creationProperties"]["fillValue"] = np.asarray(fill).tolist()
     total = matrix.nnz * matrix.dtype.itemsize
     with (
         unlinked_dataset(group, path, body, overwrite=overwrite) as record,
         show_progress(progress, path, total) as advance,
     ):
-        dims = body["creationProperties"]["layout"]["dims"]
-        writer = MatrixWriter(connection, record["id"], dims, advance)
-        writer.write(matrix, axis=int(matrix.format == "csc"))
-    return SparseDataset(connection, record, f"{group.name.rstrip('/')}/{path.strip('/')}")
+        if is_matrix:
+            dims = body["creationProperties"]["layout"]["dims"]
+            writer = MatrixWriter(connection, record["id"], dims, advance)
+            writer.write(matrix, axis=int(matrix.format == "csc"))
+        else:
+            SparseDataset(connection, record)[...] = matrix
+            advance(total)
+    whole = path if path.startswith("/") else f"{group.name.rstrip('/')}/{path}"
+    return SparseDataset(connection, record, whole)
+
+
+def _encoding(matrix: Any) -> Json:
+    """Return the attributes that say to AnnData what a matrix is."""
+    attributes = {
+        "encoding-type": f"{matrix.format}_matrix",
+        "encoding-version": "0.1.0",
+        "shape": np.array(matrix.shape, np.int64),
+    }
+    return {key: attribute_body(value) for key, value in attributes.items()}

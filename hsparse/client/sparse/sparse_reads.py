@@ -32,6 +32,7 @@ from hsparse.client.sparse.sparse_result import (
 from hsparse.format.selections.selection import Orthogonal
 from hsparse.optional_module import OptionalModule
 
+FRAME = OptionalModule("hsparse.client.sparse.frame_array", "scipy")
 ENCODED_SELECTION = OptionalModule("hsparse.format.selections.encoded_selection")
 
 HIGH_LIMIT = 1 << 30
@@ -185,7 +186,8 @@ class SparseReads(Dataset):
             return region.arrange(self.source.dense_values(region.selection))[()]
         has_zeros = fills_with_zero(self.dtype, self.fillvalue)
         if has_zeros and len(region.shape) == 2:
-            return self._csr(region)
+            found = self._csr(region)
+            return found if self.ndim == 2 else FRAME.load().FrameArray(found)
         found = self._elements(region)
         if not has_zeros or not (len(region.shape) == 1 and self.ndim == 2):
             return found.to_coo()

@@ -46,6 +46,13 @@ class SparseValues:
             values = np.repeat(values, want)
         return SparseValues(tuple(shape), columns, values, self.fill_value)
 
+    def with_axis(self, dim: int) -> SparseValues:
+        """Return the elements with a dimension of length 1 more."""
+        columns = list(self.columns)
+        columns.insert(dim, np.zeros(len(self.values), np.int64))
+        shape = (*self.shape[:dim], 1, *self.shape[dim:])
+        return SparseValues(shape, tuple(columns), self.values, self.fill_value)
+
     def _does_not_fit(self, shape: Sequence[int]) -> InvalidValue:
         return InvalidValue(
             f"Values of shape {list(self.shape)} do not fit a selection of shape {list(shape)}."

@@ -193,8 +193,8 @@ class SparseWrites(Dataset):
         """Grow a dimension and define elements there, as one change; return the slice of what is new.
 
         `append(csr)`: the stored elements of a sparse array (scipy's in any format, `sparse.COO`), or all of a dense
-        one, that has the shape of what is new. `append(coords, values, count=10)`: the elements at `coords: (n, rank)`
-        in 10 new rows; the first new row is row 0.
+        one, that has the shape of what is new, or of a single row or frame. `append(coords, values, count=10)`: the
+        elements at `coords: (n, rank)` in 10 new rows; the first new row is row 0.
 
         Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
         What a request has no room for (96 MiB, or the server's limit) takes several: others see the new extent first,
@@ -226,8 +226,10 @@ class SparseWrites(Dataset):
         found = sparse_values(block)
         if found is None:
             return self.append_region(block, axis=axis, drop_fill=drop_fill, flush=flush)
-        stored = self._checked(found)
         dim = self._axis(axis, self.shape)
+        stored = self._checked(found)
+        if len(stored.shape) == self.ndim - 1:
+            stored = stored.with_axis(dim)
         self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
         coords = Elements(tuple(stored.columns), stored.values).coords()
         return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill, flush)
@@ -242,10 +244,11 @@ class SparseWrites(Dataset):
         >>> X.shape, X.count(np.s_[4])
         ((5, 3), 2)
         """
-        array = np.ascontiguousarray(cast_values(values, self.dtype))
+        given = np.ascontiguousarray(cast_values(values, self.dtype)).reshape(np.shape(values))
 
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
+            array = np.expand_dims(given, dim) if given.ndim == len(extent) - 1 else given
             self._check_slab(array.shape, extent, dim)
 
             def fill(rows: slice) -> None:

@@ -22,6 +22,7 @@ FRAME = pd.DataFrame(
     },
     index=[f"cell{n}" for n in range(6)],
 )
+WANTED, LEAST, WORD = [5, -2], 2, "q"
 COLUMNS = {name: FRAME[name].reset_index(drop=True) for name in FRAME} | {"index": pd.Series(FRAME.index)}
 
 NUMBERS = st.sampled_from(["n", "x", "n + 1", "x * 2 - n", "-n", "n / 2"])
@@ -47,6 +48,13 @@ TERMS = st.one_of(
             "index == 'cell3'",
             "kind.isnull()",
             "x.notnull()",
+            "kind.isna()",
+            "kind.isin(['a', 'zz'])",
+            "text.isin([\"r's\", 'p'])",
+            "n.isin(@WANTED)",
+            "n > @LEAST",
+            "text != 'a & b | c = d'",
+            "text == @WORD",
         ]
     ),
 )
@@ -59,6 +67,7 @@ CONDITIONS = st.recursive(
         st.tuples(inner, st.sampled_from(["&", "|"]), inner).map(
             lambda one: f"(({one[0]}) {one[1]} ({one[2]}))"
         ),
+        st.tuples(inner, st.sampled_from(["&", "|", "and", "or"]), inner).map(" ".join),
         inner.map(lambda one: f"not ({one})"),
     ),
     max_leaves=5,
@@ -67,8 +76,7 @@ CONDITIONS = st.recursive(
 
 @given(CONDITIONS)
 def test_rows_are_those_of_pandas(text: str) -> None:
-    ours = text.replace("kind.isnull()", "isnull(kind)").replace("x.notnull()", "notnull(x)")
-    found = Expression(ours).evaluate(COLUMNS, len(FRAME))
+    found = Expression(text).evaluate(COLUMNS, len(FRAME))
     assert FRAME.index[found].tolist() == FRAME.query(text, engine="python").index.tolist()
 
 
@@ -153,6 +161,32 @@ def test_what_is_not_in_the_language_is_refused(text: str) -> None:
 def test_what_does_not_fit_the_columns_is_refused(text: str) -> None:
     with pytest.raises(WrongType, match="condition"):
         Expression(text).evaluate(COLUMNS, len(FRAME))
+
+
+@pytest.mark.parametrize("text", ["n = 5", "kind='a'", "n > 1 and text = 'a=b'", "`n` =5"])
+def test_a_single_equals_sign_names_the_remedy(text: str) -> None:
+    with pytest.raises(InvalidValue, match="has a single =: write == to compare"):
+        Expression(text)
+    assert Expression("n <= 3 and n >= 1 and n != 2 and n == 1").evaluate(COLUMNS, len(FRAME)).sum() == 1
+
+
+def test_what_cannot_be_read_is_said_without_pythons_file() -> None:
+    with pytest.raises(InvalidValue, match=r"cannot be read: [^<>]*\.$"):
+        Expression("n == == 5")
+
+
+@pytest.mark.parametrize("wanted", [{5, -2}, (5, -2), np.array([5, -2]), pd.Series([5, -2]), range(-2, 6, 7)])
+def test_variables_are_those_of_the_caller(wanted: object) -> None:
+    most = np.int64(4)
+    assert most
+    found = Expression("n in @wanted or n.isin(@WANTED) and n > @most").evaluate(COLUMNS, len(FRAME))
+    assert found.tolist() == [False, True, False, False, True, True]
+    with pytest.raises(MissingKey, match="no variable 'nobody'"):
+        Expression("n > @nobody")
+    with pytest.raises(WrongType, match="@pytest"):
+        Expression("n > @pytest")
+    with pytest.raises(WrongType, match="@COLUMNS"):
+        Expression("n in @COLUMNS")
 
 
 def test_a_column_that_is_not_there_is_named() -> None:

@@ -235,17 +235,22 @@ def test_values_that_do_not_fit_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "is_cut_off"),
+    ("key", "cut_off"),
     [
-        (slice(0, 6), False),
-        (slice(6, 6), False),
-        (slice(0, 7), True),
-        ((0, slice(6, None)), True),
-        (-1, False),
+        (slice(0, 6), set()),
+        (slice(6, 6), set()),
+        (slice(0, 7), {0}),
+        ((0, slice(6, None)), {1}),
+        (-1, {0}),
+        ((..., -1), {2}),
+        ((slice(None), [0, -2]), {1}),
+        ((0, slice(-3, None), slice(None, -1)), {1, 2}),
+        (slice(None, None, -1), set()),
+        (([5, 0], ..., np.array([True, False, True, False])), set()),
     ],
 )
-def test_slices_beyond_the_extent_are_cut_off(key: Any, is_cut_off: bool) -> None:
-    assert parse_key(key, (6, 5, 4)).is_cut_off == is_cut_off
+def test_what_depends_on_the_extent_is_cut_off(key: Any, cut_off: set[int]) -> None:
+    assert parse_key(key, (6, 5, 4)).cut_off == cut_off
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=6))

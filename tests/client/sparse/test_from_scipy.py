@@ -42,7 +42,7 @@ def test_zeros_stay_and_duplicates_are_added_up(group: Group) -> None:
 
 
 def test_what_cannot_be_stored_leaves_nothing(group: Group) -> None:
-    with pytest.raises(WrongType, match="sparse matrix of scipy"):
+    with pytest.raises(WrongType, match="sparse array of scipy"):
         from_scipy(group, "x", np.zeros((2, 2)))
     from_scipy(group, "x", sp.eye_array(3, format="csr"))
     with pytest.raises(AlreadyExists):

@@ -1,0 +1,69 @@
+"""Who may do what with a domain or a folder.
+
+Tests: tests/client/test_acls.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hsparse.client.connection import Connection, Json
+from hsparse.client.errors import InvalidValue, MissingKey
+from hsparse.errors import NotFound
+
+RIGHTS = ("create", "read", "update", "delete", "readACL", "updateACL")
+
+
+class Acls(Mapping[str, frozenset[str]]):
+    """The rights of users of a domain or a folder, by name: of `default` for those who have no entry, `g:x` of a group.
+
+    Each look asks the server. Rights are `create`, `read`, `update`, `delete`, `readACL` and `updateACL`.
+
+    >>> f.acls["ann"] = ["read"]
+    >>> {name: sorted(rights) for name, rights in f.acls.items() if name != "admin"}
+    {'ann': ['read']}
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<Acls { {name: sorted(rights) for name, rights in self.items()} }>"
+
+    def __getitem__(self, name: str) -> frozenset[str]:
+        """Return the rights of a user, of `default` or of a group; `MissingKey` without an entry.
+
+        >>> sorted(f.acls["admin"])
+        ['create', 'delete', 'read', 'readACL', 'update', 'updateACL']
+        """
+        try:
+            return _rights(self._connection.json("GET", f"/acls/{name}")["acl"])
+        except NotFound as error:
+            raise MissingKey(f"{self._connection.domain} has no ACL of {name!r}.") from error
+
+    def __setitem__(self, name: str, rights: Iterable[str]) -> None:
+        """Give a user these rights and no others; `InvalidValue` for what is none.
+
+        >>> f.acls["default"] = ["read"]
+        >>> f.acls["default"] = []
+        >>> sorted(f.acls["default"])
+        []
+        """
+        given = {rights} if isinstance(rights, str) else set(rights)
+        if unknown := given - set(RIGHTS):
+            raise InvalidValue(f"{sorted(unknown)} are no rights; there are {', '.join(RIGHTS)}.")
+        self._connection.json("PUT", f"/acls/{name}", {right: right in given for right in RIGHTS})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, frozenset[str]]:
+        listed = self._connection.json("GET", "/acls")["acls"]
+        return {one["userName"]: _rights(one) for one in listed}
+
+
+def _rights(record: Json) -> frozenset[str]:
+    return frozenset(right for right in RIGHTS if record.get(right) is True)

@@ -1,0 +1,132 @@
+"""The body of a request that creates a dataset, of h5py's options and those that only hsparse has.
+
+Tests: tests/client/test_h5py_habits.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from hsparse.client.connection import Json
+from hsparse.client.errors import InvalidValue
+from hsparse.client.types.datatype import type_item
+from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.optional_module import OptionalModule
+
+Filter: TypeAlias = str | int | Mapping[str, Any]
+"""A filter, as `creationProperties.filters` has it: its name, its number, or an object with its parameters."""
+Shape: TypeAlias = int | Sequence[int]
+MaxShape: TypeAlias = int | Sequence[int | None] | None
+SPARSE: Json = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
+MATRIX_CHUNK = OptionalModule("hsparse.model.matrix_chunk")
+UNLIMITED = "H5S_UNLIMITED"
+GROWN = 1024
+"""The length that a dimension which is empty yet is thought to get, as in h5py."""
+SPARSITY = 64
+"""Of so many elements one is thought to be defined, if nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How a new dataset is stored: the options of h5py's `create_dataset`, `filters` and `stripes`.
+
+    `compression` is h5py's: `"gzip"`, `"lzf"`, a level of gzip, True, or the number of a filter, whose client values
+    are then `compression_opts`. `filters` say all of a pipeline, as `creationProperties.filters` has it.
+    """
+
+    chunks: Shape | bool | None = None
+    maxshape: MaxShape = None
+    fillvalue: ArrayLike | None = None
+    compression: str | int | None = None
+    compression_opts: Any = None
+    shuffle: bool = False
+    fletcher32: bool = False
+    filters: Sequence[Filter] = ()
+    stripes: int = 1
+
+    def body(self, kind: Hdf5Type, shape: tuple[int, ...], *, sparse: bool = False) -> Json:
+        """Return the body that creates a dataset; `InvalidValue` for options that contradict each other."""
+        pipeline = self._pipeline()
+        properties: Json = {"filters": pipeline} if pipeline else {}
+        layout = self._layout(shape, is_filtered=bool(pipeline), sparse=sparse)
+        if layout:
+            properties["layout"] = layout
+        if self.fillvalue is not None:
+            properties["fillValue"] = np.asarray(
+                self.fillvalue, None if kind.is_vlen else kind.dtype
+            ).tolist()
+        body: Json = {"type": kind.item, "creationProperties": properties}
+        if shape:
+            body["shape"] = list(shape)
+        limits = self._limits()
+        return body if limits is None else body | {"maxdims": limits}
+
+    def sparse_body(self, shape: tuple[int, ...], dtype: DTypeLike) -> Json:
+        """Return the body that creates a sparse dataset."""
+        return self.body(Hdf5Type.parse(type_item(np.dtype(dtype))), shape, sparse=True)
+
+    def _layout(self, shape: tuple[int, ...], *, is_filtered: bool, sparse: bool) -> Json:
+        striped = {} if self.stripes == 1 else {"stripes": self.stripes}
+        dims = [self.chunks] if type(self.chunks) is int else self.chunks
+        named = {"dims": list(dims)} if isinstance(dims, Sequence) else {}
+        if sparse:
+            return SPARSE | (named or {"dims": _sparse_chunks(shape)}) | striped
+        if self.chunks is False and (is_filtered or striped or self.maxshape is not None):
+            raise InvalidValue("Filters, stripes and maxshape need chunks: leave chunks=False out.")
+        return {"class": "H5D_CHUNKED"} | named | striped if self.chunks or striped else {}
+
+    def _limits(self) -> list[int | str] | None:
+        limits = self.maxshape
+        if limits is None:
+            return None
+        each = (limits,) if isinstance(limits, int) else limits
+        return [UNLIMITED if limit is None else int(limit) for limit in each]
+
+    def _pipeline(self) -> list[Filter]:
+        given = self.compression not in (None, False) or self.shuffle or self.fletcher32
+        if self.filters and given:
+            raise InvalidValue(
+                "filters say the whole pipeline: leave compression, shuffle and fletcher32 out."
+            )
+        if not given:
+            return list(self.filters)
+        found: list[Filter] = ["shuffle"] if self.shuffle else []
+        if self.compression not in (None, False):
+            found.append(self._compressor())
+        return [*found, "fletcher32"] if self.fletcher32 else found
+
+    def _compressor(self) -> Filter:
+        kind, options = self.compression, self.compression_opts
+        if kind is True:
+            kind = "gzip"
+        if isinstance(kind, int) and 0 <= kind < 10:
+            if options is not None:
+                raise InvalidValue(
+                    "A level of gzip has no compression_opts: give compression='gzip' with them."
+                )
+            kind, options = "gzip", kind
+        if isinstance(kind, int):
+            return {"id": kind} if options is None else {"id": kind, "parameters": list(options)}
+        if kind == "gzip":
+            return {"class": "H5Z_FILTER_DEFLATE", "level": 4 if options is None else int(options)}
+        if options is not None:
+            raise InvalidValue(
+                f"compression_opts are for gzip and numbers of filters; give {kind!r} its parameters in filters=[...]."
+            )
+        return str(kind)
+
+
+def shape_tuple(shape: Shape) -> tuple[int, ...]:
+    """Return a shape that may be given as a number, as numpy takes it."""
+    return (int(shape),) if isinstance(shape, int | np.integer) else tuple(int(length) for length in shape)
+
+
+def _sparse_chunks(shape: tuple[int, ...]) -> list[int]:
+    likely = tuple(length or GROWN for length in shape)
+    return list(MATRIX_CHUNK.load().chunk_of(likely, prod(likely) // SPARSITY))

@@ -1,0 +1,208 @@
+"""Creation of datasets in a group, alone or many together.
+
+Tests: tests/client/test_h5py_habits.py, tests/client/test_batch.py.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from hsparse.client.attributes import attribute_bodies
+from hsparse.client.batch import Batch
+from hsparse.client.connection import Connection, Json
+from hsparse.client.creation import Filter, MaxShape, Shape, StorageOptions, shape_tuple
+from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.errors import AlreadyExists, InvalidValue
+from hsparse.client.late_links import Parent, unlinked_dataset
+from hsparse.client.sparse.sparse_values import sparse_values
+from hsparse.client.sparse.sparse_writes import Values
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.errors import Conflict
+
+INLINE = 256 << 10
+"""Bytes of values that are sent with the creation of their dataset: every server takes so many in JSON."""
+
+
+class DatasetCreation:
+    """What a group, whose path is `name`, creates.
+
+    >>> f.create_dataset("t", data=[1, 2]).name
+    '/t'
+    """
+
+    connection: Connection
+    id: str
+    name: str
+
+    def create_dataset(
+        self,
+        path: str,
+        shape: Shape | None = None,
+        dtype: DTypeLike | None = None,
+        data: ArrayLike | None = None,
+        *,
+        chunks: Shape | bool | None = None,
+        stripes: int = 1,
+        maxshape: MaxShape = None,
+        fillvalue: ArrayLike | None = None,
+        compression: str | int | None = None,
+        compression_opts: int | Sequence[int] | None = None,
+        shuffle: bool = False,
+        fletcher32: bool = False,
+        filters: Sequence[Filter] = (),
+        attributes: Mapping[str, Any] | None = None,
+    ) -> DenseDataset:
+        """Create a dense dataset, with the missing groups above it, and write `data`, which gives shape and dtype too.
+
+        The options are h5py's; without `chunks` the server chooses them. `filters` are those of
+        `creationProperties.filters`, in place of `compression`, `shuffle` and `fletcher32`. With `stripes` the chunks
+        are spread over so many prefixes of the store. Attributes, and values of up to 256 KiB, are sent with the
+        creation, as one request. With more values the dataset is seen when all are written; if that fails nothing is
+        left of it. `AlreadyExists` if the path has an object.
+
+        >>> t = f.create_dataset("t", data=[[1.5, 2], [3, 4]], attributes={"unit": "s"})
+        >>> t.shape, t.dtype, t.attrs["unit"]
+        ((2, 2), dtype('float64'), 's')
+        >>> log = f.create_dataset("log", (0, 3), "i4", maxshape=(None, 3), compression="gzip", shuffle=True)
+        >>> log.extend(2), log.compression
+        (slice(0, 2, None), 'gzip')
+        """
+        if data is None and shape is None:
+            raise InvalidValue("Give data, or a shape and a dtype.")
+        array = np.asarray(np.zeros((), dtype or "f4") if data is None else data, dtype)
+        extent = array.shape if shape is None else shape_tuple(shape)
+        if data is not None:
+            array = _reshaped(array, extent)
+        kind = Hdf5Type.of(array)
+        options = StorageOptions(
+            chunks, maxshape, fillvalue, compression, compression_opts, shuffle, fletcher32, filters, stripes
+        )
+        body = options.body(kind, extent)
+        body |= attribute_bodies(attributes)
+        if data is not None and 0 < array.nbytes <= INLINE and len(encoded := kind.encode(array)) <= INLINE:
+            body["value_base64"] = b64encode(encoded).decode()
+        if data is None or not array.size or "value_base64" in body:
+            return DenseDataset(self.connection, *self.create_object("datasets", path, body))
+        with unlinked_dataset(cast(Parent, self), path, body) as record:
+            dataset = DenseDataset(self.connection, record, self._whole(path))
+            dataset[...] = array
+        return dataset
+
+    def create_sparse(
+        self,
+        path: str,
+        shape: Shape | None = None,
+        dtype: DTypeLike | None = None,
+        chunks: Shape | None = None,
+        *,
+        data: Values | None = None,
+        stripes: int = 1,
+        maxshape: MaxShape = None,
+        fillvalue: ArrayLike | None = None,
+        compression: str | int | None = None,
+        compression_opts: int | Sequence[int] | None = None,
+        shuffle: bool = False,
+        fletcher32: bool = False,
+        filters: Sequence[Filter] = (),
+        attributes: Mapping[str, Any] | None = None,
+    ) -> SparseDataset:
+        """Create a sparse dataset, with the missing groups above it, and assign `data`, if given.
+
+        Data gives shape and dtype too. The options are those of `create_dataset`; chunks are chosen for few defined
+        elements. Of dense `data` what is not the fill value is defined.
+
+        >>> y = f.create_sparse("y", (0, 512, 512), "u2", (1, 512, 512), maxshape=(None, 512, 512))
+        >>> y.shape, y.chunks, y.nnz
+        ((0, 512, 512), (1, 512, 512), 0)
+        >>> f.create_sparse("z", data=[[0, 5], [0, 0]]).nnz
+        1
+        """
+        given = None if data is None else sparse_values(data)
+        array = np.asarray([] if data is None or given is not None else data, dtype)
+        if shape is None and data is None:
+            raise InvalidValue("Give data, or a shape and a dtype.")
+        extent = shape_tuple(
+            shape if shape is not None else given.shape if given is not None else array.shape
+        )
+        if dtype is None:
+            dtype = given.values.dtype if given is not None else array.dtype if data is not None else "f4"
+        if fillvalue is None and given is not None and given.fill_value != 0:
+            fillvalue = given.fill_value
+        options = StorageOptions(
+            chunks, maxshape, fillvalue, compression, compression_opts, shuffle, fletcher32, filters, stripes
+        )
+        body = options.sparse_body(extent, dtype) | attribute_bodies(attributes)
+        if data is None:
+            return SparseDataset(self.connection, *self.create_object("datasets", path, body))
+        with unlinked_dataset(cast(Parent, self), path, body) as record:
+            dataset = SparseDataset(self.connection, record, self._whole(path))
+            if given is not None:
+                dataset[...] = data
+            else:
+                dataset.write_region(..., array, drop_fill=True)
+        return dataset
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Send groups, attributes and datasets with small values together, which is many times as fast.
+
+        What this thread creates waits until the context ends, or until anything else is asked for: a read sees it all.
+        An error of the server comes only then, and is of the whole request. If the context ends by an exception, what
+        still waits is not sent.
+
+        >>> with f.batch():
+        ...     for number in range(100):
+        ...         run = f.create_group(f"runs/{number}", {"number": number})
+        ...         times = run.create_dataset("times", data=[0.5, 1.5], attributes={"unit": "s"})
+        ...         run.attrs["beam"] = "on"
+        >>> len(f["runs"]), f["runs/99/times"].attrs["unit"], f["runs/99"].attrs["beam"]
+        (100, 's', 'on')
+        """
+        if self.connection.batch is not None:  # the outer one sends
+            yield
+            return
+        batch = self.connection.batch = Batch(self.connection.json, self.id)
+        try:
+            yield
+            batch.send()
+        finally:
+            batch.drop()
+            self.connection.batch = None
+
+    def _whole(self, path: str) -> str:
+        """Return a path from the root."""
+        return path if path.startswith("/") else f"{self.name.rstrip('/')}/{path}"
+
+    def create_object(self, collection: str, path: str, body: Json) -> tuple[Json, str]:
+        """Create an object of a body of the REST API; return its record and its path from the root.
+
+        `AlreadyExists` if that has one.
+
+        >>> f.create_object("groups", "a/b", {})[1]
+        '/a/b'
+        """
+        whole = self._whole(path)
+        batch = self.connection.open_batch
+        if batch is not None:
+            return batch.create(collection, body, whole), whole
+        try:
+            return self.connection.json(
+                "POST", f"/{collection}", body | {"h5path": whole}, implicit=1, follow_soft_links=1
+            ), whole
+        except Conflict as error:
+            raise AlreadyExists(f"There is an object at {whole} already: {error.message}") from error
+
+
+def _reshaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return values of a new dataset in its shape; `InvalidValue` if it has another number of them."""
+    if array.size != prod(shape):
+        raise InvalidValue(f"The data has {array.size} values; the shape {list(shape)} has {prod(shape)}.")
+    return array.reshape(shape)
