@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import h5py
 import pytest
 
 from hsparse.cli.main import main
@@ -52,3 +54,27 @@ def test_ctrl_c(
     monkeypatch.setattr(rm, "remove", interrupt)
     assert main(["rm", made, "--endpoint", embedded_url]) == 130
     assert capsys.readouterr().err == "Stopped.\n"
+
+
+def test_what_was_deleted_is_missing_to_every_command(
+    run: Run, made: str, folder: str, tmp_path: Path
+) -> None:
+    """The server says 410 of it; a command says so, and makes it again."""
+    again = f"{folder}/again.h5"
+    with h5py.File(tmp_path / "small.h5", "w") as file:
+        file["x"] = [1, 2]
+    run("cp", made, f"{folder}/moved.h5")
+    for remake in (
+        ("cp", made, again),
+        ("import", str(tmp_path / "small.h5"), again),
+        ("mv", f"{folder}/moved.h5", again),
+    ):
+        run("cp", made, again)
+        run("rm", again)
+        for command in (("ls",), ("info",), ("rm",), ("export",)):
+            words = (str(tmp_path / "out.h5"),) if command == ("export",) else ()
+            (said,) = run(*command, again, *words, status=2)
+            assert again in said
+        run(*remake)
+        assert again in run("ls", folder)
+        run("rm", again)
