@@ -50,4 +50,5 @@ class AsyncQuery(AsyncObject[Query]):
 
     to_anndata = Awaited(Query.to_anndata)
     to_scipy = Awaited(Query.to_scipy)
+    reduce = Awaited(Query.reduce)
     iter = Iterated(Query.iter)

@@ -24,9 +24,13 @@ class DomainTree:
     """Objects by their paths, without a slash in front: `obs/cell_type/codes`."""
 
     def __init__(self, connection: Connection, records: Mapping[str, Json], root: str = "") -> None:
-        """Take what `Group.records` answers; the tree is what lies below the path `root`."""
+        """Take what `Group.records` answers; the tree is what lies below the path `root`.
+
+        The attribute `root` is empty, or that path with a slash behind.
+        """
         below = f"{root.strip('/')}/" if root.strip("/") else ""
         self.connection = connection
+        self.root = below
         self.name = f"{connection.domain}{'/' if below else ''}{below.rstrip('/')}"
         self._records = {
             path.removeprefix(below): record for path, record in records.items() if path.startswith(below)

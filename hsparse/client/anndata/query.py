@@ -14,10 +14,16 @@ from hsparse.client.anndata.domain_tree import DomainTree
 from hsparse.client.anndata.element_reader import ANNDATA, PANDAS, ElementReader
 from hsparse.client.anndata.expression import INDEX, Expression
 from hsparse.client.anndata.frame_labels import places_of
+from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType
+from hsparse.client.group import make_member
+from hsparse.client.indexing.select import ArrayKey
 from hsparse.client.progress import Progress, show_rows
+from hsparse.client.reductions import GROUP, Operation, Undefined, reduced_axes
+from hsparse.client.reductions import Axis as Reduced
 from hsparse.client.sources.value_batch import Axis
 from hsparse.client.sparse.prefetch import prefetched
+from hsparse.client.sparse_dataset import SparseDataset
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -191,6 +197,55 @@ class Query:
         found = prefetched(self._anndata, parts)
         yield from show_rows(found, progress, self._tree.name, self.n_obs, lambda part: int(part.n_obs))
 
+    def reduce(
+        self,
+        *operations: Operation,
+        axis: Reduced = None,
+        by: str | Sequence[Any] | None = None,
+        undefined: Undefined = "fill",
+        ddof: int = 0,
+    ) -> dict[str, NDArray[Any]]:
+        """Return the result of each operation over the rows (axis 0), the columns (1), or all of X that is chosen.
+
+        Only the result travels, see `SparseDataset.reduce`; places are in the order of the query. `by` is a column of
+        obs, or of var where columns are reduced alone, or has a label for each of the rows or columns in the domain; a
+        group has a place though nothing of it is chosen.
+
+        >>> cells.query("n_genes >= 1", var=["MS4A1", "CD3E"]).reduce("sum", axis=0)
+        {'sum': array([2., 5.])}
+        >>> cells.query(var=["CD3E"]).reduce("mean", axis=0, by="cell_type")
+        {'group': array(['B', 'NK', 'T'], dtype='<U2'), 'mean': array([[0. ],
+               [0. ],
+               [2.5]])}
+        """
+        dataset, places = query_matrix(self), self._places
+        if any(len(np.unique(one)) < len(one) for one in places):
+            raise InvalidValue("A row or a column is chosen twice: it can be reduced only once.")
+        axes = reduced_axes(axis, 2)
+        if isinstance(by, str):
+            reader, frame = ElementReader(self._tree), self._frames[axes[0]]
+            if by not in reader.columns(frame):
+                raise MissingKey(
+                    f"{frame} of {self._tree.name} has no column {by!r}; there are {reader.columns(frame)}."
+                )
+            by = f"/{self._tree.root}{frame}/{by}"
+        found: dict[str, NDArray[Any]] = dataset.reduce(
+            *operations,
+            axis=axis,
+            select=ArrayKey(places, orthogonal=True),
+            by=by,
+            undefined=undefined,
+            ddof=ddof,
+        )
+        order = tuple(np.argsort(np.argsort(one)) for dim, one in enumerate(places) if dim not in axes)
+        names = [name for name in found if name != GROUP]
+        if order:
+            # The place of each column comes last, behind that of its group.
+            found |= {
+                name: found[name][..., order[0]] if axes[0] == 0 else found[name][order[0]] for name in names
+            }
+        return found
+
     # --- reading --------------------------------------------------------------------------------------
 
     def _anndata(self, rows: NDArray[np.intp], progress: Progress = False) -> AnnData:
@@ -290,6 +345,16 @@ class Query:
     def _named(self, frame: str) -> set[str]:
         choice = self._choices[self._frames.index(frame)]
         return choice.names if isinstance(choice, Expression) else set()
+
+
+def query_matrix(query: Query) -> DenseDataset | SparseDataset:
+    """Return the dataset that is X of a query; `InvalidValue` if there is none."""
+    tree, path = query._tree, query._matrix
+    if path is None or not tree.is_dataset(path):
+        raise InvalidValue(f"{tree.name} has no X that is a dataset; name a layer.")
+    found = make_member(tree.connection, tree.record(path), f"/{tree.root}{path}")
+    assert isinstance(found, DenseDataset | SparseDataset)
+    return found
 
 
 def _frames_among(elements: dict[str, Any]) -> dict[str, Any]:

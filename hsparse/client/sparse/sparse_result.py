@@ -21,7 +21,7 @@ from hsparse.client.sparse.banded_csr import SCIPY, to_banded_csr, to_sorted_csr
 from hsparse.optional_module import OptionalModule
 
 COO = OptionalModule("sparse", "scipy")
-ARROW = OptionalModule("pyarrow", "parquet")
+ARROW = OptionalModule("pyarrow", "arrow")
 
 
 def fills_with_zero(dtype: np.dtype[Any], fill_value: Any) -> bool:

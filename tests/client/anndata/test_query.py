@@ -8,6 +8,7 @@ from typing import Any
 
 import anndata
 import numpy as np
+import pandas as pd
 import pytest
 from anndata.tests.helpers import assert_equal
 from hypothesis import HealthCheck, given, settings
@@ -130,6 +131,37 @@ def test_raw_has_its_own_columns(new_file: hsparse.File) -> None:
     assert found.n_vars == 3
     assert found.var["n"].tolist() == [20, 21, 22]
     np.testing.assert_array_equal(found.to_scipy().toarray(), data.raw.X[:, 20:].toarray())
+
+
+@pytest.mark.parametrize("layer", [None, "by gene", "dense"])
+@pytest.mark.parametrize("axis", [0, 1, None, (0, 1)])
+def test_reductions_are_those_of_the_matrix(new_file: hsparse.File, layer: str | None, axis: Any) -> None:
+    data = EXAMPLES["layers"]()
+    data.obs["kind"] = np.arange(ROWS) % 3
+    data.var["kind"] = pd.Categorical(np.where(np.arange(COLUMNS) % 2, "odd", "even"))
+    for path in ("/", "mod/rna"):
+        new_file.write_anndata(data, path, overwrite=True)
+        query = new_file.query("kind < 2", [7, 2, 5, 20], layer=layer, path=path)
+        wanted = query.to_anndata().to_df()
+        found = query.reduce("sum", "mean", axis=axis)
+        values = wanted.to_numpy(np.float64)
+        np.testing.assert_allclose(found["sum"], values.sum(axis))
+        np.testing.assert_allclose(found["mean"], values.mean(axis))
+        if isinstance(axis, int):
+            grouped = query.reduce("sum", axis=axis, by="kind")
+            kinds = (query.obs, query.var)[axis]["kind"].to_numpy()
+            assert grouped["group"].tolist() == [0, 1, 2] if axis == 0 else ["even", "odd"]
+            for place, kind in enumerate(grouped["group"].tolist()):
+                row = grouped["sum"].take(place, axis)
+                np.testing.assert_allclose(row, values.compress(kinds == kind, axis).sum(axis))
+
+
+def test_what_cannot_be_reduced_is_refused(cells: tuple[hsparse.File, anndata.AnnData]) -> None:
+    file, _ = cells
+    with pytest.raises(InvalidValue, match="chosen twice"):
+        file.query(obs=[1, 1]).reduce("sum", axis=0)
+    with pytest.raises(MissingKey, match="no column 'none'"):
+        file.query().reduce("sum", axis=0, by="none")
 
 
 CHOICES: dict[str, st.SearchStrategy[Any]] = {
