@@ -24,7 +24,8 @@ from hsparse.cli.importer.sparse_matrix import MatrixUpload, matrix_body
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
 from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.client.http.retrying_client import RetryingClient
-from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge, Unsupported
+from hsparse.client.sources.value_batch import answer_parts
+from hsparse.errors import BadRequest, Conflict, Gone, NotFound, TooLarge, Unsupported
 from hsparse.format.hdf5.messages.file_type import has_references
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
@@ -118,8 +119,12 @@ class Hdf5Import:
     def _create_together(
         self, collection: str, some: list[NewObject]
     ) -> Iterator[tuple[NewObject, Json, bool]]:
-        """Create objects by one request; if it fails, or some may exist, one by one: then errors name the object."""
-        if len(some) > 1 and not self._resumed:
+        """Create objects by one request; if it fails, or some exist, one by one: then errors name the object.
+
+        Of a resumed import those are left out that are there as their creation makes them.
+        """
+        there = self._complete(collection, some) if self._resumed else set()
+        if len(some) > 1 and not there:
             try:
                 made = self._server.json("POST", f"/{collection}", [draft.body for draft in some])["objects"]
             except (BadRequest, Conflict, NotFound, TooLarge, Unsupported):
@@ -128,7 +133,32 @@ class Hdf5Import:
                 yield from ((draft, record, False) for draft, record in zip(some, made, strict=True))
                 return
         for draft in some:
-            yield draft, *self._create_one(collection, draft.path, draft.body)
+            if draft.body["id"] in there:
+                yield draft, draft.body, False
+            else:
+                yield draft, *self._create_one(collection, draft.path, draft.body)
+
+    def _complete(self, collection: str, some: list[NewObject]) -> set[str]:
+        """Return the ids of those objects that need nothing more, none unless all of them exist; two requests.
+
+        An object is created with its attributes and first links; a dataset's values are written after it.
+        """
+        valued = {one.body["id"]: one.body["value_base64"] for one in some if "value_base64" in one.body}
+        found = {one.body["id"] for one in some if one.make is None}
+        try:
+            if found:
+                path = f"/{collection}/{min(found)}/attributes"
+                self._server.json("POST", path, {"obj_ids": sorted(found)}, IncludeData=0)
+            return found | (self._written(valued) if valued else set())
+        except (NotFound, Gone):
+            return set()
+
+    def _written(self, valued: dict[str, str]) -> set[str]:
+        """Return which datasets have the values, in base64, that belong to their ids."""
+        reads = {"reads": [{"ids": list(valued)}]}
+        answer = self._server.ask(lambda connection: connection.binary("POST", "/datasets/values", reads))
+        parts = zip(valued.items(), answer_parts(answer), strict=True)
+        return {id for (id, text), blocks in parts if base64.b64decode(text) == b"".join(blocks)}
 
     def _create_one(self, collection: str, path: str, body: Json) -> tuple[Json, bool]:
         with path_in_errors(path):
@@ -181,7 +211,8 @@ class Hdf5Import:
             data = open_data(self._objects, dataset)
             storage = data.storage if isinstance(data, VirtualData) else None
             body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path, storage)
-            if not data.is_allocated:
+            has_no_chunks = data.records is not None and not len(data.records)
+            if not data.is_allocated or has_no_chunks:
                 return NewObject(one.path, body)
             make = partial(
                 self._upload,

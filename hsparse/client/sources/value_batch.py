@@ -217,7 +217,7 @@ def _read(connection: Connection, batch: list[DatasetRead]) -> dict[int, Found]:
     for (select, sparse), members in groupby(batch, lambda read: (read.select, read.sparse)):
         ids = [read.record["id"] for read in members]
         groups.append({"ids": ids, "select": select, "orthogonal": True, "sparse": sparse})
-    parts = _parts(connection.repeated(lambda: _ask(connection, groups)))
+    parts = answer_parts(connection.repeated(lambda: _ask(connection, groups)))
     return {
         id(read): _elements(read, part) if read.sparse else _values(read, part)
         for read, part in zip(batch, parts, strict=True)
@@ -246,7 +246,7 @@ def _read_directly(connection: Connection, read: DatasetRead) -> Found:
     return np.require(source.dense_values(selection), requirements="W")
 
 
-def _parts(data: bytes) -> Iterator[list[memoryview]]:
+def answer_parts(data: bytes) -> Iterator[list[memoryview]]:
     """Yield the blocks of each part of an answer."""
     view, at = memoryview(data), 0
     blocks: list[memoryview] = []

@@ -109,6 +109,40 @@ def test_an_import_that_was_stopped_goes_on(
         assert domain_differences(file, connection) == []
 
 
+def write_small(path: Path) -> Path:
+    """Write 200 groups with attributes, committed types, and datasets: of numbers, of text, and without values."""
+    with h5py.File(path, "w") as file:
+        for number in range(200):
+            group = file.create_group(f"{number}")
+            group.attrs["number"] = number
+            group["x"] = np.arange(number % 7)
+            group["text"] = f"number {number}"
+            group.create_dataset("none", (1000, 1000), "f8", chunks=(100, 100))
+            group["type"] = np.dtype(f"S{number + 1}")
+    return path
+
+
+@pytest.mark.parametrize("done", [0.3, 0.8, 1])
+def test_small_objects_that_are_there_are_not_asked_for_one_by_one(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: float
+) -> None:
+    path, domain = write_small(tmp_path / "small.h5"), f"/home/admin/small-{done}.h5"
+    command = ["import", str(path), domain, "--endpoint", url, "--requests", "1"]
+    with monkeypatch.context() as patch:
+        fresh = stop_after(10_000, patch)
+        assert main([*command[:2], f"/home/admin/whole-{done}.h5", *command[3:]]) == 0
+    with monkeypatch.context() as patch:
+        stop_after(int(done * len(fresh)) - 1, patch)
+        with pytest.raises(Stopped):
+            main([*command, "--keep"])
+    with monkeypatch.context() as patch:
+        resumed = stop_after(10_000, patch)
+        assert main([*command, "--resume"]) == 0
+    assert len(resumed) <= 2 * len(fresh) + 20
+    with Connection(url, domain) as connection, h5py.File(path) as file:
+        assert domain_differences(file, connection) == []
+
+
 @pytest.mark.endurance
 @pytest.mark.parametrize("count", spread(range(3, 11), short=3))
 def test_a_chunk_of_which_a_part_was_sent_is_sent_again(
