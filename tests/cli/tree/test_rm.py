@@ -51,6 +51,7 @@ def test_ctrl_c(
     def interrupt(*ignored: object) -> None:
         raise KeyboardInterrupt
 
+    capsys.readouterr()  # of the import
     monkeypatch.setattr(rm, "remove", interrupt)
     assert main(["rm", made, "--endpoint", embedded_url]) == 130
     assert capsys.readouterr().err == "Stopped.\n"
