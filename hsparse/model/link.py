@@ -69,12 +69,11 @@ def external_file(link: Json) -> str:
     return str(link.get("h5domain") or link.get("file"))
 
 
-def external_domain(link: Json, linking: str, bucket: str = "") -> str:
-    """Return the domain that an external link leads to, as its text names it.
+def external_domain(file: str, linking: str, bucket: str = "") -> str:
+    """Return the domain that an external link in the domain `linking` names by `file`.
 
-    A relative name is beside the domain `linking`, as HDF5 looks for a file; one that begins with `bucket` is absolute.
+    A relative name is beside that domain, as HDF5 looks for a file; one that begins with `bucket` is absolute.
     """
-    file = external_file(link)
     if file.startswith(("/", PROTOCOL)) or (bucket and file.partition("/")[0] == bucket):
         return file
     return normpath(join(dirname(linking), file))

@@ -12,7 +12,6 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from posixpath import normpath
 
 from hsparse.cli import file_arguments, progress
 from hsparse.cli.bounded_pool import BoundedPool
@@ -32,7 +31,7 @@ from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound
 from hsparse.format.hdf5.messages.group_messages import ExternalLink
 from hsparse.model.ids import derived_id, new_root_id
-from hsparse.model.link import check_title
+from hsparse.model.link import check_title, external_domain
 
 ABOUT = """\
 Import a file into a new domain of a running server.
@@ -320,9 +319,7 @@ class TargetDomain:
         found: dict[str, bool] = {}
         left = []
         for path, target in links.items():
-            domain = normpath(f"{self.path.rpartition('/')[0]}/{target.file}")
-            if target.file.startswith("/"):
-                domain = normpath(target.file)
+            domain = external_domain(target.file, self.path)
             if domain not in found:
                 found[domain] = self._exists(domain)
             if not found[domain]:

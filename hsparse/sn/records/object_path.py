@@ -11,7 +11,7 @@ from typing import TypeVar
 from hsparse.errors import MISSING_KINDS, BadRequest, Gone, NotFound, TooLarge
 from hsparse.model.acl import Right
 from hsparse.model.ids import check_id, collection_of, domain_hex
-from hsparse.model.link import HARD, SOFT, external_domain
+from hsparse.model.link import HARD, SOFT, external_domain, external_file
 from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import find_allowed
@@ -166,7 +166,7 @@ class _Path:
     async def _enter(self, linking: Domain, link: Record) -> ResolvedPath:
         """Continue in the domain that an external link leads to, where the principal must have the right to read."""
         service = self._context.service
-        text = external_domain(link, linking.path, service.settings.bucket)
+        text = external_domain(external_file(link), linking.path, service.settings.bucket)
         try:
             path = normal_path(service, text)
             domain = await find_allowed(service, path, self._context.principal, Right.READ)
