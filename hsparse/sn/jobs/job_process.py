@@ -131,9 +131,8 @@ class JobProcess:
     def _limit_memory(self, process: Process) -> None:
         """Limit the memory of the process, which does nothing before it is signed in."""
         if self._command.memory and hasattr(resource, "prlimit"):
-            limit = self._command.memory
             with suppress(ProcessLookupError):  # it has ended; the exit status has the reason
-                resource.prlimit(process.pid, resource.RLIMIT_AS, (limit, limit))
+                limit_memory(process.pid, self._command.memory)
 
     def _expire(self) -> None:
         self.progress.failure = self.progress.failure or Failure.of(
@@ -168,3 +167,10 @@ class JobProcess:
         if process.returncode is None:
             process.kill()
             self.progress.failure = self.progress.failure or KILLED
+
+
+def limit_memory(pid: int, most: int) -> None:
+    """Limit the address space of a process, to less than `most` if it has a lower limit: only root can raise that."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+    limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.prlimit(pid, resource.RLIMIT_AS, (limit, limit))

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
+import subprocess
 from dataclasses import replace
 
 import pytest
 
 from hsparse.errors import Conflict, HsparseError, TooLarge
-from hsparse.sn.jobs.job_process import LONGEST_MESSAGE, MAX_MESSAGES, JobCommand, JobProcess, Progress
+from hsparse.sn.jobs.job_process import (
+    LONGEST_MESSAGE,
+    MAX_MESSAGES,
+    JobCommand,
+    JobProcess,
+    Progress,
+    limit_memory,
+)
 
 
 def process(command: JobCommand, domain: str, header: str | None = "Bearer abc") -> JobProcess:
@@ -89,6 +98,17 @@ async def test_one_that_takes_too_long_is_stopped(command: JobCommand) -> None:
     made = process(replace(command, seconds=0.01), "/hold")
     with pytest.raises(TooLarge, match="job_time"):
         await made.run()
+
+
+@pytest.mark.parametrize(
+    ("hard", "most", "limit"), [(2 << 30, 3 << 30, 2 << 30), (4 << 30, 3 << 30, 3 << 30)]
+)
+def test_a_limit_is_below_that_of_the_server(hard: int, most: int, limit: int) -> None:
+    """As under `ulimit -v`: who is not root cannot raise it."""
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as child:
+        resource.prlimit(child.pid, resource.RLIMIT_AS, (hard, hard))
+        limit_memory(child.pid, most)
+        assert resource.prlimit(child.pid, resource.RLIMIT_AS) == (limit, limit)
 
 
 async def test_one_that_takes_too_much_memory_fails(command: JobCommand) -> None:

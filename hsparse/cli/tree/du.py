@@ -1,0 +1,50 @@
+"""`hsparse du`: how many bytes domains and folders take in the store."""
+
+from __future__ import annotations
+
+import argparse
+
+from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place
+from hsparse.cli.tree.text_forms import size_text
+from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+
+ABOUT = """\
+Print how many bytes domains and folders take in the store, a folder after all that is in it.
+
+  hsparse du -H /home/ann
+  hsparse du -s '/home/*'
+
+Domains that you may not read are not counted.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `du`; the parsed ones have `run`."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=f"a domain or a folder; {PATTERN_HELP}")
+    parser.add_argument("-H", "--human", action="store_true", help="print bytes in KiB, MiB and so on")
+    parser.add_argument(
+        "-s", "--summarize", action="store_true", help="print one line for each PATH, not what is below"
+    )
+    add_tree_arguments(parser, ABOUT, print_usage)
+
+
+def print_usage(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
+    """Print a line for each path, and for what is below it."""
+
+    def usage(entry: Entry, depth: int) -> int:
+        if entry.kind is Kind.FOLDER:
+            members = tree.members(entry, verbose=True)
+            nbytes = sum(usage(member, depth + 1) for member in members)
+        else:
+            nbytes = int(entry.record.get("total_size") or 0)
+        if not depth or not args.summarize:
+            text = f"{size_text(nbytes, human=args.human):>12} {entry.display_path}"
+            output.write(text, {"path": entry.path, "kind": entry.kind.value, "bytes": nbytes})
+        return nbytes
+
+    for text in args.paths:
+        for entry in map(require_place, tree.expand(text)):
+            if entry.kind is Kind.DOMAIN:
+                record = tree.json("GET", "/", entry.path, verbose=1)
+                entry = Entry(entry.path, entry.kind, record, entry.domain)
+            usage(entry, 0)
