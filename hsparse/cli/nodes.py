@@ -9,8 +9,10 @@ import argparse
 import asyncio
 from functools import partial
 
+from hsparse.cli.environment import client_default
 from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.stores import opened_stores
+from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
@@ -26,6 +28,8 @@ List the members of a cluster as the store has them: a line for each, with its i
 that owns objects or is leaving, or a whole server, the state of its lease, and of a data node the newest version of the
 messages that it understands. The first line has the epoch: it grows by one whenever the members change. It also has the
 buckets besides the first that all data nodes serve.
+
+Without --root and --bucket the server of HSPARSE_ENDPOINT is asked, if that is set, for its data nodes and their state.
 
 With --rebuild the list is replaced by an empty one, also if it is damaged or missing. First all leases are revoked,
 and the command waits until none holds, a few seconds. No data is touched. Data nodes and servers that run find their
@@ -44,12 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List the members, or rebuild their list."""
-    asyncio.run(_list(settings_of(args), args.rebuild))
+    settings, endpoint = settings_of(args), client_default("endpoint")
+    if endpoint is None or args.rebuild or settings.store.root is not None or settings.store.bucket:
+        asyncio.run(_list(settings, args.rebuild))
+        return 0
+    with Connection(endpoint) as connection:
+        found = connection.json("GET", "/info")["data_nodes"]
+    print(f"{endpoint}, {len(found)} data nodes")
+    for one in found:
+        print(f"{one['id']}  {one['state']}")
     return 0
 
 
 async def _list(settings: Settings, rebuild: bool) -> None:
-    async with opened_stores(settings.store) as stores:
+    async with opened_stores(settings.store, there=True) as stores:
         token = settings.cluster.node_token
         if rebuild:
             view = await rebuild_membership(stores[0], token, SystemClock(), partial(print, flush=True))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hsparse.cli.store_schema import with_schema
-from hsparse.errors import Misconfigured
+from hsparse.errors import Misconfigured, NotFound
 from hsparse.model.bucket import check_bucket_name
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.conditional_delete import with_conditional_delete
@@ -66,9 +66,15 @@ async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
 
 @asynccontextmanager
 async def opened_stores(
-    settings: StoreSettings, *, put_log: bool = False
+    settings: StoreSettings, *, put_log: bool = False, there: bool = False
 ) -> AsyncIterator[list[ObjectStore]]:
-    """Hold the configured stores open while the context lasts, for few puts; entering raises as `open_stores` does."""
+    """Hold the configured stores open while the context lasts, for few puts; entering raises as `open_stores` does.
+
+    With `there` a directory that is missing is not made: `NotFound`.
+    """
+    missing = [str(one) for one in _places(settings) if there and isinstance(one, Path) and not one.is_dir()]
+    if missing:
+        raise NotFound(f"There is no directory {missing[0]!r}; name a store by --root or --bucket.")
     stores = await open_stores(settings if put_log else replace(settings, put_log=False))
     try:
         yield stores

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.progress import add_progress_flag, print_message, reports_failure, show_progress
-from hsparse.cli.stores import opened_stores, root_of
+from hsparse.cli.stores import opened_stores
 from hsparse.clock import SystemClock
 from hsparse.config import Settings
 from hsparse.dn.sweep import MIN_AGE, Finding, Sweep
-from hsparse.errors import BadRequest, NotFound
+from hsparse.errors import BadRequest
 from hsparse.setting import declared_settings
 from hsparse.storage.store_settings import StoreSettings
 
@@ -56,12 +56,8 @@ def run(args: argparse.Namespace) -> int:
 async def _sweep(
     settings: Settings, args: argparse.Namespace, advance: Callable[[int], None]
 ) -> list[tuple[str, Finding]]:
-    if not settings.store.bucket and not root_of(settings.store).is_dir():
-        raise NotFound(
-            f"There is no directory {str(root_of(settings.store))!r}; name a store by --root or --bucket."
-        )
     found: list[tuple[str, Finding]] = []
-    async with opened_stores(settings.store, put_log=settings.store.put_log) as stores:
+    async with opened_stores(settings.store, put_log=settings.store.put_log, there=True) as stores:
         for store in stores:
             sweep = Sweep(
                 store, SystemClock(), min_age=args.min_age * HOUR, dry_run=args.dry_run, advance=advance

@@ -48,5 +48,29 @@ def test_a_damaged_list_is_refused_and_rebuilt(tmp_path: Path, capsys: pytest.Ca
     assert run("nodes", "--root", str(tmp_path)) == 0
 
 
+def test_no_directory_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in (("--root", str(tmp_path / "none")), ()):
+        assert run("nodes", *words) == 2
+        assert "There is no directory" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_store_the_server_is_asked(
+    two_nodes_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HSPARSE_ENDPOINT", two_nodes_url)
+    assert run("nodes") == 0
+    first, *nodes = capsys.readouterr().out.splitlines()
+    assert first == f"{two_nodes_url}, {len(nodes)} data nodes"
+    assert all("READY" in one for one in nodes)
+    assert nodes
+    assert run("nodes", "--rebuild") == 2  # of a store
+    assert list(tmp_path.iterdir()) == []
+
+
 def run(*arguments: str) -> int:
     return main(list(arguments))

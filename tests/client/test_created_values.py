@@ -40,7 +40,11 @@ def matrix(file: hsparse.File) -> None:
     hsparse.from_scipy(file, "a/b/x", scipy.sparse.csr_array(BIG.reshape(1000, -1)), progress=False)
 
 
-WAYS = [assign, create, texts, matrix]
+def sparse(file: hsparse.File) -> None:
+    file.create_sparse("a/b/x", data=BIG.reshape(1000, -1))
+
+
+WAYS = [assign, create, texts, matrix, sparse]
 
 
 class Failing:

@@ -133,7 +133,9 @@ def run(args: argparse.Namespace) -> int:
             with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
                 _Run(args, server, sending, source, files, shown.advance).run(left)
     except KeyboardInterrupt:
-        print(f"Stopped. --resume goes on with {args.domain} where it is kept.", file=sys.stderr)
+        kept = f"--resume goes on with {args.domain}."
+        gone = "What was imported is deleted again; --keep keeps it, for --resume."
+        print(f"Stopped. {kept if args.keep or args.resume else gone}", file=sys.stderr)
         return 130
     finally:
         server.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,15 +14,23 @@ from hsparse.errors import HsparseError
 
 TRIES = 6
 """Attempts of a request if the server is unreachable."""
+TRIES_HERE = 3
+"""The same if nothing listens on this machine, and nothing ever did: 2 s."""
 PATIENCE = 300.0
 """Seconds from the first answer of a busy server to the last attempt."""
 Result = TypeVar("Result")
 
 
+def print_to_stderr(text: str) -> None:
+    """Print a line."""
+    print(text, file=sys.stderr, flush=True)
+
+
 class RetryingClient:
     """A connection for each thread. Requests are repeated also after a lost answer, unless they are not idempotent.
 
-    Those of an import are, because it chooses every id. `sleep` replaces waiting for `stop` in tests.
+    Those of an import are, because it chooses every id. `sleep` replaces waiting for `stop` in tests. `say` is called
+    once, with a sentence, when a server is waited for.
     """
 
     def __init__(
@@ -29,10 +38,13 @@ class RetryingClient:
         connect: Callable[[], Connection],
         sleep: Callable[[float], object] | None = None,
         clock: Clock | None = None,
+        say: Callable[[str], object] = print_to_stderr,
     ) -> None:
         self._connect = connect
         self._stopped = threading.Event()
         self._retry = Retry(TRIES, PATIENCE, sleep or self._stopped.wait, clock or SystemClock())
+        self._say = say
+        self._has_said = self._was_answered = False
         self._local = threading.local()
         self._opened: list[Connection] = []
 
@@ -46,14 +58,27 @@ class RetryingClient:
         While the server is unreachable it is called `TRIES` times, or once if it is not `idempotent`. Raises its
         errors, and `HsparseError` after `stop`.
         """
-        attempts = self._retry.begin(Repeatable(lost=idempotent))
+        attempts, refused = self._retry.begin(Repeatable(lost=idempotent)), 0
         while not self._stopped.is_set():
+            connection = self._connection()
             try:
-                return send(self._connection())
+                found = send(connection)
+                self._was_answered = True
+                return found
             except REPEATED as error:
+                refused += isinstance(error.__cause__, ConnectionRefusedError) and connection.is_here
+                if refused >= TRIES_HERE and not self._was_answered:
+                    raise
                 pause = attempts.pause_after(error)
+                self._tell(connection, error)
             self._retry.sleep(pause)
         raise HsparseError("The command was stopped.")
+
+    def _tell(self, connection: Connection, error: HsparseError) -> None:
+        """Say once what is waited for."""
+        if not self._has_said:
+            self._has_said = True
+            self._say(f"hsparse: Waiting for {connection.url}: {error.message}")
 
     def stop(self) -> None:
         """Send no more requests: waiting ones raise. Any thread may call it."""

@@ -109,6 +109,26 @@ def test_an_import_that_was_stopped_goes_on(
         assert domain_differences(file, connection) == []
 
 
+@pytest.mark.parametrize(("flags", "said"), [((), "deleted again"), (("--keep",), "--resume goes on with")])
+def test_after_an_interruption_it_says_what_is_left(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: tuple[str, ...],
+    said: str,
+) -> None:
+    def interrupted(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.Hdf5Import.run", interrupted)
+    path, domain = tmp_path / "x.h5", f"/home/admin/interrupted{len(flags)}.h5"
+    h5py.File(path, "w").close()
+    assert main(["import", str(path), domain, "--endpoint", url, *flags]) == 130
+    assert said in capsys.readouterr().err
+    assert main(["info", domain, "--endpoint", url]) == (0 if flags else 2)
+
+
 def write_small(path: Path) -> Path:
     """Write 200 groups with attributes, committed types, and datasets: of numbers, of text, and without values."""
     with h5py.File(path, "w") as file:

@@ -88,6 +88,29 @@ def test_a_server_that_is_away_is_not() -> None:
     assert len(answers) == 1
 
 
+def refused() -> Unreachable:
+    error = Unreachable("nobody listens")
+    error.__cause__ = ConnectionRefusedError()
+    return error
+
+
+def test_what_is_waited_for_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    asked([Unreachable("away"), Unreachable("away"), 1], ManualClock())
+    assert capsys.readouterr().err == "hsparse: Waiting for http://localhost:1: away\n"
+    asked([1], ManualClock())
+    assert capsys.readouterr().err == ""
+
+
+def test_nobody_is_waited_for_who_does_not_listen_on_this_machine() -> None:
+    slept, error = asked([refused() for _ in range(TRIES)], ManualClock())
+    assert isinstance(error, Unreachable)
+    assert sum(slept) <= 2
+    server = RetryingClient(lambda: scripted, lambda seconds: None, ManualClock())
+    scripted = Scripted([1, *(refused() for _ in range(TRIES - 1)), 2])
+    assert server.json("GET", "/")["answer"] == 1
+    assert server.json("GET", "/")["answer"] == 2, "it is about to start again"
+
+
 def test_other_errors_are_raised_at_once() -> None:
     slept, error = asked([Conflict("there"), 1], ManualClock())
     assert isinstance(error, Conflict)
