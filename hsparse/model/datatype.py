@@ -195,6 +195,21 @@ def _check_compound(item: dict[str, Any], depth: int, parts: list[int]) -> None:
         if not isinstance(field, dict) or not isinstance(field.get("name"), str) or not field["name"]:
             raise BadRequest(f"A field needs a name and a type; {short_repr(field)} has not both.")
         _check(field.get("type"), depth + 1, parts)
+    if has_gaps(item) and not (
+        _is_positive(item["size"])
+        and all(_is_int(field["offset"]) and 0 <= field["offset"] < item["size"] for field in fields)
+    ):
+        raise BadRequest(
+            "A compound's size must be a positive integer, its fields' offsets integers below it."
+        )
+
+
+def has_gaps(item: dict[str, Any]) -> bool:
+    """Say whether a compound's item has its `size` and each field's `offset`, as files have them.
+
+    Elements have no gaps anywhere else: they travel and are stored without.
+    """
+    return "size" in item and all("offset" in field for field in item["fields"])
 
 
 _CHECKS: dict[str, Callable[[dict[str, Any], int, list[int]], None]] = {

@@ -52,7 +52,7 @@ def from_json(value: Any, dims: tuple[int, ...], element: Element) -> Values:
     reason = ""
     for shape in _nestings(dims):
         try:
-            leaves = _leaves(value, shape)
+            leaves = leaves_of(value, shape)
             return _pack(leaves, element, dims)
         except FAILURES as error:
             reason = reason or _reason(error)
@@ -71,7 +71,7 @@ def _reason(error: Exception) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
-def _leaves(value: Any, dims: tuple[int, ...]) -> list[Any]:
+def leaves_of(value: Any, dims: tuple[int, ...]) -> list[Any]:
     """Return the values `dims` deep in lists, in row-major order; `ValueError` for lists of other lengths."""
     found = [value]
     for dim in dims:
@@ -104,7 +104,7 @@ def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         return whole
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
-        leaves = [leaf for value in values for leaf in _leaves(value, shape)]
+        leaves = [leaf for value in values for leaf in leaves_of(value, shape)]
         inner = fixed_array(leaves, base)
         return inner.reshape(len(values), *shape, *inner.shape[1:])
     if dtype.names is not None:
@@ -198,7 +198,7 @@ def _pieces(values: list[Any], element: Element) -> list[bytes]:
     if isinstance(element, Region):
         return [_length_prefixed(region_bytes(value)) for value in values]
     if isinstance(element, ArrayOfVlen):
-        leaves = [leaf for value in values for leaf in _leaves(value, element.dims)]
+        leaves = [leaf for value in values for leaf in leaves_of(value, element.dims)]
         return _joined(_pieces(leaves, element.base), [prod(element.dims)] * len(values))
     if isinstance(element, Compound):
         rows = _rows(values, len(element.parts))

@@ -7,7 +7,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import MAX_RANK
-from hsparse.model.datatype import Datatype, check_item, parse_type
+from hsparse.model.datatype import Datatype, check_item, has_gaps, parse_type
 
 MAX_TEXT = 256 * 1024
 """The most characters of a type's JSON."""
@@ -60,7 +60,10 @@ def _known(item: Any) -> Any:
         key = "mapping" if "mapping" in item else "members"
         found[key] = _members(item[key])
     if name == "H5T_COMPOUND":
-        found["fields"] = [{"name": field["name"], "type": _known(field["type"])} for field in item["fields"]]
+        keys = ("name", "offset") if has_gaps(item) else ("name",)
+        found["fields"] = [
+            {key: field[key] for key in keys} | {"type": _known(field["type"])} for field in item["fields"]
+        ]
     return found
 
 

@@ -71,9 +71,7 @@ def _texts(values: Array, source: Any, target: Any) -> Array:
         texts = _cut_at_zeros(texts)
     elif source["strPad"] == "H5T_STR_SPACEPAD":
         texts = np.strings.rstrip(texts, b" ")
-    if target["strPad"] == "H5T_STR_SPACEPAD":
-        texts = np.strings.ljust(texts.astype(f"S{size}"), size, b" ")
-    elif target["strPad"] == "H5T_STR_NULLTERM":
+    if target["strPad"] == "H5T_STR_NULLTERM":
         # A zero is the end of such a text, even of one that is cut.
         texts = texts.astype(f"S{max(1, size - 1)}") if size > 1 else np.zeros_like(texts, "S1")
     return texts.astype(_dtype(target))

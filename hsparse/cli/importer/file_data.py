@@ -22,7 +22,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.messages.file_type import FileType, is_packed
+from hsparse.format.hdf5.messages.file_type import FileType, is_byte_identical
 from hsparse.format.hdf5.messages.layout_message import (
     UNFILTERED_EDGES,
     ChunkedLayout,
@@ -65,7 +65,7 @@ class DataFile(Protocol):
 def is_raw(stored: FileType) -> bool:
     """Say whether elements have the same bytes in the file and in hsparse."""
     element = element_of(stored.item)
-    return isinstance(element, Fixed) and element.dtype.itemsize == stored.size and is_packed(stored)
+    return isinstance(element, Fixed) and is_byte_identical(stored)
 
 
 class FileData:

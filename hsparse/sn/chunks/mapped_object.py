@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from hsparse.errors import MISSING_KINDS, ErrorKind, Unsupported
-from hsparse.format.hdf5.messages.file_type import file_type, has_addresses
+from hsparse.format.hdf5.messages.file_type import file_type, is_written_as_stored
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
@@ -96,7 +96,9 @@ def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
         )
     if not dataset.arrays.is_exact:
         raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} does not refer to.")
-    if transcoded and has_addresses(file_type(dataset.spec.datatype.item)):
-        raise Unsupported(f"{dataset.id} has references, which a file has as addresses: read values.")
+    if transcoded and not is_written_as_stored(file_type(dataset.spec.datatype.item)):
+        raise Unsupported(
+            f"{dataset.id} has references, which a file has as addresses, or gaps or blanks: read values."
+        )
     if dataset.spec.arange:
         raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")

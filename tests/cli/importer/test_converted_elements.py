@@ -56,7 +56,7 @@ def _dtype(name: str) -> str:
         ("NULLPAD", "NULLTERM", b"abcdef", b"abc\0"),
         ("NULLTERM", "NULLPAD", b"ab\0def", b"ab\0\0"),
         ("SPACEPAD", "NULLPAD", b"ab    ", b"ab\0\0"),
-        ("NULLPAD", "SPACEPAD", b"ab\0\0\0\0", b"ab  "),
+        ("NULLPAD", "SPACEPAD", b"ab\0\0\0\0", b"ab\0\0"),
         ("NULLPAD", "SPACEPAD", b"abcdef", b"abcd"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 from h5py import h5t
 
+import hsparse
 from hsparse.cli.importer.dense_upload import LARGEST
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
@@ -33,7 +34,6 @@ LEFT_OUT = {
 }
 NOT_READ = {
     "numbers": "complex numbers are compounds",
-    "fixed text": "spaces that pad are text",
     "dates": "h5json has no dtype of dates",
     "bit fields": "h5json has no dtype of them",
     "complex numbers in compounds": "these are compounds",
@@ -381,3 +381,90 @@ def test_an_order_that_is_tracked_of_nothing_yet(imported: Import, tmp_path: Pat
     for name, order in (("tracked", 1), ("not", None)):
         found = connection.json("GET", "/groups/", h5path=f"/{name}")
         assert found["creationProperties"].get("CreateOrder") == order
+
+
+def text_type(length: int, padding: int) -> h5py.h5t.TypeStringID:
+    found = h5py.h5t.C_S1.copy()
+    found.set_size(length)
+    found.set_strpad(padding)
+    return found
+
+
+def compound_type(size: int, *fields: tuple[bytes, int, Any]) -> h5py.h5t.TypeCompoundID:
+    found = h5py.h5t.create(h5py.h5t.COMPOUND, size)
+    for field in fields:
+        found.insert(*field)
+    return found
+
+
+NULLTERM, NULLPAD, SPACEPAD = range(3)
+BLANKS = text_type(8, SPACEPAD)
+GAPS = compound_type(16, (b"n", 0, h5py.h5t.STD_U8LE), (b"x", 8, h5py.h5t.IEEE_F64LE))
+ELEMENTS = {
+    "blanks": (BLANKS, b"abc     " + b" d  e   " + b"        " + b"12345678"),
+    "rubbish": (text_type(8, NULLTERM), b"abc\0junk" + b"\0unk    " + b"12345678" + b"a b     "),
+    "zeros": (text_type(8, NULLPAD), b"abc\0jun\0" + bytes(8) + b"12345678" + b"a  \0\0\0\0\0"),
+    "array of blanks": (h5py.h5t.array_create(BLANKS, (2,)), b"ab      cd      " * 4),
+    "compound of text": (
+        compound_type(
+            20, (b"f", 0, BLANKS), (b"c", 8, text_type(8, NULLTERM)), (b"i", 16, h5py.h5t.STD_I32LE)
+        ),
+        b"abc     xyz\0rub \1\0\0\0" * 4,
+    ),
+    "gaps": (
+        GAPS,
+        b"".join(bytes([number]) + bytes(7) + np.float64(number).tobytes() for number in range(4)),
+    ),
+    "array of gaps": (h5py.h5t.array_create(GAPS, (2,)), (b"\1" + bytes(7) + np.float64(2).tobytes()) * 8),
+    "gaps in gaps": (
+        compound_type(40, (b"g", 4, GAPS), (b"t", 28, text_type(8, SPACEPAD))),
+        (bytes(4) + b"\1" + bytes(7) + np.float64(2).tobytes() + bytes(8) + b"abc     " + bytes(4)) * 4,
+    ),
+    "fields in another order": (
+        compound_type(6, (b"b", 4, h5py.h5t.STD_U16LE), (b"a", 0, h5py.h5t.STD_U32BE)),
+        bytes(range(24)),
+    ),
+    "complex": (h5py.h5t.COMPLEX_IEEE_F64LE, np.array([1 + 2j, 3, 4j, -1]).tobytes()),
+    "complex in a compound": (
+        compound_type(12, (b"z", 0, h5py.h5t.COMPLEX_IEEE_F32BE), (b"n", 8, h5py.h5t.STD_I32LE)),
+        bytes(range(48)),
+    ),
+}
+
+
+def write_elements(path: Path, kind: Any, data: bytes) -> None:
+    """Write elements as these bytes in the file, in datasets of each layout and an attribute."""
+    with h5py.File(path, "w") as file:
+        bits = np.frombuffer(data, f"V{kind.get_size()}")
+        for name, layout in {"chunked": {"chunks": (2,), "compression": "gzip"}, "contiguous": {}}.items():
+            sample = file.create_dataset("sample", (4,), "i1", **layout)
+            plist = sample.id.get_create_plist()
+            made = h5py.h5d.create(file.id, name.encode(), kind, h5py.h5s.create_simple((4,)), plist)
+            made.write(h5py.h5s.ALL, h5py.h5s.ALL, bits, kind)
+            del file["sample"]
+        h5py.h5a.create(file.id, b"attribute", kind, h5py.h5s.create_simple((4,))).write(bits, kind)
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_elements_with_gaps_and_padding(imported: Import, tmp_path: Path, url: str, name: str) -> None:
+    kind, data = ELEMENTS[name]
+    path, out = tmp_path / "some.h5", tmp_path / "out.h5"
+    write_elements(path, kind, data)
+    connection = imported(path)
+    assert main(["export", str(connection.domain), str(out), "--endpoint", url]) == 0
+    found = hsparse.open(f"{url}{connection.domain}")
+    with h5py.File(path) as file, h5py.File(out) as exported:
+        for dataset in ("chunked", "contiguous"):
+            expected = file[dataset]
+            assert found[dataset].dtype.itemsize == expected.dtype.itemsize
+            np.testing.assert_array_equal(found[dataset][...], expected[...])
+            np.testing.assert_array_equal(exported[dataset][...], expected[...])
+            if not name.startswith("complex"):
+                assert exported[dataset].id.get_type() == kind
+        np.testing.assert_array_equal(exported.attrs["attribute"], file.attrs["attribute"])
+        ours = np.asarray(found.attrs["attribute"]).astype(file.attrs["attribute"].dtype)
+        np.testing.assert_array_equal(ours, file.attrs["attribute"])
+        bits = np.empty(4, f"V{kind.get_size()}")
+        if "complex" not in name and "rubbish" not in name and name not in ("zeros", "compound of text"):
+            exported["chunked"].id.read(h5py.h5s.ALL, h5py.h5s.ALL, bits, kind)
+            assert bits.tobytes() == data

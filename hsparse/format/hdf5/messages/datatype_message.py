@@ -23,6 +23,7 @@ from hsparse.format.hdf5.messages.file_type import (
     FileType,
     dims_of_array,
     names_of_enum,
+    packed_places,
 )
 from hsparse.model.datatype import MAX_DEPTH
 from hsparse.model.element import MAX_ARRAY_RANK, element_of
@@ -165,8 +166,13 @@ def _decode_compound(head: _Head, message: ByteReader) -> FileType:
         raise Corrupt(f"Members of a compound in the {message.subject} overlap.")
     if not fields or len({field["name"] for field in fields}) < len(fields):
         raise Corrupt(f"A compound in the {message.subject} has no members, or two of one name.")
-    item = {"class": head.name, "fields": fields}
-    return FileType(item, head.size, tuple(parts), tuple(offsets))
+    item: dict[str, Any] = {"class": head.name, "fields": fields}
+    found = FileType(item, head.size, tuple(parts), tuple(offsets))
+    if packed_places(parts) != (head.size, tuple(offsets)):
+        item["size"] = head.size
+        for field, offset in zip(fields, offsets, strict=True):
+            field["offset"] = offset
+    return found
 
 
 def _old_dims(message: ByteReader) -> tuple[int, ...]:

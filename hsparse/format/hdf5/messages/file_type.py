@@ -7,17 +7,21 @@ and the offsets of its fields differ from those of `hsparse.model.element`.
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
+from hsparse.model.datatype import has_gaps
 from hsparse.model.element import element_of
 
 OBJECT_REFERENCE_SIZE = 8
 REGION_REFERENCE_SIZE = 12
 VLEN_SIZE = 16
 """Bytes of a sequence or string of variable length: its count, and address and index in a global heap."""
+NULL_TERMINATED, SPACE_PADDED = "H5T_STR_NULLTERM", "H5T_STR_SPACEPAD"
 OBJECT_REFERENCE, REGION_REFERENCE, STD_REFERENCE = "H5T_STD_REF_OBJ", "H5T_STD_REF_DSETREG", "H5T_STD_REF"
 
 
@@ -108,8 +112,16 @@ def is_packed(datatype: FileType) -> bool:
 
 
 def is_byte_identical(datatype: FileType) -> bool:
-    """Say whether elements are the same bytes in a file as in hsparse: without gaps, heap places and addresses."""
-    return is_packed(datatype) and not has_addresses(datatype)
+    """Say whether elements are the same bytes in a file as in hsparse.
+
+    Those have no gaps, heap places and addresses, and behind text of a fixed length they have zeros.
+    """
+    return is_packed(datatype) and not has_addresses(datatype) and not has_padding(datatype)
+
+
+def is_written_as_stored(datatype: FileType) -> bool:
+    """Say whether elements of hsparse may stand in a file as they are: the zeros behind a text end it there, too."""
+    return is_packed(datatype) and not has_addresses(datatype) and not has_padding(datatype, (SPACE_PADDED,))
 
 
 def has_addresses(datatype: FileType) -> bool:
@@ -120,6 +132,14 @@ def has_addresses(datatype: FileType) -> bool:
     return any(map(has_addresses, datatype.parts))
 
 
+def has_padding(datatype: FileType, kinds: Container[str] = (NULL_TERMINATED, SPACE_PADDED)) -> bool:
+    """Say whether elements have text of a fixed length, at any depth, behind which there may be more than zeros."""
+    item = datatype.item
+    if item["class"] == "H5T_STRING" and item["length"] != "H5T_VARIABLE" and item.get("strPad") in kinds:
+        return True
+    return any(has_padding(part, kinds) for part in datatype.parts)
+
+
 def has_references(datatype: FileType) -> bool:
     """Say whether elements have references to objects or regions, at any depth."""
     return datatype.item["class"] == "H5T_REFERENCE" or any(map(has_references, datatype.parts))
@@ -127,13 +147,34 @@ def has_references(datatype: FileType) -> bool:
 
 def _compound(item: Any) -> FileType:
     parts = tuple(file_type(field["type"]) for field in item["fields"])
-    offsets, end = [], 0
-    for part in parts:
-        offsets.append(end)
-        end += part.size
     pairs = zip(item["fields"], parts, strict=True)
-    fields = [{"name": field["name"], "type": part.item} for field, part in pairs]
-    return FileType({**item, "fields": fields}, end, parts, tuple(offsets))
+    fields = [{**field, "type": part.item} for field, part in pairs]
+    found: Any = {**item, "fields": fields}
+    if has_gaps(item):
+        offsets = tuple(field["offset"] for field in fields)
+        places = sorted((at, at + part.size) for part, at in zip(parts, offsets, strict=True))
+        bounds = [*places, (item["size"], 0)]
+        if all(end <= begin for (_, end), (begin, _) in pairwise(bounds)):
+            return FileType(found, item["size"], parts, offsets)
+        found = without_gaps(found)  # not those of a file
+    size, offsets = packed_places(parts)
+    return FileType(found, size, parts, offsets)
+
+
+def packed_places(parts: Sequence[FileType]) -> tuple[int, tuple[int, ...]]:
+    """Return the size of a compound without gaps, and its members' offsets."""
+    ends = list(accumulate((part.size for part in parts), initial=0))
+    return ends[-1], tuple(ends[:-1])
+
+
+def without_gaps(item: Any) -> Any:
+    """Return a type's item without the gaps of its compounds."""
+    if not isinstance(item, dict):
+        return item
+    if item["class"] == "H5T_COMPOUND":
+        fields = [{"name": one["name"], "type": without_gaps(one["type"])} for one in item["fields"]]
+        return {"class": item["class"], "fields": fields}
+    return {**item, "base": without_gaps(item["base"])} if "base" in item else item
 
 
 def _size(item: Any) -> int:

@@ -17,7 +17,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout, choose_index_kind
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
-from hsparse.format.hdf5.messages.file_type import FileType, file_type, has_addresses
+from hsparse.format.hdf5.messages.file_type import FileType, file_type, is_written_as_stored, without_gaps
 from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL, ZERO_FILL, FillValue
 from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
@@ -68,7 +68,7 @@ def chunk_form(spec: ChunkSpec, file: FileForm, *, foreign: bool = False) -> Chu
         if not file.is_structured:
             return ChunkForm.TRANSCODED
         return ChunkForm.TRANSCODED_SECTIONS if needs_transcoding(spec, file.revision) else ChunkForm.STORED
-    transcoded = foreign or spec.structured or has_addresses(file_type(spec.datatype.item))
+    transcoded = foreign or spec.structured or not is_written_as_stored(file_type(spec.datatype.item))
     transcoded = transcoded or (not spec.dims and bool(spec.filters[0]))
     return ChunkForm.TRANSCODED if transcoded else ChunkForm.STORED
 
@@ -89,7 +89,10 @@ def plan_dataset(
     `Unsupported` and `TooLarge` name a property that a file cannot have, and a remedy.
     """
     spec = chunk_spec(record) if chunks.backing is None else chunks.backing.spec
-    datatype = file_type(spec.datatype.item)
+    item = spec.datatype.item
+    if spec.sparse and file.is_structured:  # whose sections have elements without gaps
+        item, committed = without_gaps(item), committed if without_gaps(item) == item else None
+    datatype = file_type(item)
     form = chunk_form(spec, file, foreign=chunks.foreign)
     form = form if chunks.backing is None else ChunkForm.FILE_BACKED
     if spec.sparse:

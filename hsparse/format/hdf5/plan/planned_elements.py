@@ -13,6 +13,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
@@ -21,11 +22,11 @@ from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
     FileType,
     dims_of_array,
-    is_byte_identical,
+    has_addresses,
+    is_written_as_stored,
 )
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.selections.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
-from hsparse.model.element import element_of
 from hsparse.model.json_values import Values
 from hsparse.model.region_reference import region_json
 from hsparse.model.vlen_array import VlenArray
@@ -43,9 +44,12 @@ def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_
     Raises `Unsupported` for types that hsparse does not have, and for region references that cannot be written.
     """
     data = values.heap.data if isinstance(values, VlenArray) else byte_view(values)
-    if is_byte_identical(datatype):
+    if is_written_as_stored(datatype):
         return Addressed(bytes(data))
-    count = values.size if isinstance(values, VlenArray) else len(data) // element_of(datatype.item).min_size
+    if not has_addresses(datatype):
+        rows = np.frombuffer(data, np.uint8).reshape(-1, _stored_size(datatype))
+        return Addressed(_file_rows(datatype, rows).tobytes())
+    count = values.size if isinstance(values, VlenArray) else len(data) // _stored_size(datatype)
     writing = _Writing(heap, key_of, data)
     result = bytearray(count * datatype.size)
     for number in range(count):
@@ -57,7 +61,7 @@ def plan_elements(datatype: FileType, values: Values, heap: GlobalHeapPlan, key_
 class _Writing:
     """Elements read from `data` at `at`; `places` are those of addresses in the written bytes.
 
-    `known` caches `is_byte_identical` by the identity of types, since it is called for each part of each element.
+    `known` caches `is_written_as_stored` by the identity of types, since it is called for each part of each element.
     """
 
     heap: GlobalHeapPlan
@@ -67,18 +71,21 @@ class _Writing:
     places: list[tuple[int, Key]] = field(default_factory=list)
     known: dict[int, bool] = field(default_factory=dict)
 
-    def is_byte_identical(self, datatype: FileType) -> bool:
+    def is_written_as_stored(self, datatype: FileType) -> bool:
         found = self.known.get(id(datatype))
         if found is None:
-            found = self.known[id(datatype)] = is_byte_identical(datatype)
+            found = self.known[id(datatype)] = is_written_as_stored(datatype)
         return found
 
     def put(self, datatype: FileType, out: bytearray, place: int) -> None:
         """Write the next part at `place` of `out`."""
         item = datatype.item
         kind = item["class"]
-        if self.is_byte_identical(datatype):
+        if self.is_written_as_stored(datatype):
             out[place : place + datatype.size] = self.take(datatype.size)
+        elif kind == "H5T_STRING" and item["length"] != "H5T_VARIABLE":
+            rows = np.frombuffer(self.take(datatype.size), np.uint8).reshape(1, -1)
+            out[place : place + datatype.size] = _file_rows(datatype, rows).tobytes()
         elif kind == "H5T_COMPOUND":
             for part, offset in zip(datatype.parts, datatype.offsets, strict=True):
                 self.put(part, out, place + offset)
@@ -113,7 +120,7 @@ class _Writing:
         struct.pack_into("<I", out, place + 8, number)
 
     def sequence(self, base: FileType, run: memoryview) -> Addressed:
-        if self.is_byte_identical(base):
+        if self.is_written_as_stored(base):
             return Addressed(bytes(run))
         inner = _Writing(self.heap, self.key_of, run, known=self.known)
         out = bytearray()
@@ -134,6 +141,36 @@ class _Writing:
     def take(self, size: int) -> memoryview:
         self.at += size
         return self.data[self.at - size : self.at]
+
+
+def _file_rows(datatype: FileType, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return elements without addresses, (n, bytes), with the gaps and the padding of a file."""
+    item = datatype.item
+    if is_written_as_stored(datatype):
+        return rows
+    if item["class"] == "H5T_ARRAY":
+        (base,) = datatype.parts
+        flat = rows.reshape(len(rows) * prod(dims_of_array(item)), -1)
+        return _file_rows(base, flat).reshape(len(rows), datatype.size)
+    if item["class"] == "H5T_STRING":
+        is_behind = np.logical_and.accumulate(rows[:, ::-1] == 0, axis=1)[:, ::-1]
+        return np.where(is_behind, np.uint8(ord(" ")), rows)
+    result, at = np.zeros((len(rows), datatype.size), np.uint8), 0
+    for part, offset in zip(datatype.parts, datatype.offsets, strict=True):
+        size = _stored_size(part)
+        result[:, offset : offset + part.size] = _file_rows(part, rows[:, at : at + size])
+        at += size
+    return result
+
+
+def _stored_size(datatype: FileType) -> int:
+    """Return the bytes that an element without parts of variable length has in hsparse."""
+    item = datatype.item
+    if item["class"] == "H5T_COMPOUND":
+        return sum(map(_stored_size, datatype.parts))
+    if item["class"] == "H5T_ARRAY":
+        return prod(dims_of_array(item)) * _stored_size(datatype.parts[0])
+    return REFERENCE_SIZE if item["class"] == "H5T_REFERENCE" else datatype.size
 
 
 def _selection(value: dict[str, Any]) -> Addressed:

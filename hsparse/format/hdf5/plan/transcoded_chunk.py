@@ -22,7 +22,7 @@ from hsparse.format.chunk_rows import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
-from hsparse.format.hdf5.messages.file_type import file_type, has_references
+from hsparse.format.hdf5.messages.file_type import file_type, has_references, without_gaps
 from hsparse.format.hdf5.messages.filter_pipeline_message import Pipelines
 from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
@@ -188,7 +188,7 @@ def file_filters(spec: ChunkSpec) -> Pipelines:
 
 def resize_references(spec: ChunkSpec, chunks: PlannedChunks) -> PlannedChunks:
     """Return chunks of elements of fixed size with references, with the sizes and sections that a file has."""
-    nbytes = chunks.defined * np.uint64(file_type(spec.datatype.item).size)
+    nbytes = chunks.defined * np.uint64(file_type(without_gaps(spec.datatype.item)).size)
     sections = chunks.sections.copy()
     sections[:, 1] = np.stack((nbytes, nbytes, np.zeros_like(nbytes)), axis=1)
     return chunks.with_sections(sections)
@@ -225,7 +225,7 @@ def _transcode_references(
 ) -> tuple[NDArray[np.uint64], Addressed]:
     _, fixed = open_chunk(data, sections_of(sections), METADATA_FIXED, spec.filters)
     values = np.frombuffer(fixed, np.uint8)
-    elements = plan_elements(file_type(spec.datatype.item), values, GlobalHeapPlan(), key_of)
+    elements = plan_elements(file_type(without_gaps(spec.datatype.item)), values, GlobalHeapPlan(), key_of)
     selection = Addressed(bytes(memoryview(data)[: int(sections[0, 0])]))
     size = len(elements.data)
     table = np.array([sections[0], (size, size, 0)], np.uint64)
