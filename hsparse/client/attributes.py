@@ -6,13 +6,15 @@ Tests: tests/client/test_group.py.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import MissingKey
-from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body, shape_of
+from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
+from hsparse.client.types.text_compound import object_array
 
 SEPARATOR = "\0"
 """Between names in a list of them: no name has it."""
@@ -129,16 +131,17 @@ class Attributes(MutableMapping[str, Any]):
 
 
 def attribute_value(record: Json) -> Any:
-    """Return the value of an attribute's HDF5/JSON: of a scalar one a `str` or a numpy scalar."""
-    shape = shape_of(record["shape"])
-    if shape is None:
+    """Return the value of an attribute's HDF5/JSON: of a scalar one a `str` or a numpy scalar.
+
+    Text of a fixed length is `str`, too, or bytes where it is no UTF-8.
+    """
+    array = Hdf5Type.parse(record["type"]).attribute(record)
+    if array is None:
         return None
-    array = Hdf5Type.parse(record["type"]).from_json(record["value"], shape)
     if array.dtype.kind == "S":
-        array = array.astype("O")
-        for place, one in enumerate(array.flat):
-            array.flat[place] = one.decode(errors="surrogateescape")
-    return array[()] if not shape else array
+        with suppress(UnicodeDecodeError):
+            array = object_array([one.decode() for one in array.flat]).reshape(array.shape)
+    return array[()] if not array.shape else array
 
 
 def attribute_bodies(attributes: Mapping[str, Any] | None) -> Json:

@@ -58,9 +58,7 @@ class StorageOptions:
         if layout:
             properties["layout"] = layout
         if self.fillvalue is not None:
-            properties["fillValue"] = np.asarray(
-                self.fillvalue, None if kind.is_vlen else kind.dtype
-            ).tolist()
+            properties["fillValue"] = kind.to_json(self.fillvalue)
         body: Json = {"type": kind.item, "creationProperties": properties}
         if shape:
             body["shape"] = list(shape)

@@ -119,7 +119,7 @@ class Dataset:
         given = self.record.get("creationProperties", {}).get("fillValue")
         if given is not None:
             return self.type.from_json(given, ())[()]
-        return "" if self.type.is_vlen else np.zeros((), self.dtype)[()]
+        return "" if self.type.is_vlen else np.zeros(self.type.inner, self.dtype.base)[()]
 
     @property
     def compression(self) -> str | None:

@@ -24,6 +24,7 @@ from hsparse.client.late_links import Parent, unlinked_dataset
 from hsparse.client.sparse.sparse_values import sparse_values
 from hsparse.client.sparse.sparse_writes import Values
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.types.datatype import base_and_dims
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import Conflict
 
@@ -77,11 +78,12 @@ class DatasetCreation:
         """
         if data is None and shape is None:
             raise InvalidValue("Give data, or a shape and a dtype.")
-        array = np.asarray(np.zeros((), dtype or "f4") if data is None else data, dtype)
-        extent = array.shape if shape is None else shape_tuple(shape)
+        base, dims = base_and_dims(dtype)
+        array = np.asarray(np.zeros((), base or "f4") if data is None else data, base)
+        extent = array.shape[: array.ndim - len(dims)] if shape is None else shape_tuple(shape)
         if data is not None:
-            array = _reshaped(array, extent)
-        kind = Hdf5Type.of(array)
+            array = _reshaped(array, (*extent, *dims))
+        kind = Hdf5Type.of(array, dims)
         options = StorageOptions(
             chunks, maxshape, fillvalue, compression, compression_opts, shuffle, fletcher32, filters, stripes
         )
@@ -126,11 +128,16 @@ class DatasetCreation:
         1
         """
         given = None if data is None else sparse_values(data)
-        array = np.asarray([] if data is None or given is not None else data, dtype)
+        base, dims = base_and_dims(dtype)
+        array = np.asarray([] if data is None or given is not None else data, base)
         if shape is None and data is None:
             raise InvalidValue("Give data, or a shape and a dtype.")
         extent = shape_tuple(
-            shape if shape is not None else given.shape if given is not None else array.shape
+            shape
+            if shape is not None
+            else given.shape
+            if given is not None
+            else array.shape[: array.ndim - len(dims)]
         )
         if dtype is None:
             dtype = given.values.dtype if given is not None else array.dtype if data is not None else "f4"

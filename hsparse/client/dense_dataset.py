@@ -49,7 +49,7 @@ class DenseDataset(ReducedDataset):
     def __init__(self, connection: Connection, record: Json, name: str | None = None) -> None:
         """See `Dataset`; `source` is what values of a fixed size are read from."""
         super().__init__(connection, record, name)
-        self.source = ChosenElements(connection, record, self.dtype)
+        self.source = ChosenElements(connection, record, self.type.wire)
 
     def __repr__(self) -> str:
         return (
@@ -86,7 +86,9 @@ class DenseDataset(ReducedDataset):
         array([[ 0, 10,  2],
                [ 3, 20,  5]])
         """
-        array = np.asarray(values) if self.type.is_vlen else cast_values(values, self.dtype)
+        array = (
+            np.asarray(values) if self.type.is_vlen else self.type.pack(cast_values(values, self.dtype.base))
+        )
 
         def send(region: Region) -> None:
             selection = region.selection
@@ -154,6 +156,6 @@ class DenseDataset(ReducedDataset):
         check_size(region.size * element_bytes(self.dtype), self.max_bytes, region.shape)
         selection = region.selection
         if not self.type.is_vlen:
-            return region.arrange(self.source.dense_values(selection))
+            return self.type.unpack(region.arrange(self.source.dense_values(selection)))
         data = read_values(self.connection, self.id, selection)
         return region.arrange(self.type.decode(data, (selection.size,)))

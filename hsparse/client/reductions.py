@@ -22,6 +22,7 @@ from hsparse.client.indexing.select import Select, select_region
 from hsparse.client.memory_limit import check_size
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import LONG_SELECT
+from hsparse.client.types.datatype import COMPLEX
 from hsparse.errors import HsparseError, NotFound
 from hsparse.format.selections.select_syntax import format_select
 from hsparse.format.selections.selection import Orthogonal
@@ -33,6 +34,7 @@ Axis: TypeAlias = int | Sequence[int] | None
 Array: TypeAlias = NDArray[Any]
 BLOCKS = OptionalModule("hsparse.client.block_reduction")
 GROUP = "group"
+COMPLEX_OPERATIONS = ("count", "sum", "mean", "var")
 NOT_FOUND, NO_ROUTE = 404, (405, 501)
 """The HTTP statuses of a server that does not know a route."""
 RESULT_BYTES = 16
@@ -117,6 +119,11 @@ class ReducedDataset(Dataset):
                [5., 0., 2.]])}
         """
 
+        if self.dtype.kind == "c" and field is None:
+            return self._of_complex(
+                operations, axis=axis, select=select, by=by, undefined=undefined, ddof=ddof
+            )
+
         def run(extent: tuple[int, ...]) -> dict[str, Array]:
             axes = reduced_axes(axis, len(extent))
             selection = select_region(select, extent).selection
@@ -140,6 +147,19 @@ class ReducedDataset(Dataset):
             return self._reduce_here(body, selection, axes) if found is None else found
 
         return self._in_current_extent(run)
+
+    def _of_complex(self, operations: Sequence[Operation], **options: Any) -> dict[str, Array]:
+        """Return reductions of complex numbers, from those of their real and imaginary parts."""
+        for name in operations:
+            if name not in COMPLEX_OPERATIONS:
+                raise WrongType(f"Complex numbers have no {name} here; take them by to_numpy().")
+        real, imaginary = (self.reduce(*operations, field=field, **options) for field in COMPLEX)
+        for name in operations:
+            if name == "var":
+                real[name] = real[name] + imaginary[name]
+            elif name in ("sum", "mean"):
+                real[name] = real[name] + 1j * imaginary[name]
+        return real
 
     def product(
         self,
@@ -242,20 +262,22 @@ class ReducedDataset(Dataset):
 
     def _reduced(self, name: Operation, axis: Axis, ddof: int = 0, undefined: Undefined = "fill") -> Any:
         """Return one reduction, in the type that numpy has for it."""
-        if name != "count" and self.dtype.kind not in "biuf":
+        if name != "count" and self.dtype.kind not in "biufc":
             raise WrongType(f"Values of {self.dtype} have no {name}; take them by to_numpy().")
         if name in ("min", "max") and not prod(
             self.shape[one] for one in reduced_axes(axis, len(self.shape))
         ):
             raise InvalidValue(f"There is no {name} of no elements.")
         found = self.reduce(name, axis=axis, ddof=ddof, undefined=undefined)[name]
-        if self.dtype.kind == "f" and name != "count":
-            found = found.astype(self.dtype.newbyteorder("="), copy=False)
+        if self.dtype.kind in "fc" and name != "count":
+            wanted = self.dtype if name != "var" else np.zeros(0, self.dtype).real.dtype
+            found = found.astype(wanted.newbyteorder("="), copy=False)
         return found[()]
 
     def _result_type(self, name: str, field: str | None) -> np.dtype[Any]:
         """Return the type of an operation's result, as the server has it."""
-        dtype = self.dtype[field] if field is not None else self.dtype
+        # of a complex number, too
+        dtype = self.type.element.dtype[field] if field is not None else self.dtype
         if name in ("count", "nnz"):
             return np.dtype("i8")
         if name in ("mean", "var"):

@@ -83,7 +83,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
             raise InvalidValue(f"{record['id']} is not a sparse dataset; read it with a dense client.")
         super().__init__(connection, record, name)
         dtype_of(record["type"])  # refuses elements of variable length
-        self.source = source if source is not None else ChosenElements(connection, record, self.dtype)
+        self.source = source if source is not None else ChosenElements(connection, record, self.type.wire)
         self.labels = AxisLabels(labels)
 
     @classmethod

@@ -35,7 +35,7 @@ NUMBERS = itertools.count()
 
 def served(connection: Connection, record: Any) -> ValueSource:
     """Return what reads a dataset over HTTP."""
-    return HttpElements(connection, record["id"], Hdf5Type.parse(record["type"]).dtype)
+    return HttpElements(connection, record["id"], Hdf5Type.parse(record["type"]).wire)
 
 
 @dataclass

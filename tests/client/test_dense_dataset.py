@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+from typing import Any
+
+import h5py
 import numpy as np
 import pytest
 
@@ -63,6 +67,80 @@ def test_types_come_back(file: File, data: object) -> None:
     assert np.shape(found) == expected.shape
     assert np.asarray(found).dtype == expected.dtype or isinstance(data, str)
     assert np.asarray(found).tolist() == expected.tolist()
+
+
+ARRAY = np.dtype(("f8", (3,)))
+GAPS = np.dtype([("n", "u1"), ("x", "f8")], align=True)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "inner"),
+    [
+        (ARRAY, (3,)),
+        (np.dtype((">i2", (2, 2))), (2, 2)),
+        (np.dtype(("S3", (2,))), (2,)),
+        (np.dtype(([("p", "f4", (2,)), ("q", "?")], (2,))), (2,)),
+        (np.dtype("c8"), ()),
+        (np.dtype(">c16"), ()),
+        (np.dtype(("c16", (2,))), (2,)),
+        (GAPS, ()),
+        (np.dtype([("a", GAPS), ("b", GAPS, (2,)), ("c", "c8")], align=True), ()),
+        (np.dtype({"names": ["b", "a"], "formats": ["u1", "u2"], "offsets": [4, 0], "itemsize": 8}), ()),
+        (np.dtype("V5"), ()),
+    ],
+    ids=repr,
+)
+def test_elements_of_any_type_are_those_of_h5py(
+    file: File, dtype: np.dtype[Any], inner: tuple[int, ...]
+) -> None:
+    bits = np.random.default_rng(1).integers(0, 2, (5, 2, dtype.itemsize)).astype(np.uint8)
+    values = np.ndarray((5, 2, *inner), dtype.base, bits.tobytes())
+    dataset = file.create_dataset("x", (5, 2), dtype, chunks=(2, 2))
+    with h5py.File(io.BytesIO(), "w") as reference:
+        expected = reference.create_dataset("x", (5, 2), dtype, chunks=(2, 2))
+        for one in (dataset, expected):
+            one[...] = values
+            one[1:3, 0] = values[3:5, 1]
+            one[4, 1] = values[0, 0]
+        opened = file["x"]
+        assert isinstance(opened, DenseDataset)
+        assert (opened.shape, opened.dtype, opened.dtype.itemsize) == (
+            expected.shape,
+            expected.dtype,
+            expected.dtype.itemsize,
+        )
+        for key in (..., 0, (slice(None, None, 2), [0, 1]), (4, 1), (slice(0, 0),)):
+            found, right = opened[key], expected[key]
+            assert np.shape(found) == np.shape(right)
+            np.testing.assert_array_equal(found, right)
+        lazy = opened.to_dask(chunks=(2, 2))
+        assert lazy.shape == (5, 2, *inner)
+        np.testing.assert_array_equal(lazy[1:].compute(), expected[1:])
+        np.testing.assert_array_equal(opened.fillvalue, np.zeros(inner, dtype.base))
+
+
+def test_values_for_an_array_type_end_with_its_shape(file: File) -> None:
+    dataset = file.create_dataset("x", (2,), ARRAY, fillvalue=[1, 2, 3])
+    assert dataset[...].tolist() == [[1, 2, 3], [1, 2, 3]]
+    for value in (5, [1, 2]):
+        with pytest.raises(ValueError, match=r"array of the shape \[3\]"):
+            dataset[0] = value
+    dataset[:] = [7, 8, 9]
+    assert file["x"][...].tolist() == [[7, 8, 9], [7, 8, 9]]  # type: ignore[index]
+    assert file.create_dataset("y", data=np.zeros((4, 3)), dtype=ARRAY).shape == (4,)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16", ">c16"])
+def test_complex_numbers_are_reduced(file: File, dtype: str) -> None:
+    data = (np.arange(12).reshape(3, 4) + 1j * np.arange(12)[::-1].reshape(3, 4)).astype(dtype)
+    dataset = file.create_dataset("x", data=data)
+    for axis in (None, 0, (0, 1)):
+        for name in ("sum", "mean", "var"):
+            found, expected = getattr(dataset, name)(axis), getattr(data, name)(axis)
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+            assert found.dtype == expected.dtype.newbyteorder("=")
+    with pytest.raises(TypeError, match="no max"):
+        dataset.max()
 
 
 def test_what_is_no_text_is_refused_before_it_is_sent(file: File) -> None:

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 import sparse
 
+import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.creation import SPARSE
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, ResultTooLarge, WrongType
@@ -32,7 +33,7 @@ def test_another_fill_value_gives_coo(dataset_access: DatasetAccess, rank: int) 
         dataset.to_scipy()
 
 
-@pytest.mark.parametrize("dtype", ["?", "f2", ">f8", "S3", [("a", "<i4"), ("b", "<f8")]])
+@pytest.mark.parametrize("dtype", ["?", "f2", ">f8", "c8", ">c16", "S3", [("a", "<i4"), ("b", "<f8")]])
 def test_types_keep_their_values(dataset_access: DatasetAccess, dtype: Any) -> None:
     dtype = np.dtype(dtype)
     dataset = dataset_access.create((4, 3), dtype, (2, 2))
@@ -42,7 +43,7 @@ def test_types_keep_their_values(dataset_access: DatasetAccess, dtype: Any) -> N
     dataset.write([(1, 2), (3, 0)], values[[1, 3], [2, 0]])
     found, native = dataset[1:], dtype.newbyteorder("=")
     assert found.dtype == native
-    assert isinstance(found, sp.csr_array if native.kind in "biuf" and native != np.float16 else sparse.COO)
+    assert isinstance(found, sp.csr_array if native.kind in "biufc" and native != np.float16 else sparse.COO)
     dense = found.toarray() if isinstance(found, sp.csr_array) else found.todense()
     assert np.array_equal(dense, values[1:].astype(native))
     paired = dataset[[1, 3], [2, 0]]
@@ -54,6 +55,48 @@ def test_types_keep_their_values(dataset_access: DatasetAccess, dtype: Any) -> N
     assert dataset[1, 2] == values[1, 2]
     assert dataset[0, 0] == values[0, 0]
     assert type(dataset[1, 2]) is type(values[1, 2])
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [("f8", (3,)), (">i2", (2, 2)), ("c8", (2,)), np.dtype([("n", "u1"), ("x", "f8")], align=True)],
+    ids=str,
+)
+def test_elements_that_are_arrays_or_have_gaps(dataset_access: DatasetAccess, dtype: Any) -> None:
+    kind = np.dtype(dtype)
+    dataset = dataset_access.create((4, 3), kind, (2, 2))
+    assert dataset.dtype == kind
+    values = np.zeros((4, 3, *kind.shape), kind.base)
+    some = np.arange(2 * kind.itemsize, dtype=np.uint8) % 60
+    elements = np.ndarray((2, *kind.shape), kind.base, some.tobytes())
+    values[1, 2], values[3, 0] = elements
+    dataset.write([(1, 2)], elements[:1])
+    dataset[3, 0] = elements[1]
+    places, found = dataset.read()
+    assert np.array_equal(found[np.argsort(places[:, 0])], elements)
+    for key in (..., np.s_[1:], 3, np.s_[::2, 1:]):
+        assert np.array_equal(dataset.to_numpy(key), values[key])
+        assert np.array_equal(dataset.read_dense(key), values[key])
+        assert np.array_equal(dataset[key].todense(), values[key].astype(kind.base.newbyteorder("=")))
+    assert np.array_equal(dataset[1, 2], values[1, 2])
+    assert np.array_equal(dataset.read_points([[3, 0], [0, 0]]), [values[3, 0], values[0, 0]])
+    if kind.shape:
+        lazy = dataset.to_dask()
+        assert lazy.shape == values.shape
+        assert np.array_equal(lazy[1:].compute().todense(), values[1:])
+
+
+def test_complex_matrices(connection: Connection) -> None:
+    group = hsparse.open(f"{connection.url}{connection.domain}")
+    matrix = sp.random_array((40, 30), density=0.1, format="csr", rng=1) * (1 + 2j)
+    for dtype in ("c8", "c16"):
+        found = hsparse.from_scipy(group, dtype, matrix.astype(dtype))
+        assert found.dtype == dtype
+        assert (found[...] != matrix.astype(dtype)).nnz == 0
+        np.testing.assert_allclose(found.sum(axis=0), matrix.toarray().sum(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(found.mean(), matrix.toarray().mean(), rtol=1e-5)
+        found[0, 0] = 5 - 1j
+        assert found[0, 0] == 5 - 1j
 
 
 def test_enums_are_their_numbers(connection: Connection) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
 from hsparse.client.sparse.sparse_result import in_native_order
+from hsparse.client.types.hdf5_type import Hdf5Type, take_inner
 from hsparse.clock import SystemClock
 from hsparse.optional_module import OptionalModule
 
@@ -48,6 +49,8 @@ class ArraySource(Protocol):
     def size(self) -> int: ...
     @property
     def chunks(self) -> tuple[int, ...] | None: ...
+    @property
+    def type(self) -> Hdf5Type: ...
     def check_extent(self, extent: Sequence[int]) -> None: ...
     def __getitem__(self, key: Any) -> Any: ...
 
@@ -65,7 +68,10 @@ class SparseSource(ArraySource, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatasetBlocks:
-    """A dataset as dask slices it, in the extent `shape` that it had: `Conflict` if it has been shrunk since."""
+    """A dataset as dask slices it, in the `shape` that it had: `Conflict` if it has been shrunk since.
+
+    The dimensions of an array type are the last ones of `shape`.
+    """
 
     dataset: ArraySource
     shape: tuple[int, ...]
@@ -73,23 +79,24 @@ class DatasetBlocks:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.dataset.dtype
+        return self.dataset.dtype.base
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.read(key)
-        self.dataset.check_extent(self.shape)
-        return found
+        rank = self.dataset.ndim
+        found = self.read(key[:rank])
+        self.dataset.check_extent(self.shape[:rank])
+        return take_inner(found, key[rank:])
 
 
 def dense_to_dask(dataset: ArraySource, chunks: Blocks = None) -> Any:
     """Return a `dask.array.Array` of a dense dataset, see `sparse_to_dask`."""
     blocks = _blocks(dataset, chunks, BLOCK_BYTES // dataset.dtype.itemsize)
-    meta = np.empty((0,) * dataset.ndim, dataset.dtype)
-    source = DatasetBlocks(dataset, dataset.shape, dataset.__getitem__)
+    meta = np.empty((0,) * len(blocks), dataset.dtype.base)
+    source = DatasetBlocks(dataset, _shape(dataset), dataset.__getitem__)
     return DASK.load().from_array(
         source, blocks, name=_name(dataset, blocks, "dense"), meta=meta, inline_array=True
     )
@@ -107,19 +114,19 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
         raise InvalidValue(f"There is no format {format!r}: give 'coo' or 'csr'.")
     blocks = _blocks(dataset, chunks, 0 if chunks is not None else _block_elements(dataset))
     name = _name(dataset, blocks, format)
-    dtype = dataset.dtype.newbyteorder("=")
+    dtype = dataset.dtype.base.newbyteorder("=")
     if format == "coo":
         fill = in_native_order(np.asarray(dataset.fillvalue))[()]
-        meta = SPARSE.load().COO(np.empty((0,) * dataset.ndim, dtype), fill_value=fill)
+        meta = SPARSE.load().COO(np.empty((0,) * len(blocks), dtype), fill_value=np.ravel(fill)[0])
         return dask.from_array(
-            DatasetBlocks(dataset, dataset.shape, dataset.to_coo),
+            DatasetBlocks(dataset, _shape(dataset), dataset.to_coo),
             blocks,
             name=name,
             asarray=False,
             meta=meta,
             inline_array=True,
         )
-    if dataset.ndim != 2 or dataset.fillvalue != 0:
+    if len(blocks) != 2 or dataset.type.inner or dataset.fillvalue != 0:
         raise InvalidValue("A csr_array has 2 dimensions and the fill value 0: give format='coo'.")
     source = DatasetBlocks(dataset, dataset.shape, partial(dataset.to_scipy, "csr"))
     spans = [_spans(lengths) for lengths in blocks]
@@ -136,14 +143,20 @@ def sparse_to_dask(dataset: SparseSource, chunks: Blocks = None, format: Format 
 def _blocks(dataset: ArraySource, chunks: Blocks, limit: int) -> tuple[tuple[int, ...], ...]:
     """Return the lengths of blocks: as given, or made of stored chunks, with about `limit` elements."""
     normalize = OptionalModule("dask.array.core", "dask").load().normalize_chunks
-    stored = dataset.chunks or dataset.shape
+    stored, inner = dataset.chunks or dataset.shape, dataset.type.inner
+    wanted = _enlarged(stored, dataset.shape, limit) if chunks is None else chunks
     found: tuple[tuple[int, ...], ...] = normalize(
-        _enlarged(stored, dataset.shape, limit) if chunks is None else chunks,
-        shape=dataset.shape,
-        dtype=dataset.dtype,
-        previous_chunks=stored,
+        (*wanted, *inner) if isinstance(wanted, tuple | list) and len(wanted) == dataset.ndim else wanted,
+        shape=_shape(dataset),
+        dtype=dataset.dtype.base,
+        previous_chunks=(*stored, *inner),
     )
     return found
+
+
+def _shape(dataset: ArraySource) -> tuple[int, ...]:
+    """Return the shape of the values: the extent, and the dimensions of an array type."""
+    return (*dataset.shape, *dataset.type.inner)
 
 
 def _enlarged(chunk: tuple[int, ...], shape: tuple[int, ...], limit: int) -> tuple[int, ...]:

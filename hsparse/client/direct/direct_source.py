@@ -44,7 +44,7 @@ def direct_source(
     whole = None if is_here or direct is not None else WHOLE_ELSEWHERE
     kept = KeptMap(connection, record["id"], dims, statistics, signed=direct is True, whole=whole)
     least = (LEAST_PART if is_here else ServerObjects.least_part) if direct is None else 0.0
-    return DirectElements(server, kept, choice, kind.dtype, statistics, least)
+    return DirectElements(server, kept, choice, kind.wire, statistics, least)
 
 
 def _has_objects(record: Json) -> bool:

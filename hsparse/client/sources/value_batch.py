@@ -73,8 +73,12 @@ class DatasetRead:
         )
 
     @property
+    def type(self) -> Hdf5Type:
+        return Hdf5Type.parse(self.record["type"])
+
+    @property
     def dtype(self) -> np.dtype[Any]:
-        return Hdf5Type.parse(self.record["type"]).dtype
+        return self.type.wire
 
     @property
     def nbytes(self) -> int:
@@ -243,7 +247,7 @@ def _read_directly(connection: Connection, read: DatasetRead) -> Found:
             if rows is not None:
                 return rows
         return read.locate(source.defined_elements(selection))
-    return np.require(source.dense_values(selection), requirements="W")
+    return np.require(read.type.unpack(source.dense_values(selection)), requirements="W")
 
 
 def answer_parts(data: bytes) -> Iterator[list[memoryview]]:
@@ -263,7 +267,7 @@ def answer_parts(data: bytes) -> Iterator[list[memoryview]]:
 
 
 def _values(read: DatasetRead, blocks: list[memoryview]) -> NDArray[Any]:
-    kind = Hdf5Type.parse(read.record["type"])
+    kind = read.type
     data = bytearray().join(blocks)
     if not kind.is_vlen and len(data) != read.nbytes:
         raise Conflict(f"The extent of {read.record['id']} is not {list(read.extent)} any more; read again.")
@@ -284,4 +288,4 @@ def _elements(read: DatasetRead, blocks: list[memoryview]) -> Elements:
 def _nothing(read: DatasetRead) -> Any:
     if read.sparse:
         return Elements((np.zeros(0, np.uint32),) * len(read.extent), np.zeros(0, read.dtype))
-    return np.zeros(read.shape, read.dtype)
+    return read.type.unpack(np.zeros(read.shape, read.dtype))

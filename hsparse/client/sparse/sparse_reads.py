@@ -69,7 +69,7 @@ class SparseReads(Dataset):
             return self.source.defined_elements(region.selection, limit)
 
         found = self._in_region(select, get)
-        return found.coords(), found.values
+        return found.coords(), self.type.unpack(found.values)
 
     def read_dense(self, select: Select = None) -> NDArray[Any]:
         """Return every selected value, the fill value where undefined, in the selection's shape.
@@ -80,7 +80,7 @@ class SparseReads(Dataset):
 
         def get(region: Region) -> NDArray[Any]:
             check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
-            return region.arrange(self.source.dense_values(region.selection))
+            return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))
 
         return self._in_region(select, get)
 
@@ -93,7 +93,8 @@ class SparseReads(Dataset):
         places = self._points(coords)
         check_size(bytes_of_dense((len(places),), self.dtype.itemsize), self.max_bytes, (len(places),))
         body = places.astype("<u8").tobytes()
-        return np.frombuffer(self.connection.binary("POST", self._path("value"), body), self.dtype).copy()
+        data = bytearray(self.connection.binary("POST", self._path("value"), body))
+        return self.type.decode(data, (len(places),))
 
     def defined(self, select: Select = None) -> NDArray[np.uint64]:
         """Return the coordinates of the defined elements of the selection, (n, rank) uint64, as `read` orders them.
@@ -183,7 +184,7 @@ class SparseReads(Dataset):
     def _result(self, region: Region) -> Any:
         """Return what `x[key]` is."""
         if not region.shape:
-            return region.arrange(self.source.dense_values(region.selection))[()]
+            return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))[()]
         has_zeros = fills_with_zero(self.dtype, self.fillvalue)
         if has_zeros and len(region.shape) == 2:
             found = self._csr(region)
@@ -226,7 +227,10 @@ class SparseReads(Dataset):
         bands: Sequence[int] = ()
         if self.chunks and len(region.shape) == 2:
             bands = row_bands(found.columns[0], self.chunks[0], self.shape[0])
-        return SparseResult(region.shape, columns, values, self.fillvalue, bands)
+        found_values, fill = self.type.unpack(values), self.fillvalue
+        if self.type.inner:
+            return SparseResult.of_arrays(region.shape, columns, found_values, fill)
+        return SparseResult(region.shape, columns, found_values, fill, bands)
 
     def _rows(self, region: Region, limit: ResultLimit | None) -> Any:
         """Return rows and columns of a matrix as a `csr_array`, if the source has them without their coordinates."""

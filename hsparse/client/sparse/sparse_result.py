@@ -43,6 +43,21 @@ class SparseResult:
     fill_value: Any
     bands: Sequence[int] = ()
 
+    @classmethod
+    def of_arrays(
+        cls, shape: tuple[int, ...], columns: Columns, values: NDArray[Any], fill_value: NDArray[Any]
+    ) -> SparseResult:
+        """Return elements that are arrays, (n, ...), of which each dimension is one more of the result."""
+        inner = values.shape[1:]
+        within = np.unravel_index(np.arange(prod(inner)), inner)
+        places = [
+            *(np.repeat(column, prod(inner)) for column in columns),
+            *(np.tile(column, len(values)) for column in within),
+        ]
+        is_one = bool(np.all(fill_value == fill_value.flat[0]))
+        fill = fill_value.flat[0] if is_one else fill_value
+        return cls((*shape, *inner), tuple(places), values.reshape(-1), fill)
+
     def to_numpy(self) -> NDArray[Any]:
         """Return all values, as a dense array."""
         array = np.full(self.shape, self.fill_value, self.values.dtype)

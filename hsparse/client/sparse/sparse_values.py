@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.indexing.key_axes import Columns
+from hsparse.client.types.datatype import complex_fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +88,8 @@ def cast_values(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """
     try:
         array = np.asarray(values)
+        if array.dtype.names is not None:
+            values = array = complex_fields(array)
     except ValueError as error:
         raise InvalidValue("The values are lists of different lengths, which no array has.") from error
     if not array.size:

@@ -102,7 +102,7 @@ class SparseWrites(Dataset):
         >>> X[1].toarray(), X.nnz
         (array([5., 0., 6.], dtype=float32), 6)
         """
-        column = np.ascontiguousarray(cast_values(values, self.dtype))
+        column = np.ascontiguousarray(self._cast(values))
 
         def send(extent: tuple[int, ...]) -> None:
             self._upload_elements(select_points(coords, extent), column, drop_fill=drop_fill or None)
@@ -118,7 +118,7 @@ class SparseWrites(Dataset):
         >>> X[1].toarray(), X.count(np.s_[1])
         (array([5., 0., 6.], dtype=float32), 2)
         """
-        array = cast_values(values, self.dtype)
+        array = self._cast(values)
         is_listed = select is None or isinstance(select, str | Orthogonal | Boxes | Points)
 
         def send(region: Region) -> None:
@@ -217,7 +217,7 @@ class SparseWrites(Dataset):
                 raise InvalidValue(
                     f"Say by how many the dimension {axis} grows: append(coords, values, count=...)."
                 )
-            column = np.ascontiguousarray(cast_values(values, self.dtype))
+            column = np.ascontiguousarray(self._cast(values))
             return self._append_elements(block, column, count, axis, drop_fill, flush)
         if count is not None:
             raise InvalidValue(
@@ -244,7 +244,8 @@ class SparseWrites(Dataset):
         >>> X.shape, X.count(np.s_[4])
         ((5, 3), 2)
         """
-        given = np.ascontiguousarray(cast_values(values, self.dtype)).reshape(np.shape(values))
+        cast = self._cast(values)
+        given = np.ascontiguousarray(cast).reshape(cast.shape)
 
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
@@ -329,6 +330,12 @@ class SparseWrites(Dataset):
                 f"{list(extent)}; the values have the shape {list(shape)}."
             )
 
+    def _cast(self, values: Any) -> NDArray[Any]:
+        """Return values as elements travel; an array type's dimensions are the last ones of `values`."""
+        if isinstance(values, np.ndarray) and values.dtype == self.type.wire:
+            return values
+        return self.type.pack(cast_values(values, self.dtype.base))
+
     def _checked(self, given: SparseValues) -> SparseValues:
         """Return sparse values in the dataset's type, if that and the fill value fit."""
         if not same_fill(given.fill_value, self.fillvalue):
@@ -336,9 +343,7 @@ class SparseWrites(Dataset):
                 f"What the values do not store is {given.fill_value!s}, what the dataset does not store "
                 f"{self.fillvalue!s}: give a sparse.COO with that fill value, or a dense array."
             )
-        return SparseValues(
-            given.shape, given.columns, cast_values(given.values, self.dtype), given.fill_value
-        )
+        return SparseValues(given.shape, given.columns, self._cast(given.values), given.fill_value)
 
     def _upload_elements(self, points: Points, values: NDArray[Any], **params: object) -> None:
         """Define elements, in as many requests as they need."""

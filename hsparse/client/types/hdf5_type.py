@@ -1,36 +1,40 @@
 """Values of any HDF5 type that numpy can hold, from the bytes and JSON of the REST API, and back.
 
 Variable-length text is an object array of `str`, a variable-length sequence an object array of arrays; in a compound
-text is a field of `str` objects. What numpy has no form for here (compounds with sequences, region references) is
-refused by name.
+they are fields of objects. An array type adds its dimensions to those of the data, as in h5py.
 
 Tests: tests/client/test_dense_dataset.py, tests/client/test_group.py.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from hsparse.client.errors import NotImplementedHere, WrongType
-from hsparse.client.types.datatype import dtype_of, type_item
+from hsparse.client.errors import InvalidValue, WrongType
+from hsparse.client.types.datatype import complex_fields, dtype_of, packed, type_item
 from hsparse.client.types.text_compound import (
     TEXT_TYPE,
-    decode_text_compounds,
-    encode_text_compounds,
+    decode_elements,
+    encode_elements,
+    object_array,
     text_compound_dtype,
     text_compound_item,
 )
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import Buffer
-from hsparse.model.element import Compound, Element, Fixed, VlenSequence, VlenString, element_of
-from hsparse.model.json_values import from_json
-from hsparse.model.length_prefixed import add_prefixes, split_elements, strip_prefixes
+from hsparse.model.attribute import attribute_values
+from hsparse.model.element import Compound, Element, Fixed, Region, element_of
+from hsparse.model.json_values import Values, array_json, from_json, leaves_of
+from hsparse.model.length_prefixed import split_elements
 from hsparse.model.vlen_array import VlenArray
 
+Json = dict[str, Any]
 OBJECT = np.dtype(object)
 
 
@@ -44,27 +48,22 @@ class Hdf5Type:
 
     @classmethod
     def parse(cls, item: Any) -> Hdf5Type:
-        """Return the type of an HDF5/JSON item; `NotImplementedHere` if numpy has no form for it."""
+        """Return the type of an HDF5/JSON item."""
         element = element_of(item)
         if isinstance(element, Fixed):
             return cls(item, _fixed_dtype(item, element), element)
-        if isinstance(element, VlenString) or (
-            isinstance(element, VlenSequence) and isinstance(element.base, Fixed)
-        ):
-            return cls(item, OBJECT, element)
-        if isinstance(element, Compound) and all(
-            isinstance(one, Fixed | VlenString) for one in element.parts
-        ):
-            return cls(item, text_compound_dtype(element), element)
-        raise NotImplementedHere(
-            f"Elements of {_class_of(item)} have variable-length parts, which only h5pyd reads: use it for this object."
-        )
+        return cls(item, text_compound_dtype(element) if isinstance(element, Compound) else OBJECT, element)
 
     @classmethod
-    def of(cls, values: NDArray[Any]) -> Hdf5Type:
-        """Return the type of an array: text (`U`, `T`, or objects that are `str`) is variable-length UTF-8."""
+    def of(cls, values: NDArray[Any], inner: tuple[int, ...] = ()) -> Hdf5Type:
+        """Return the type of an array: text (`U`, `T`, or objects that are `str`) is variable-length UTF-8.
+
+        With `inner` each element is an array of that shape.
+        """
+        if inner:
+            return cls.parse({"class": "H5T_ARRAY", "dims": list(inner), "base": cls.of(values).item})
         if values.dtype.kind in "UT" or (
-            values.dtype == OBJECT and all(isinstance(one, str) for one in values.reshape(-1))
+            values.dtype == OBJECT and all(isinstance(one, str | bytes) for one in values.reshape(-1))
         ):
             return cls.parse(TEXT_TYPE)
         if values.dtype.names is not None and values.dtype.hasobject:
@@ -79,58 +78,89 @@ class Hdf5Type:
     def is_vlen(self) -> bool:
         return not isinstance(self.element, Fixed)
 
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The dimensions that each element of an array type adds to those of the data."""
+        return self.dtype.shape
+
+    @property
+    def wire(self) -> np.dtype[Any]:
+        """The type of elements as they travel: without gaps, and of an array type each one as a whole."""
+        dtype = packed(self.dtype)
+        return dtype if dtype.subdtype is None else np.dtype(f"V{dtype.itemsize}")
+
+    def unpack(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return elements of the type `wire` as numpy has them: of `dtype`, with its dimensions last."""
+        if self.inner:
+            shape = (*values.shape, *self.inner)
+            values = np.ndarray(shape, packed(self.dtype.base), bytearray(values.tobytes()))
+        return values.astype(self.dtype.base, copy=False)
+
+    def pack(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the inverse of `unpack`; `InvalidValue` if the last dimensions are not those of the array type."""
+        if self.is_vlen:
+            return values
+        base = packed(self.dtype.base)
+        values = np.ascontiguousarray(complex_fields(values), base).reshape(values.shape)
+        if not self.inner:
+            return values
+        rank = values.ndim - len(self.inner)
+        if rank < 0 or values.shape[rank:] != self.inner:
+            raise InvalidValue(
+                f"Each element is an array of the shape {list(self.inner)}, with which the shape of values must end; "
+                f"theirs is {list(values.shape)}."
+            )
+        return np.frombuffer(values.tobytes(), self.wire).reshape(values.shape[:rank])
+
     def decode(self, data: Buffer, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return the values in the bytes of an answer, which has elements of `shape`."""
         if not self.is_vlen:
-            return np.frombuffer(data, self.dtype).reshape(shape)
+            return self.unpack(np.frombuffer(data, self.wire).reshape(shape))
         return self._objects(split_elements(data, self.element, shape))
 
     def encode(self, values: NDArray[Any]) -> bytes:
-        """Return values as the bytes of a request; `WrongType` for what is no text or number."""
+        """Return values, packed or not, as the bytes of a request; `WrongType` for what is no text or number."""
         if not self.is_vlen:
-            return np.ascontiguousarray(values, self.dtype).tobytes()
-        if isinstance(self.element, Compound):
-            return encode_text_compounds(values, self.element)
-        pieces = [self._piece(one) for one in values.reshape(-1)]
-        sizes = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        return add_prefixes(np.frombuffer(b"".join(pieces), np.uint8), sizes).heap.tobytes()
+            return (values if values.dtype == self.wire else self.pack(values)).tobytes()
+        return encode_elements(values, self.element)
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Return a JSON value, an attribute's or a fill value, as an array of `shape`."""
-        values = from_json(value, shape, self.element)
+        """Return a JSON value, such as a fill value, as an array of `shape`."""
+        return self._values(from_json(value, shape, self.element), shape)
+
+    def to_json(self, values: ArrayLike) -> Any:
+        """Return values, such as a fill value, as JSON."""
+        if self.is_vlen:
+            return np.asarray(values).tolist()
+        array = self.pack(np.asarray(values, self.dtype.base))
+        dtype = self.element.dtype
+        flat = np.ndarray((*array.shape, *self.inner), dtype.base, array.tobytes())
+        return array_json(flat)
+
+    def attribute(self, record: Json) -> NDArray[Any] | None:
+        """Return the value in an attribute's record of this type; None for a null dataspace."""
+        shape = shape_of(record["shape"])
+        if shape is None:
+            return None
+        if isinstance(self.element, Region) and record.get("encoding") is None:
+            return object_array(leaves_of(record["value"], shape)).reshape(shape)
+        return self._values(attribute_values({**record, "type": self.item}), shape)
+
+    def _values(self, values: Values, shape: tuple[int, ...]) -> NDArray[Any]:
         if isinstance(values, VlenArray):
             return self._objects(values)
-        return values.view(self.dtype)
+        return self.unpack(np.ndarray(shape, self.wire, values.tobytes()))
 
     def _objects(self, values: VlenArray) -> NDArray[Any]:
         """Return an object array: `str`, or arrays of the sequence's elements; of a compound its fields."""
-        if isinstance(self.element, Compound):
-            return decode_text_compounds(values, self.element)
-        data, sizes = strip_prefixes(values)
-        whole = data.tobytes()
-        result = np.empty(len(sizes), object)
-        start = 0
-        for place, size in enumerate(sizes.tolist()):
-            part = whole[start : start + size]
-            result[place] = self._object(part)
-            start += size
-        return result.reshape(values.shape)
+        return decode_elements(values, self.element)
 
-    def _object(self, data: bytes) -> Any:
-        if isinstance(self.element, VlenString):
-            return data.decode(errors="surrogateescape")
-        assert isinstance(self.element, VlenSequence)
-        assert isinstance(self.element.base, Fixed)
-        return np.frombuffer(data, self.element.base.dtype)
 
-    def _piece(self, value: Any) -> bytes:
-        if isinstance(self.element, VlenString):
-            if isinstance(value, str | bytes):
-                return value.encode(errors="surrogateescape") if isinstance(value, str) else value
-            raise WrongType(f"{value!r:.40} is no text; the elements of this dataset are.")
-        assert isinstance(self.element, VlenSequence)
-        assert isinstance(self.element.base, Fixed)
-        return np.asarray(value, self.element.base.dtype).tobytes()
+def take_inner(values: Any, keys: Sequence[Any]) -> Any:
+    """Return an array of which each key, a list too, selects in one of the last dimensions, those of an array type."""
+    for place, key in enumerate(keys):
+        values = values[(..., key, *[slice(None)] * (len(keys) - 1 - place))]
+    return values
 
 
 def _fixed_dtype(item: Any, element: Fixed) -> np.dtype[Any]:
@@ -141,23 +171,20 @@ def _fixed_dtype(item: Any, element: Fixed) -> np.dtype[Any]:
         return element.dtype
 
 
-def _class_of(item: Any) -> str:
-    return str(item.get("class", item)) if isinstance(item, dict) else str(item)
-
-
 def attribute_body(value: Any) -> dict[str, Any]:
     """Return the body that creates an attribute: `type`, `shape` and `value` of anything numpy takes.
 
-    Text is variable-length, None is HDF5's null dataspace, a bool is HDF5's usual enum.
+    Text is variable-length, Python's bytes too, those of numpy have their length; None is HDF5's null dataspace, a bool
+    HDF5's usual enum.
     """
     if value is None:
         return {"type": type_item(np.dtype("i1")), "shape": "H5S_NULL"}
     array = np.asarray(value)
+    if array.dtype.kind == "S" and not isinstance(value, np.ndarray | np.generic):
+        array = array.astype(object)  # Python's bytes have no fixed length: as in h5py
     kind = Hdf5Type.of(array)
-    if array.dtype.kind == "c":
-        raise WrongType("Complex numbers have no HDF5 type here: store the real and the imaginary part.")
-    plain = array.tolist() if kind.is_vlen or array.dtype.kind != "S" else np.char.decode(array).tolist()
-    body: dict[str, Any] = {"type": kind.item, "value": plain}
+    text = b64encode(kind.encode(array)).decode()
+    body: dict[str, Any] = {"type": kind.item, "value": text, "encoding": "base64"}
     if array.ndim:
         body["shape"] = list(array.shape)
     return body

@@ -1,10 +1,12 @@
-"""Compounds of which some fields are text of variable length: from the bytes of the REST API, and back.
+"""Elements with parts of variable length: from the bytes of the REST API, and back.
 
-In numpy such a field has objects that are `str`.
+In numpy such a part is an object: text a `str`, a sequence or an array of such parts an array, a region reference its
+HDF5/JSON. A compound is an array of numpy's with fields of objects.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,18 @@ from numpy.typing import NDArray
 
 from hsparse.client.errors import WrongType
 from hsparse.client.types.datatype import type_item
-from hsparse.model.element import PREFIX_SIZE, Compound, Fixed
-from hsparse.model.length_prefixed import field_bounds
+from hsparse.model.element import (
+    PREFIX_SIZE,
+    ArrayOfVlen,
+    Compound,
+    Element,
+    Fixed,
+    Region,
+    VlenSequence,
+    VlenString,
+)
+from hsparse.model.length_prefixed import field_bounds, skipper, split_elements
+from hsparse.model.region_reference import region_bytes, region_json
 from hsparse.model.vlen_array import VlenArray
 
 TEXT_TYPE = {
@@ -43,8 +55,14 @@ def text_compound_item(dtype: np.dtype[Any]) -> dict[str, Any]:
     return {"class": "H5T_COMPOUND", "fields": fields}
 
 
-def decode_text_compounds(values: VlenArray, element: Compound) -> NDArray[Any]:
-    """Return elements as an array of `text_compound_dtype`, of their shape."""
+def decode_elements(values: VlenArray, element: Element) -> NDArray[Any]:
+    """Return elements as an array of their shape: of objects or, of compounds, of `text_compound_dtype`."""
+    if isinstance(element, Compound):
+        return _decode_compounds(values, element)
+    return object_array([_decode_part(data, element) for data in values]).reshape(values.shape)
+
+
+def _decode_compounds(values: VlenArray, element: Compound) -> NDArray[Any]:
     result = np.empty(values.size, text_compound_dtype(element))
     bounds = field_bounds(values, element)
     data = values.heap.tobytes()
@@ -56,12 +74,39 @@ def decode_text_compounds(values: VlenArray, element: Compound) -> NDArray[Any]:
         else:
             column = result[name]
             for row, (first, last) in enumerate(pairs):
-                column[row] = data[first + PREFIX_SIZE : last].decode(errors="surrogateescape")
+                column[row] = _decode_part(data[first:last], part)
     return result.reshape(values.shape)
 
 
-def encode_text_compounds(values: NDArray[Any], element: Compound) -> bytes:
-    """Return such an array as the bytes of a request; `WrongType` for an object that is no text."""
+def _decode_part(data: bytes, part: Element) -> Any:
+    if isinstance(part, VlenString):
+        return data[PREFIX_SIZE:].decode(errors="surrogateescape")
+    if isinstance(part, Region):
+        return region_json(data[PREFIX_SIZE:])
+    if isinstance(part, VlenSequence):
+        return _decode_sequence(data[PREFIX_SIZE:], part.base)
+    if isinstance(part, ArrayOfVlen):
+        return decode_elements(split_elements(data, part.base, part.dims), part.base)
+    return decode_elements(split_elements(data, part, ()), part)[()]
+
+
+def _decode_sequence(data: bytes, base: Element) -> NDArray[Any]:
+    if isinstance(base, Fixed):
+        return np.frombuffer(data, base.dtype)
+    at, count, skip = 0, 0, skipper(base)
+    while at < len(data):
+        at, count = skip(data, at, len(data)), count + 1
+    return decode_elements(split_elements(data, base, (count,)), base)
+
+
+def encode_elements(values: NDArray[Any], element: Element) -> bytes:
+    """Return such an array as the bytes of a request; `WrongType` for an object that is not what its part needs."""
+    if isinstance(element, Compound):
+        return _encode_compounds(values, element)
+    return b"".join(_encode_part(one, element) for one in values.reshape(-1))
+
+
+def _encode_compounds(values: NDArray[Any], element: Compound) -> bytes:
     flat = values.reshape(-1)
     columns = []
     for name, part in zip(element.names, element.parts, strict=True):
@@ -71,12 +116,38 @@ def encode_text_compounds(values: NDArray[Any], element: Compound) -> bytes:
             packed, size = column.tobytes(), part.dtype.itemsize
             columns.append([packed[at : at + size] for at in range(0, len(packed), size)])
         else:
-            columns.append([_prefixed(one, name) for one in flat[name].tolist()])
+            columns.append([_encode_part(one, part, f" in the field {name}") for one in flat[name]])
     return b"".join(piece for row in zip(*columns, strict=True) for piece in row)
 
 
-def _prefixed(value: Any, name: str) -> bytes:
-    if not isinstance(value, str):
-        raise WrongType(f"{value!r:.40} in the field {name} is no text.")
-    data = value.encode(errors="surrogateescape")
+def _encode_part(value: Any, part: Element, place: str = "") -> bytes:
+    if isinstance(part, VlenString):
+        if not isinstance(value, str | bytes):
+            raise WrongType(f"{value!r:.40}{place} is no text; give str.")
+        return _prefixed(value.encode(errors="surrogateescape") if isinstance(value, str) else value)
+    if isinstance(part, Region):
+        return _prefixed(region_bytes(value))
+    if isinstance(part, Fixed):
+        return np.asarray(value, part.dtype).tobytes()
+    if isinstance(part, VlenSequence):
+        if isinstance(part.base, Fixed):
+            return _prefixed(np.asarray(value, part.base.dtype).tobytes())
+        return _prefixed(b"".join(_encode_part(one, part.base, place) for one in value))
+    if isinstance(part, ArrayOfVlen):
+        array = np.asarray(value, object)
+        if array.shape != part.dims:
+            raise WrongType(f"{value!r:.40}{place} is no array of the shape {list(part.dims)}.")
+        return b"".join(_encode_part(one, part.base, place) for one in array.reshape(-1))
+    return _encode_compounds(np.asarray(value, text_compound_dtype(part)), part)
+
+
+def object_array(values: Sequence[Any]) -> NDArray[Any]:
+    """Return values as an array of objects, whatever they are, (n,)."""
+    result = np.empty(len(values), object)
+    for place, value in enumerate(values):
+        result[place] = value
+    return result
+
+
+def _prefixed(data: bytes) -> bytes:
     return len(data).to_bytes(PREFIX_SIZE, "little") + data

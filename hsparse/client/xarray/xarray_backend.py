@@ -23,6 +23,7 @@ from hsparse.client.errors import MissingKey
 from hsparse.client.group import Group, make_member
 from hsparse.client.indexing.select import ArrayKey
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.types.hdf5_type import take_inner
 from hsparse.client.xarray.netcdf_dimensions import NetcdfDimensions, is_only_dimension
 from hsparse.client.xarray.sparse_packing import SparsePacking
 from hsparse.errors import Unsupported
@@ -47,8 +48,8 @@ class DatasetArray(BackendArray):
         """Take a dataset; `packing` is undone here, of a sparse one."""
         self.dataset = dataset
         self.packing = packing
-        self.shape = dataset.shape
-        self.dtype = dataset.dtype if packing is None else packing.dtype
+        self.shape = (*dataset.shape, *dataset.type.inner)
+        self.dtype = dataset.dtype.base if packing is None else packing.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         if isinstance(key, indexing.BasicIndexer | indexing.OuterIndexer):
@@ -58,13 +59,14 @@ class DatasetArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, support, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> Any:
-        select = ArrayKey(key, orthogonal=True)
+        rank = self.dataset.ndim
+        select, inner = ArrayKey(key[:rank], orthogonal=True), key[rank:]
         if isinstance(self.dataset, DenseDataset):
             values = self.dataset.take(select)
-            self.dataset.check_extent(self.shape)
-            return values
-        found = self.dataset.to_coo(select)
-        self.dataset.check_extent(self.shape)
+            self.dataset.check_extent(self.shape[:rank])
+            return take_inner(values, inner)
+        found = take_inner(self.dataset.to_coo(select), inner)
+        self.dataset.check_extent(self.shape[:rank])
         found = found if self.packing is None else self.packing.undo(found)
         return found if found.shape else found.todense()
 
@@ -215,12 +217,14 @@ class Opened:
         assert isinstance(dataset, DenseDataset | SparseDataset)
         if dataset.is_null:
             return None
-        names = self._dimensions.names(path, record)
-        encoding: dict[str, Any] = {"dtype": dataset.dtype}
+        inner = dataset.type.inner
+        own = [f"{path.rpartition('/')[2]}_dim_{dataset.ndim + dim}" for dim in range(len(inner))]
+        names = (*self._dimensions.names(path, record), *own)
+        encoding: dict[str, Any] = {"dtype": dataset.dtype.base}
         if dataset.chunks is not None and dataset.ndim:
             encoding |= {
-                "chunksizes": dataset.chunks,
-                "preferred_chunks": dict(zip(names, dataset.chunks, strict=True)),
+                "chunksizes": (*dataset.chunks, *inner),
+                "preferred_chunks": dict(zip(names, (*dataset.chunks, *inner), strict=True)),
             }
         attributes, packing = _attributes(dataset.attrs), None
         if isinstance(dataset, SparseDataset) and unpacks is not False:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.client.connection import Connection
-from hsparse.client.errors import NotImplementedHere, WrongType
+from hsparse.client.errors import WrongType
 from hsparse.client.group import Group
 from hsparse.client.types.hdf5_type import Hdf5Type
-from hsparse.client.types.text_compound import TEXT_TYPE
+from hsparse.client.types.text_compound import TEXT_TYPE, object_array
 from tests.support.characters import CHARACTERS
 
 DTYPE = np.dtype([("name", object), ("n", "<i4"), ("note", object), ("pair", "<f8", (2,)), ("yes", bool)])
@@ -50,6 +50,37 @@ def test_datasets(connection: Connection) -> None:
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(WrongType, match="3 in the field name is no text"):
         Hdf5Type.of(np.zeros(1, DTYPE)).encode(np.array([(3, 1, "", (1, 2), True)], DTYPE))
-    sequence = {"class": "H5T_VLEN", "base": TEXT_TYPE}
-    with pytest.raises(NotImplementedHere, match="H5T_COMPOUND"):
-        Hdf5Type.parse({"class": "H5T_COMPOUND", "fields": [{"name": "x", "type": sequence}]})
+    array = Hdf5Type.parse({"class": "H5T_ARRAY", "dims": [2], "base": TEXT_TYPE})
+    with pytest.raises(WrongType, match=r"no array of the shape \[2\]"):
+        array.encode(np.array(["text"], object))
+
+
+SEQUENCE = {"class": "H5T_VLEN", "base": TEXT_TYPE}
+NESTED = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": "x", "type": SEQUENCE}, {"name": "n", "type": "H5T_STD_I8LE"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("item", "value"),
+    [
+        (SEQUENCE, ["a", "é", ""]),
+        (NESTED, (["a"], 7)),
+        ({"class": "H5T_VLEN", "base": NESTED}, [(["a", "b"], 1), ([], 2)]),
+        ({"class": "H5T_ARRAY", "dims": [2], "base": SEQUENCE}, [["a"], []]),
+        ({"class": "H5T_VLEN", "base": {"class": "H5T_VLEN", "base": "H5T_STD_U8LE"}}, [[1, 2], [3, 4]]),
+        ({"class": "H5T_COMPOUND", "fields": [{"name": "c", "type": NESTED}]}, ((["a"], 7),)),
+    ],
+)
+def test_nested_parts_and_back(item: Any, value: Any) -> None:
+    kind = Hdf5Type.parse(item)
+    values = np.array(value, kind.dtype) if kind.dtype.names else object_array([value])
+    data = kind.encode(values.reshape(1))
+    found = kind.decode(data, (1,))
+    assert kind.encode(found) == data
+    assert str(kind.from_json([_json(value)], (1,))) == str(found)
+
+
+def _json(value: Any) -> Any:
+    return [_json(one) for one in value] if isinstance(value, list | tuple) else value

@@ -168,7 +168,9 @@ def test_it_can_be_pickled(imported: tuple[str, Path]) -> None:
 def test_what_numpy_cannot_have_is_left_out(file: hsparse.File, address: str) -> None:
     file["x"] = np.arange(3)
     vlen = {"class": "H5T_VLEN", "base": {"class": "H5T_VLEN", "base": "H5T_STD_I32LE"}}
-    file.connection.json("POST", "/datasets", {"type": vlen, "shape": [2], "h5path": "/lists"})
+    layout = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"], "dims": [2]}
+    body = {"type": vlen, "shape": [2], "h5path": "/lists", "creationProperties": {"layout": layout}}
+    file.connection.json("POST", "/datasets", body)
     null = {"type": "H5T_STD_I32LE", "shape": "H5S_NULL", "h5path": "/null"}
     file.connection.json("POST", "/datasets", null)
     with (
@@ -176,6 +178,38 @@ def test_what_numpy_cannot_have_is_left_out(file: hsparse.File, address: str) ->
         xarray.open_dataset(address, engine="hsparse") as found,
     ):
         assert list(found) == ["x"]
+
+
+@pytest.mark.parametrize("chunks", [None, {}])
+def test_array_types_have_dimensions_of_their_own(
+    file: hsparse.File, address: str, chunks: dict[str, int] | None
+) -> None:
+    values = np.arange(24.0).reshape(4, 3, 2)
+    file.create_dataset("dense", (4,), ("f8", (3, 2)), chunks=(2,))[...] = values
+    file.create_dataset("wave", data=np.array([1j, 2, 3 + 4j]))
+    made = file.create_sparse("sparse", (4, 5), ("f8", (2,)), (2, 5))
+    made[1, 2] = [7, 8]
+    with xarray.open_dataset(address, engine="hsparse", chunks=chunks) as found:
+        assert found.dense.dims == ("dense_dim_0", "dense_dim_1", "dense_dim_2")
+        assert found.sparse.dims == ("sparse_dim_0", "sparse_dim_1", "sparse_dim_2")
+        for key in (..., 1, np.s_[1:, [0, 2], 1], np.s_[:, 0], np.s_[2, 1, 1]):
+            assert np.array_equal(found.dense[key].values, values[key])
+        assert np.array_equal(found.wave.values, [1j, 2, 3 + 4j])
+        part = found.sparse[1, 1:3].compute().data
+        part = part if isinstance(part, np.ndarray) else part.todense()
+        assert part.tolist() == [[0, 0], [7, 8]]
+
+
+def test_attributes_of_any_type_hide_no_dataset(file: hsparse.File, address: str) -> None:
+    x = file.create_dataset("x", data=[1, 2])
+    x.attrs.update({"unit": np.bytes_(b"\xb0C"), "name": np.bytes_(b"ok"), "wave": 1j})
+    region = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"}
+    file.connection.json(
+        "PUT", f"/datasets/{x.id}/attributes/region", {"type": region, "value": {"id": x.id[2:]}}
+    )
+    with xarray.open_dataset(address, engine="hsparse") as found:
+        assert (found.x.attrs["unit"], found.x.attrs["name"], found.x.attrs["wave"]) == (b"\xb0C", "ok", 1j)
+        assert found.x.attrs["region"]["id"] == x.id[2:]
 
 
 def test_a_group_can_be_given(file: hsparse.File) -> None:
