@@ -27,7 +27,8 @@ from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray
 
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
-MAX_NAME = 1024
+MAX_NAME = 65_534
+"""Bytes of UTF-8 that HDF5 allows a name: its length, with a zero behind it, has 16 bits."""
 BASE64_ELEMENT = 2
 """About the fewest characters of base64 of an element."""
 WITHOUT_FLOATS = frozenset(
@@ -56,9 +57,9 @@ Json = dict[str, Any]
 
 def check_name(name: Any) -> str:
     """Return an attribute's name; `BadRequest` when it is none."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+    if not isinstance(name, str) or not 0 < len(name.encode(errors="surrogatepass")) <= MAX_NAME:
         raise BadRequest(
-            f"An attribute's name must be a string of 1 to {MAX_NAME} characters, not {short_repr(name)}."
+            f"An attribute's name must be text of 1 to {MAX_NAME} bytes of UTF-8, not {short_repr(name)}."
         )
     return name
 

@@ -182,6 +182,15 @@ def test_region_references_and_unset_attributes_do_not_hide_others(file: File) -
     assert found["unset"].tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("name", ["x" * 1025, "é" * 32_767])
+def test_names_of_attributes_are_as_long_as_those_of_hdf5(file: File, name: str) -> None:
+    file.attrs[name] = 7
+    file.attrs.refresh()
+    assert dict(file.attrs) == {name: 7}
+    with pytest.raises(ValueError, match="65534 bytes of UTF-8"):
+        file.attrs["x" * 65_535] = 7
+
+
 def test_attributes_change(file: File) -> None:
     file.attrs.update({"one": 1, "two": "zwei"})
     file.attrs["one"] = "eins"

@@ -120,10 +120,15 @@ def test_limits() -> None:
         attribute_from_bytes(b"", {"class": "H5S_SCALAR"}, parse_type(TEXT))
 
 
-@pytest.mark.parametrize("name", ["", "x" * 2000, 7, None])
+@pytest.mark.parametrize("name", ["", "x" * 65_535, "é" * 32_768, 7, None])
 def test_what_is_no_name(name: object) -> None:
     with pytest.raises(BadRequest):
         check_name(name)
+
+
+@pytest.mark.parametrize("name", ["x" * 65_534, "é" * 32_767, "a/b"])
+def test_names_are_as_long_as_those_of_hdf5(name: str) -> None:
+    assert check_name(name) == name
 
 
 JSON = st.recursive(
