@@ -5,6 +5,7 @@ Tests: tests/client/test_h5py_habits.py, tests/client/test_batch.py.
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +28,12 @@ from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.datatype import base_and_dims
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import Conflict
+from hsparse.optional_module import OptionalModule
 
+ASSIGNMENT = OptionalModule("hsparse.client.anndata.element_assignment")
+"""Imported when it is used: most files have no data frames."""
+COLUMN = re.compile(r"/(obs|var|(obsm|varm|uns)/[^/]+)/[^/]+$")
+"""Paths of columns of the data frames that an AnnData has."""
 INLINE = 256 << 10
 """Bytes of values that are sent with the creation of their dataset: every server takes so many in JSON."""
 
@@ -91,11 +97,20 @@ class DatasetCreation:
         body |= attribute_bodies(attributes)
         if data is not None and 0 < array.nbytes <= INLINE and len(encoded := kind.encode(array)) <= INLINE:
             body["value_base64"] = b64encode(encoded).decode()
+        frame = self._frame_of(path)
+        if frame is not None:
+            ASSIGNMENT.load().check_rows(frame, extent)
+            kind_of = "string-array" if kind.is_vlen else "array"
+            own = {"encoding-type": kind_of, "encoding-version": "0.2.0"}
+            body |= attribute_bodies(own | dict(attributes or {}))
         if data is None or not array.size or "value_base64" in body:
-            return DenseDataset(self.connection, *self.create_object("datasets", path, body))
-        with unlinked_dataset(cast(Parent, self), path, body) as record:
-            dataset = DenseDataset(self.connection, record, self._whole(path))
-            dataset[...] = array
+            dataset = DenseDataset(self.connection, *self.create_object("datasets", path, body))
+        else:
+            with unlinked_dataset(cast(Parent, self), path, body) as record:
+                dataset = DenseDataset(self.connection, record, self._whole(path))
+                dataset[...] = array
+        if frame is not None:
+            ASSIGNMENT.load().add_column(frame, path.rpartition("/")[2])
         return dataset
 
     def create_sparse(
@@ -183,6 +198,14 @@ class DatasetCreation:
         finally:
             batch.drop()
             self.connection.batch = None
+
+    def _frame_of(self, path: str) -> Any:
+        """Return the data frame, a group, that has the place of a path, of which what is there becomes a column.
+
+        None without one; it is looked for only where an AnnData has frames.
+        """
+        whole = self._whole(path)
+        return ASSIGNMENT.load().frame_at(self, whole.rpartition("/")[0]) if COLUMN.search(whole) else None
 
     def _whole(self, path: str) -> str:
         """Return a path from the root."""

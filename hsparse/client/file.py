@@ -59,7 +59,7 @@ class File(Group):
     def __init__(self, connection: Connection, record: Json, *, is_new: bool = False) -> None:
         self._unmade, self._old, self._is_new = None, None, is_new
         self._names = FrameLabels(connection, record["root"])
-        super().__init__(connection, {"id": record["root"]}, "/", self._names.of)
+        super().__init__(connection, {"id": record["root"]}, "/", self._names)
         self.filename = connection.domain or "/"
         self.owner: str = record.get("owner", "")
 

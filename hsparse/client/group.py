@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from hsparse.client.attributes import Attributes, attribute_bodies
 from hsparse.client.connection import Connection, Json
 from hsparse.client.creation import MaxShape, Shape, shape_tuple
-from hsparse.client.dataset_creation import DatasetCreation
+from hsparse.client.dataset_creation import ASSIGNMENT, DatasetCreation
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingKey, WrongType
 from hsparse.client.indexing.labels import Labels
@@ -222,7 +222,8 @@ class Group(DatasetCreation, Mapping[str, Member]):
         """Link an object, a `SoftLink` or an `ExternalLink` at a path, or create a dataset of an array there.
 
         A sparse array, scipy's or a `sparse.COO`, becomes a sparse dataset, see `hsparse.from_scipy`; any other a dense
-        one.
+        one. Data frames, categoricals and dicts are stored as AnnData's files have them, and so is what becomes a
+        column of a data frame. A data frame takes the place of one of as many rows.
 
         >>> f["times"] = [0.5, 1.5]
         >>> f["same"] = f["times"]
@@ -239,6 +240,9 @@ class Group(DatasetCreation, Mapping[str, Member]):
             link = {"h5path": value.path, "h5domain": value.domain}
         elif isinstance(value, Group | DenseDataset | SparseDataset | NamedType):
             link = {"id": value.id}
+        elif (frame := self._frame_of(path)) is not None or has_own_form(value):
+            ASSIGNMENT.load().assign_element(self, path, value, frame)
+            return
         elif sparse_values(value) is not None:
             FROM_SCIPY.load().from_scipy(*self._place(path, create=True), value)
             return
@@ -257,6 +261,8 @@ class Group(DatasetCreation, Mapping[str, Member]):
         parent, title = self._place(path)
         if not parent._has_link(title):
             raise MissingKey(f"{parent.name} has no link {title!r}.")
+        if (frame := self._frame_of(path)) is not None:
+            ASSIGNMENT.load().remove_column(frame, title)
         self.connection.json("DELETE", f"/groups/{parent.id}/links", titles=title, separator="\0")
 
     def move(self, source: str, dest: str) -> None:
@@ -295,6 +301,8 @@ class Group(DatasetCreation, Mapping[str, Member]):
         target = dest if isinstance(dest, Group) else self
         path = name or (dest if isinstance(dest, str) else (found.name or "").rpartition("/")[2])
         target._copy(found, path, shallow=shallow, with_attributes=not without_attrs)
+        if (frame := target._frame_of(path)) is not None:
+            ASSIGNMENT.load().add_column(frame, path.rpartition("/")[2])
 
     def _copy(self, source: Member, path: str, *, shallow: bool, with_attributes: bool) -> None:
         attributes = {"attributes": source.attrs.bodies()} if with_attributes else {}
@@ -418,6 +426,8 @@ class Group(DatasetCreation, Mapping[str, Member]):
             self.connection.json("PUT", f"/groups/{parent.id}/links", {"links": {title: link}})
         except Conflict as error:
             raise AlreadyExists(error.message) from error
+        if (frame := self._frame_of(path)) is not None:
+            ASSIGNMENT.load().add_column(frame, title)
 
 
 class MemberItems(ItemsView[str, Any]):
@@ -442,6 +452,13 @@ class MemberValues(ValuesView[Any]):
     def __iter__(self) -> Iterator[Any]:
         for name in self._group:
             yield self._group.get(name)
+
+
+def has_own_form(value: Any) -> bool:
+    """Say whether a value is one of pandas or AnnData that is more than an array, or a dict."""
+    module, name = type(value).__module__.partition(".")[0], type(value).__name__
+    is_array = module == "pandas" and (name == "Series" or name.endswith("Index"))
+    return isinstance(value, Mapping) or module == "anndata" or (module == "pandas" and not is_array)
 
 
 def make_member(connection: Connection, record: Json, path: str, labels_of: LabelsOf | None = None) -> Member:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hsparse.client.anndata.element_encoder import Attributes, EncodedElements, matrix_attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists
-from hsparse.client.group import Group
 from hsparse.client.late_links import (
+    Parent,
     ReplacedObjects,
     UncertainLink,
     delete_objects,
@@ -65,7 +65,7 @@ class ElementWriter:
     def write(
         self,
         elements: EncodedElements,
-        group: Group,
+        group: Parent,
         path: str = "",
         *,
         replaced: Collection[str] = (),

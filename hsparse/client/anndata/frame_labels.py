@@ -74,7 +74,7 @@ class FrameLabels:
             self._trees[path] = TREE.load().DomainTree(self._connection, group.records(), path)
         return self._trees[path]
 
-    def of(self, path: str) -> ArrayLabels:
+    def __call__(self, path: str) -> ArrayLabels:
         """Return the labels of the array at a path."""
         return ArrayLabels(self, frames_of(path))
 

@@ -39,19 +39,19 @@ def test_labels_are_asked_for_once(imported: Callable[[str], hsparse.File], requ
     file = imported("with_raw")
     labels = FrameLabels(file.connection, file.id)
     requests.clear()
-    of_x, of_raw = labels.of("/X"), labels.of("/raw/X")
+    of_x, of_raw = labels("/X"), labels("/raw/X")
     assert requests == []
     for _ in range(2):
         assert list(of_x(0)) == list(of_raw(0)) == names("cell", ROWS)  # type: ignore[arg-type]
         assert list(of_x(1)) == names("gene", COLUMNS)[::2]  # type: ignore[arg-type]
         assert list(of_raw(1)) == names("gene", COLUMNS)  # type: ignore[arg-type]
     assert requests == ["GET /"] + ["POST /datasets/values"] * 3
-    assert labels.of("/varp/x")(2) is None
-    assert labels.of("/uns/x")(0) is None
+    assert labels("/varp/x")(2) is None
+    assert labels("/uns/x")(0) is None
 
 
 def test_a_domain_without_frames_has_no_labels(new_file: hsparse.File) -> None:
-    assert FrameLabels(new_file.connection, new_file.id).of("/X")(0) is None
+    assert FrameLabels(new_file.connection, new_file.id)("/X")(0) is None
 
 
 def test_arrays_are_indexed_by_names(new_file: hsparse.File, requests: list[str]) -> None:
