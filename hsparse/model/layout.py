@@ -88,7 +88,8 @@ def parse_layout(
     """Return the layout for creation property `layout` (None: not given).
 
     Without one, or without dims, chunks have `min_bytes` to `max_bytes`; chunks asked for below `min_bytes`
-    are enlarged. A structured chunk's dims are never changed. `filtered` says that there are filters.
+    are enlarged, unless the layout has `"enlarge": false`. A structured chunk's dims are never changed.
+    `filtered` says that there are filters.
     """
     layout = _unstriped(asked, shape, datatype, filtered, min_bytes, max_bytes)
     return replace(layout, stripes=_parse_stripes(asked))
@@ -219,7 +220,10 @@ def _chunked(asked: Json | None, shape: Shape, datatype: Datatype, min_bytes: in
             f"A chunk of {list(wanted)} has {prod(wanted) * size} bytes; the limit is {MAX_CHUNK_BYTES}."
         )
     # What elements of a variable-length type will take is not known here; who asked for chunks may know.
-    grid = wanted if datatype.is_vlen else enlarge(wanted, limits, size, min_bytes)
+    enlarges = (asked or {}).get("enlarge", True)
+    if not isinstance(enlarges, bool):
+        raise BadRequest(f"The layout's enlarge must be true or false, not {short_repr(enlarges)}.")
+    grid = wanted if datatype.is_vlen or not enlarges else enlarge(wanted, limits, size, min_bytes)
     return Layout({"class": CHUNKED, "dims": list(wanted)}, {"class": CHUNKED, "dims": list(grid)})
 
 

@@ -121,7 +121,7 @@ class OnePiece(RefilteredDataset):
             yield Task(size, size, partial(self._copy, target, layout.address + at, address + at, size))
 
     def _copy(self, target: Target, source: int, address: int, size: int) -> None:
-        raw = self._data.objects.source.read(source, size)
+        raw = self._data.objects.source.read(self._data.objects.file.base + source, size)
         stored, dims = self._data.dataset.type, self._data.dims
         target.area.write(
             address, target.relocation.written(stored, raw, dims, target.area, target.address_of)
@@ -197,7 +197,7 @@ class CopiedChunks(_Chunks):
     def _copy(self, target: Target, rows: list[int], start: int, stop: int) -> None:
         records, pipeline = self.data.records, self.data.dataset.pipeline
         assert records is not None
-        span = memoryview(self.data.objects.source.read(start, stop - start))
+        span = memoryview(self.data.objects.source.read(self.data.objects.file.base + start, stop - start))
         for row in rows:
             begin = int(records.address[row]) - start
             stored = span[begin : begin + int(records.size[row])]
@@ -224,7 +224,7 @@ class NewChunks(_Chunks):
             yield Task(3 * self.nbytes, size, partial(self._copy, target, row, layout.address + first, size))
 
     def _copy(self, target: Target, row: int, address: int, size: int) -> None:
-        raw = self.data.objects.source.read(address, size)
+        raw = self.data.objects.source.read(self.data.objects.file.base + address, size)
         self.put(target, row, raw + bytes(self.nbytes - size))
 
 

@@ -54,7 +54,8 @@ class RefilteredFile:
     def __init__(self, source: Source, choice: FilterChoice) -> None:
         self._source = source
         self._choice = choice
-        self._objects = FileObjects(source, ROOT, matrices=False)
+        self._objects = FileObjects(source, ROOT, matrices=False, copied=True)
+        self._user_block = source.read(0, self._objects.file.base)
         self._relocation = Relocation(self._objects)
         self._heap = GlobalHeapPlan()
         self._datasets: dict[Key, RefilteredDataset] = {}
@@ -65,10 +66,11 @@ class RefilteredFile:
 
     def write(self, descriptor: int, progress: ReportProgress) -> int:
         """Write the copy to an open, empty file, and return its size in bytes."""
-        area = DataArea(descriptor, self._plan.size)
+        base = self._plan.base
+        area = DataArea(descriptor, self._plan.size - base, base)
         self._transport(area, progress)
         self._complete(area)
-        return area.end
+        return base + area.end
 
     def _plan_all(self) -> FilePlan:
         """Lay out the metadata; its size is the same before and after the data is written."""
@@ -77,7 +79,8 @@ class RefilteredFile:
             for one in self._planned
         ]
         indexes = (piece for one in self._datasets.values() for piece in one.pieces)
-        return plan_file(objects, self._root, [*self._heap.pieces(), *indexes])
+        pieces = [*self._heap.pieces(), *indexes]
+        return plan_file(objects, self._root, pieces, user_block=self._user_block)
 
     def _transport(self, area: DataArea, progress: ReportProgress) -> None:
         """Read, filter and write all data, in a pool of threads."""
@@ -103,10 +106,11 @@ class RefilteredFile:
         known, self._plan = self._plan, self._plan_all()
         if known.starts != self._plan.starts:
             raise AssertionError("The metadata has another size than was planned.")
-        superblock, *pieces = zip(self._plan.starts, self._plan.pieces, strict=True)
-        for start, piece in pieces:
-            area.write(start, self._bytes_of(piece))
-        area.write(superblock[0], encode_superblock(self._address_of(self._root), area.end))
+        base = self._plan.base
+        for start, piece in zip(self._plan.starts, self._plan.pieces, strict=True):
+            if piece.key != ("superblock",):
+                area.write(start - base, self._bytes_of(piece))
+        area.write(0, encode_superblock(self._address_of(self._root), base + area.end, base=base))
 
     def _bytes_of(self, piece: FilePiece) -> bytes:
         assert piece.make is not None

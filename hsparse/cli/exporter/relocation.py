@@ -64,9 +64,10 @@ class Relocation:
 
 
 class DataArea:
-    """The space of an open file from `start` on; any number of threads may write."""
+    """The space of an open file from `start` on; any number of threads may write. Addresses count from byte `base`."""
 
-    def __init__(self, descriptor: int, start: int) -> None:
+    def __init__(self, descriptor: int, start: int, base: int = 0) -> None:
+        self._base = base
         self._descriptor = descriptor
         self._lock = Lock()
         self.end = start
@@ -89,7 +90,7 @@ class DataArea:
         left = memoryview(data)
         try:
             while len(left):
-                count = os.pwrite(self._descriptor, left, address)
+                count = os.pwrite(self._descriptor, left, self._base + address)
                 left, address = left[count:], address + count
         except OSError as error:
             raise StoreFailed(f"The file cannot be written: {error.strerror}.") from error

@@ -30,6 +30,7 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound
 from hsparse.format.hdf5.messages.group_messages import ExternalLink
+from hsparse.format.hdf5.plan.user_block import USER_BLOCK
 from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title, external_domain
 
@@ -207,6 +208,7 @@ class _Run:
             root,
             objects.is_ordered,
             lambda uploads: Hdf5Import(self._sending, uploads, objects, self._advance, resumed=resumed).run(),
+            objects.user_block(),
         )
         if objects.lost:
             text = f"{objects.lost} references lead to objects that are not imported: they are null."
@@ -222,11 +224,16 @@ class _Run:
         )
 
     def _guarded(
-        self, known: str | None, root: str, ordered: bool, work: Callable[[BoundedPool], None]
+        self,
+        known: str | None,
+        root: str,
+        ordered: bool,
+        work: Callable[[BoundedPool], None],
+        user_block: Json | None = None,
     ) -> None:
         try:
             if known is None:
-                self._target.create(root, self._source.fingerprint, ordered=ordered)
+                self._target.create(root, self._source.fingerprint, ordered=ordered, user_block=user_block)
             with BoundedPool(self._args.requests, stop=self._sending.stop) as uploads:
                 work(uploads)
         except BaseException as error:
@@ -335,13 +342,16 @@ class TargetDomain:
             return False
         return True
 
-    def create(self, root: str, fingerprint: str | None, *, ordered: bool) -> None:
+    def create(
+        self, root: str, fingerprint: str | None, *, ordered: bool, user_block: Json | None = None
+    ) -> None:
         """Create the domain with this root group; `ordered`: the order of creation is tracked.
 
         Without a fingerprint no import can resume it.
         """
         properties: Json = {} if fingerprint is None else {FINGERPRINT: fingerprint}
         properties |= {"CreateOrder": 1} if ordered else {}
+        properties |= {} if user_block is None else {USER_BLOCK: user_block}
         body = {"root_id": root, "group": {"creationProperties": properties}}
         try:
             self._server.json("PUT", "/", body)

@@ -36,6 +36,8 @@ UNDIVIDED = 1024 * 1024
 """Bytes of the largest chunk that is never written in parts: every server's `max_request_size` allows it."""
 BAND = 16 * 1024 * 1024
 """Bytes of values in a request of smaller chunks; a band of all chunks side by side may have `LARGEST`."""
+SMALL = 256 * 1024
+"""Bytes of the largest chunk of the file that is not worth a request of its own."""
 PAGE = 10_000
 Advance = Callable[[int], None]
 """Called with a number of bytes of the file that are done."""
@@ -70,7 +72,7 @@ class DenseUpload:
         grid = Grid(data.dims, self._spec.dims)
         nbytes = self._spec.datatype.guessed_size * prod(self._spec.dims)
         skipped = stored if self._is_undivided else set()
-        if data.records is None:
+        if data.records is None or self._suits_bands(nbytes):
             for first, last in box_bands(grid.counts, nbytes):
                 chunks = product(*map(range, first, last))
                 bounds = grid.origin(first), tuple(map(min, grid.origin(last), data.dims))
@@ -86,6 +88,11 @@ class DenseUpload:
                     3 * nbytes,
                     partial(self._send_rows, grid, scaled, rows, is_direct),
                 )
+
+    def _suits_bands(self, nbytes: int) -> bool:
+        """Say whether many chunks of the file are sent by one request: small ones, of which none is missing."""
+        records = self._data.records
+        return nbytes <= SMALL and self._data.is_whole and records is not None and not records.mask.any()
 
     @property
     def _is_undivided(self) -> bool:
@@ -113,7 +120,11 @@ class DenseUpload:
         """Send the values of adjacent chunks; `stop` may be beyond the extent."""
         stop = tuple(map(min, stop, self._data.dims))
         self._send(start, stop)
-        self._advance(self._data.size * prod(map(int.__sub__, stop, start)))
+        count = prod(map(int.__sub__, stop, start))
+        records = self._data.records
+        whole = self._data.size * prod(self._data.dims)
+        stored = whole if records is None else int(records.size.sum())
+        self._advance(self._data.size * count * stored // whole)
 
     def _send(self, start: Dims, stop: Dims) -> None:
         """Send the values of a box, in parts if they are too many for a request."""

@@ -34,6 +34,7 @@ from hsparse.format.hdf5.plan.matrix_encoding import (
     OLD_FORMAT,
     OLD_SHAPE,
 )
+from hsparse.format.hdf5.plan.user_block import MAX_SIZE, Json, user_block_json
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
@@ -110,12 +111,14 @@ class FileObjects:
         files: SourceFiles | None = None,
         matrix_chunk: tuple[int, ...] = (),
         strict: bool = False,
+        copied: bool = False,
     ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
         With `matrices`, groups that are sparse matrices become datasets, and their members are left out. Without
         `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
-        What no server can have is left out, with the reason in `skipped`; with `strict` it raises `Unsupported`.
+        With `copied`, all stays as it is; otherwise what no server can have is left out, with the reason in `skipped`,
+        or with `strict` raises `Unsupported`.
         """
         self.source = source
         self.files = files or NO_FILES
@@ -127,6 +130,7 @@ class FileObjects:
         self.external: dict[str, ExternalLink] = {}
         self.lost = 0
         self._strict = strict
+        self._copied = copied
         self.is_ordered = False
         self._root = root
         self._walk(matrices)
@@ -142,6 +146,17 @@ class FileObjects:
     def read(self, one: FileObject) -> ParsedObject:
         """Read an object: its header, and the messages and links that it leads to."""
         return self._parsed(one.address, one.path)
+
+    def user_block(self) -> Json | None:
+        """Return the user block as a creation property, None without one; one that is too long is left out."""
+        if not self.file.base:
+            return None
+        found = user_block_json(self.source.read(0, self.file.base)) if self.file.base <= MAX_SIZE else None
+        if found is None:
+            self._skip(
+                "user block", Unsupported(f"It has {self.file.base} bytes, more than a domain can keep.")
+            )
+        return found
 
     def keeps(self, link: LinkMessage) -> bool:
         """Say whether a link is imported: not if what it leads to was left out, or a program defines its class."""
@@ -168,7 +183,8 @@ class FileObjects:
                 with path_in_errors(path):
                     found = self._parsed(address, path)
                     check_names(found)
-                    check_stored(found)
+                    if not self._copied:
+                        check_stored(found)
             except Unsupported as error:
                 if address == self.file.root:
                     raise
@@ -194,7 +210,10 @@ class FileObjects:
 
     def _parsed(self, address: int, path: str) -> ParsedObject:
         """Read an object, without attributes of types that no server has."""
-        found = carried_object(self.source.run(parse_object(self.file, address)))
+        found = self.source.run(parse_object(self.file, address))
+        if self._copied:
+            return found
+        found = carried_object(found)
         kept = []
         for one in found.attributes:
             try:

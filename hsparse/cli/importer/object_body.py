@@ -17,6 +17,7 @@ from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.table import CODECS
 from hsparse.format.hdf5.messages.file_type import FileType
+from hsparse.format.hdf5.messages.fill_value_message import NEVER, ON_ALLOCATION
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
 from hsparse.format.hdf5.messages.layout_message import (
     ChunkedLayout,
@@ -26,6 +27,7 @@ from hsparse.format.hdf5.messages.layout_message import (
 )
 from hsparse.format.hdf5.parse.parsed_elements import check_readable, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedAttribute, ParsedDataset, ParsedObject
+from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values, to_json
@@ -33,6 +35,10 @@ from hsparse.model.layout import MAX_CHUNK_BYTES
 from hsparse.model.vlen_array import VlenArray
 
 Json = dict[str, Any]
+MAX_KEPT = 1 << 16
+"""The most chunks of a dataset that has those of the file; of more, the server may enlarge small ones."""
+FILL_TIMES = {ON_ALLOCATION: "H5D_FILL_TIME_ALLOC", NEVER: "H5D_FILL_TIME_NEVER"}
+"""When fill values are written, where that is not libhdf5's default."""
 
 
 def values_bytes(values: Values) -> memoryview:
@@ -99,6 +105,8 @@ def dataset_body(
     if isinstance(dataset.layout, VirtualLayout):
         dataset = _copied_layout(dataset, storage)
     properties |= _layout(dataset) | fill_body(objects, dataset)
+    if dataset.fill.writing in FILL_TIMES:
+        properties["fillTime"] = FILL_TIMES[dataset.fill.writing]
     if dataset.pipeline:
         properties["filters"] = [creation_property(one) for one in dataset.pipeline]
     return body
@@ -154,5 +162,7 @@ def _layout(dataset: ParsedDataset) -> Json:
     size = layout.item_size
     for length in layout.dims:
         size *= length
-    chosen = {} if size > MAX_CHUNK_BYTES else {"dims": list(layout.dims)}
+    chosen: Json = {} if size > MAX_CHUNK_BYTES else {"dims": list(layout.dims)}
+    if Grid(dims, layout.dims).size <= MAX_KEPT:
+        chosen |= {"enlarge": False}
     return {"layout": {"class": "H5D_CHUNKED", **chosen}}

@@ -113,10 +113,13 @@ def _present(reader: ByteReader, address: int | None) -> int:
     return address
 
 
-def encode_superblock(root: int, end: int, version: int = 2) -> bytes:
-    """Return 48 bytes: version 2 (read by HDF5 1.8) or 3 (by 1.10); addresses as for a file without user block."""
+def encode_superblock(root: int, end: int, version: int = 2, base: int = 0) -> bytes:
+    """Return 48 bytes: version 2 (read by HDF5 1.8) or 3 (by 1.10).
+
+    `end` counts from byte 0, `root` from `base`, the size of the user block.
+    """
     head = SIGNATURE + struct.pack("<BBBB", version, 8, 8, 0)
-    body = head + address_bytes(0) + address_bytes(None) + address_bytes(end) + address_bytes(root)
+    body = head + address_bytes(base) + address_bytes(None) + address_bytes(end) + address_bytes(root)
     return body + struct.pack("<I", lookup3(body))
 
 

@@ -121,7 +121,7 @@ class _Places:
         region = plan.regions.get(key)
         if region is None:
             return None
-        return cls(region, plan.file.address_of(key), row_names(region.chunks.scaled))
+        return cls(region, plan.file.base + plan.file.address_of(key), row_names(region.chunks.scaled))
 
     def find(self, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
         """Return the row of each name, -1 for an unknown one."""

@@ -162,7 +162,8 @@ class FilePieces:
     async def _chunk(self, region: ChunkRegion, row: int, address: int) -> Buffer:
         """Return the bytes of a chunk in the file; its region is at `address`."""
         spec, chunks, plan = region.spec, region.chunks, self._plan
-        size, place = int(chunks.size[row]), address + int(region.starts[row])
+        # Addresses in the chunk count from the end of the user block.
+        size, place = int(chunks.size[row]), address - plan.file.base + int(region.starts[row])
         weight = int(region.weights(range(row, row + 1))[0])
         if not chunks.stored[row]:
             scaled = tuple(chunks.scaled[row].tolist())

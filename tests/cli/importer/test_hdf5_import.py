@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import h5pyd
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from h5py import h5t
@@ -17,6 +18,8 @@ import hsparse
 from hsparse.cli.importer.dense_upload import LARGEST
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
+from hsparse.client.files.domain_file import DomainFile
+from hsparse.format.hdf5.plan.file_form import FileForm
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
@@ -468,3 +471,73 @@ def test_elements_with_gaps_and_padding(imported: Import, tmp_path: Path, url: s
         if "complex" not in name and "rubbish" not in name and name not in ("zeros", "compound of text"):
             exported["chunked"].id.read(h5py.h5s.ALL, h5py.h5s.ALL, bits, kind)
             assert bits.tobytes() == data
+
+
+FIDELITY: dict[str, dict[str, Any]] = {
+    "small chunks": {"chunks": (3, 5)},
+    "growing": {"chunks": (7, 20), "maxshape": (None, 20)},
+    "limited": {"chunks": (2, 20), "maxshape": (90, 40), "compression": "gzip", "compression_opts": 7},
+    "shuffled": {"chunks": (10, 20), "shuffle": True, "compression": "gzip", "fletcher32": True},
+    "filled": {"chunks": (11, 3), "compression": "gzip", "fillvalue": 9},
+    "never filled": {"chunks": (4, 4), "fill_time": "never"},
+    "filled at once": {"fill_time": "alloc", "fillvalue": 3},
+}
+
+
+def shape_of(item: h5py.Dataset) -> list[Any]:
+    """Return what a dataset is made of, besides its elements."""
+    plist = item.id.get_create_plist()
+    filters = [plist.get_filter(number) for number in range(plist.get_nfilters())]
+    return [
+        item.dtype, item.shape, item.maxshape, item.chunks, item.fillvalue, plist.get_fill_time(), filters,
+        list(item.attrs),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("flags", [(), ("--filter", "gzip=1")], ids=["as it is", "filtered"])
+@pytest.mark.parametrize("user_block", [0, 512, 4096])
+def test_a_file_comes_out_as_it_went_in(
+    imported: Import, tmp_path: Path, user_block: int, flags: tuple[str, ...]
+) -> None:
+    """By export, and by ranges of /files."""
+    path, back, served = (tmp_path / name for name in ("in.h5", "out.h5", "served.h5"))
+    with h5py.File(path, "w", userblock_size=user_block, track_order=True) as file:
+        for name, options in FIDELITY.items():
+            file.create_dataset(name, data=np.arange(600).reshape(30, 20), track_order=True, **options)
+        file.create_dataset("part", (100, 100), "i4", chunks=(9, 10))[50:60, 3] = 4
+        file["text"] = ["a", "bc", ""] * 9
+        file["text"].attrs["ref"] = file["part"].ref
+        for name in ("z", "a", "m"):
+            file["growing"].attrs[name] = file.attrs[name] = 1
+    head = b"MATLAB 7.3 MAT-file".ljust(user_block, b" ")[:user_block]
+    if user_block:
+        path.write_bytes(head + path.read_bytes()[user_block:])
+    connection = imported(path)
+    assert main(["export", str(connection.domain), str(back), "--endpoint", connection.url, *flags]) == 0
+    domain = DomainFile(connection, str(connection.domain), FileForm())
+    size, etag = domain.state()
+    whole = b"".join(domain.read(at, min(size, at + 7001), etag) for at in range(0, size, 7001))
+    served.write_bytes(whole)
+    assert back.read_bytes()[:user_block] == whole[:user_block] == head
+    for other in [served] if flags else [back, served]:
+        with h5py.File(path) as one, h5py.File(other) as two:
+            assert list(two) == list(one)
+            assert list(two.attrs) == list(one.attrs)
+            for name in one:
+                assert shape_of(two[name]) == shape_of(one[name]), name
+                assert np.array_equal(two[name][...], one[name][...]), name
+    with h5py.File(back) as file:
+        assert file[file["text"].attrs["ref"]].name == "/part"
+        assert file["text"].asstr()[1] == "bc"
+    chunk = connection.json("GET", "/map", addresses="file")
+    assert chunk["file"]["size"] == len(whole)
+
+
+def test_a_table_of_pandas_is_the_frame_again(imported: Import, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"n": np.arange(500), "v": np.linspace(0, 1, 500), "t": ["a", "bc"] * 250})
+    frame.to_hdf(tmp_path / "in.h5", key="t", format="table", data_columns=["n"])
+    connection = imported(tmp_path / "in.h5")
+    target = tmp_path / "out.h5"
+    assert main(["export", str(connection.domain), str(target), "--endpoint", connection.url]) == 0
+    pd.testing.assert_frame_equal(pd.read_hdf(target), frame)
+    assert len(pd.read_hdf(target, where="n > 400")) == 99

@@ -18,7 +18,14 @@ from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayou
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.format.hdf5.messages.file_type import FileType, file_type, is_written_as_stored, without_gaps
-from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL, ZERO_FILL, FillValue
+from hsparse.format.hdf5.messages.fill_value_message import (
+    IF_SET,
+    INCREMENTAL,
+    NEVER,
+    ON_ALLOCATION,
+    ZERO_FILL,
+    FillValue,
+)
 from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
 from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
@@ -50,6 +57,8 @@ BOOLEAN = {
     "members": [{"name": "FALSE", "value": 0}, {"name": "TRUE", "value": 1}],
 }
 """h5py's type of booleans."""
+FILL_TIMES = {"H5D_FILL_TIME_ALLOC": ON_ALLOCATION, "H5D_FILL_TIME_NEVER": NEVER}
+"""When fill values are written, by the creation property `fillTime`."""
 Json = dict[str, Any]
 
 
@@ -98,6 +107,8 @@ def plan_dataset(
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
     fill, places = _fill(spec, datatype, heap, key_of)
+    asked = (record.get("creationProperties") or {}).get("fillTime")
+    fill = replace(fill, writing=FILL_TIMES.get(asked, IF_SET) if isinstance(asked, str) else IF_SET)
     key: Key = record["id"]
     planned = PlannedDataset(
         key,

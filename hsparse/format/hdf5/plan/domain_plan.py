@@ -35,6 +35,7 @@ from hsparse.format.hdf5.plan.planned_object import (
     plan_layout,
 )
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.format.hdf5.plan.user_block import user_block_of
 from hsparse.model.attribute import attribute_values
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import parse_type
@@ -126,7 +127,8 @@ class _Planning:
                 if id in error.message:
                     raise
                 raise type(error)(f"{id} cannot be in a file: {error.message}") from error
-        file = plan_file(self._objects, root, (*self._heap.pieces(), *self._ordered_pieces()))
+        pieces = (*self._heap.pieces(), *self._ordered_pieces())
+        file = plan_file(self._objects, root, pieces, user_block=user_block_of(self._records[root]))
         return DomainPlan(file, self._regions, self._ids, self._columns)
 
     def _ordered_pieces(self) -> Iterator[FilePiece]:

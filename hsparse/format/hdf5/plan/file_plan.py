@@ -27,10 +27,18 @@ class FilePiece:
 
 
 class FilePlan:
-    """A file's pieces in the order of their addresses, the superblock first; between them up to 7 zeros."""
+    """A file's pieces in their order, after a user block the superblock first; between them up to 7 zeros.
 
-    def __init__(self, pieces: Iterable[FilePiece], root: Key, version: int = 2) -> None:
-        self.pieces: list[FilePiece] = [FilePiece(("superblock",), SIZE_2, self._superblock), *pieces]
+    Addresses count from `base`, the end of the user block; `starts` are places in the file.
+    """
+
+    def __init__(
+        self, pieces: Iterable[FilePiece], root: Key, version: int = 2, user_block: bytes = b""
+    ) -> None:
+        self.base = len(user_block)
+        before = [FilePiece(("user block",), self.base, lambda _: user_block)] if user_block else []
+        superblock = FilePiece(("superblock",), SIZE_2, self._superblock)
+        self.pieces: list[FilePiece] = [*before, superblock, *pieces]
         self.starts: list[int] = []
         self._root, self._version = root, version
         end = 0
@@ -39,7 +47,8 @@ class FilePlan:
             self.starts.append(end)
             end += piece.size
         self.size = end
-        self._addresses = dict(zip((piece.key for piece in self.pieces), self.starts, strict=True))
+        pairs = zip(self.pieces, self.starts, strict=True)
+        self._addresses = {piece.key: start - self.base for piece, start in pairs}
         if len(self._addresses) < len(self.pieces):
             raise BadRequest("Two pieces of a file have the same key.")
 
@@ -77,4 +86,4 @@ class FilePlan:
         return bytes(result)
 
     def _superblock(self, address_of: AddressOf) -> bytes:
-        return encode_superblock(address_of(self._root), self.size, self._version)
+        return encode_superblock(address_of(self._root), self.size, self._version, self.base)

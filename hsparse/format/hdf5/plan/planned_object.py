@@ -137,9 +137,13 @@ PlannedObject: TypeAlias = PlannedGroup | PlannedDataset | PlannedDatatype
 
 
 def plan_file(
-    objects: Sequence[PlannedObject], root: Key, others: Iterable[FilePiece] = (), version: int = 2
+    objects: Sequence[PlannedObject],
+    root: Key,
+    others: Iterable[FilePiece] = (),
+    version: int = 2,
+    user_block: bytes = b"",
 ) -> FilePlan:
-    """Lay out a file: the superblock, every object with what belongs to it, then `others` (heaps, indexes, data).
+    """Lay out a file: user block, superblock, every object with what belongs to it, then `others` (heaps, data).
 
     `BadRequest` where a link or a type leads to an object that is not among them, `TooLarge` where something is
     beyond what a file can have.
@@ -151,7 +155,7 @@ def plan_file(
         if key not in known:
             raise BadRequest(f"Something in the file leads to {key!r}, which is not in it.")
     pieces = [piece for one in objects for piece in _plan(one, counts[one.key])]
-    return FilePlan([*pieces, *others], root, version)
+    return FilePlan([*pieces, *others], root, version, user_block)
 
 
 def plan_layout(layout: LayoutMessage, key: Key | None = None) -> Addressed:
