@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hsparse.client.attributes import Attributes
 from hsparse.client.connection import Connection, Json
-from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors
+from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors, in_own_words
 from hsparse.client.indexing.select import Region, Select, select_points, select_region
 from hsparse.client.progress import Progress, show_rows
 from hsparse.client.sparse.prefetch import prefetched
@@ -212,10 +212,11 @@ class Dataset:
         smaller = [dim for dim, (old, new) in enumerate(zip(seen, wanted, strict=False)) if new < old]
         if smaller and not erase:
             raise InvalidValue(
-                f"A resize of {self.id} from {list(seen)} to {list(wanted)} erases what lies beyond in dimension "
-                f"{smaller[0]}; give erase=True if that is meant."
+                f"A resize of {self.name or self.id} from {list(seen)} to {list(wanted)} erases what lies beyond in "
+                f"dimension {smaller[0]}; give erase=True if that is meant."
             )
-        self.connection.json("PUT", self._path("shape"), {"shape": list(wanted), "expect": list(seen)})
+        with in_own_words(self.id, self.name):
+            self.connection.json("PUT", self._path("shape"), {"shape": list(wanted), "expect": list(seen)})
         self.shape = wanted
 
     def extend(self, count: int, axis: int = 0) -> slice:
@@ -228,7 +229,8 @@ class Dataset:
         """
         dim = self._axis(axis, self.shape)
         body = {"extend": count, "extend_dim": dim}
-        return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
+        with in_own_words(self.id, self.name):
+            return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
 
     def check_extent(self, extent: Sequence[int]) -> None:
         """Raise `Conflict` if the last known extent is smaller than `extent`: what was read by it may be short.
@@ -335,7 +337,7 @@ class Dataset:
         """Return the dimension of an axis, which may be counted from the last one."""
         rank = len(extent)
         if not -rank <= axis < rank:
-            raise NoSuchAxis(f"{self.id} has no axis {axis}; it has {rank} dimensions.")
+            raise NoSuchAxis(f"{self.name or self.id} has no axis {axis}; it has {rank} dimensions.")
         return axis % rank
 
     def _grown(self, answer: Json, dim: int) -> slice:
@@ -364,7 +366,7 @@ class Dataset:
         A bad request changes nothing, so it can be repeated. Other threads may set `shape` meanwhile.
         """
         extent = self.shape
-        with as_client_errors():
+        with in_own_words(self.id, self.name), as_client_errors():
             try:
                 return work(extent)
             except BadRequest:

@@ -20,7 +20,7 @@ from hsparse.client.batch import Batch
 from hsparse.client.connection import Connection, Json
 from hsparse.client.creation import Filter, MaxShape, Shape, StorageOptions, shape_tuple
 from hsparse.client.dense_dataset import DenseDataset
-from hsparse.client.errors import AlreadyExists, InvalidValue
+from hsparse.client.errors import AlreadyExists, InvalidValue, in_own_words
 from hsparse.client.late_links import Parent, unlinked_dataset
 from hsparse.client.sparse.sparse_values import sparse_values
 from hsparse.client.sparse.sparse_writes import Values
@@ -224,9 +224,10 @@ class DatasetCreation:
         if batch is not None:
             return batch.create(collection, body, whole), whole
         try:
-            return self.connection.json(
-                "POST", f"/{collection}", body | {"h5path": whole}, implicit=1, follow_soft_links=1
-            ), whole
+            with in_own_words():
+                return self.connection.json(
+                    "POST", f"/{collection}", body | {"h5path": whole}, implicit=1, follow_soft_links=1
+                ), whole
         except Conflict as error:
             raise AlreadyExists(f"There is an object at {whole} already: {error.message}") from error
 

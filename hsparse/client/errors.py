@@ -116,3 +116,15 @@ def as_client_errors() -> Iterator[None]:
         if type(error) is not ERRORS[error.kind] or own is type(error):
             raise
         raise own(error.message) from error
+
+
+@contextmanager
+def in_own_words(id: str = "", name: str | None = None) -> Iterator[None]:
+    """Have errors of the server name the object of an id by its path, and an extent's limits as h5py does."""
+    try:
+        yield
+    except HsparseError as error:
+        text = error.message.replace("maxdims", "maxshape")
+        error.message = text.replace(id, name) if id and name else text
+        error.args = (error.message,)
+        raise

@@ -13,6 +13,7 @@ import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.file import File
+from hsparse.errors import HsparseError
 
 
 @pytest.fixture
@@ -170,3 +171,25 @@ def test_lists_of_any_length_are_written(file: File) -> None:
     long[rows] = rows
     assert np.array_equal(long[rows], rows)
     assert np.count_nonzero(long[...]) == np.count_nonzero(rows)
+
+
+def test_errors_have_paths_and_the_words_of_h5py(file: File) -> None:
+    dense = file.create_dataset("run/x", data=np.zeros((3, 4)))
+    sparse = file.create_sparse("run/y", (3, 4), "f4", (2, 2))
+    for fails in (
+        lambda: dense.extend(1),
+        lambda: dense.resize((4, 4)),
+        lambda: sparse.append(np.zeros((1, 4), "f4")),
+        lambda: file.create_dataset("z", (3, 4), maxshape=(None,)),
+    ):
+        with pytest.raises(HsparseError) as caught:
+            fails()  # type: ignore[no-untyped-call]
+        said = str(caught.value)
+        assert "maxshape" in said
+        assert "maxdims" not in said
+        assert dense.id not in said
+        assert sparse.id not in said
+    with pytest.raises(IndexError, match="/run/x has no axis 5"):
+        dense.extend(1, 5)
+    with pytest.raises(HsparseError, match="A resize of /run/x"):
+        dense.resize((2, 4))

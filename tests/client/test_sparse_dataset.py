@@ -366,7 +366,7 @@ def test_damage_on_the_way_is_found_and_named(
     monkeypatch.setattr(
         "hsparse.client.sources.http_elements.read_values", lambda *args, **params: bytes(damaged)
     )
-    with pytest.raises(Corrupt, match=f"{dataset.id} is damaged"):
+    with pytest.raises(Corrupt, match=f"{dataset.name} is damaged"):
         dataset.read()
 
 

@@ -326,7 +326,7 @@ class SparseWrites(Dataset):
         own = shape[:dim] + shape[dim + 1 :]
         if len(shape) != len(extent) or own != extent[:dim] + extent[dim + 1 :]:
             raise InvalidValue(
-                f"What is appended to {self.id} along dimension {dim} has its other lengths, those of "
+                f"What is appended to {self.name or self.id} along dimension {dim} has its other lengths, those of "
                 f"{list(extent)}; the values have the shape {list(shape)}."
             )
 
