@@ -94,7 +94,7 @@ async def open(
             found = await loop.run_in_executor(
                 pool, partial(copy_context().run, file.open, address, mode, **options)
             )
-            opened.callback(found.close)
+            opened.push(found)
             yield _opened(found, pool)
         finally:
             await loop.run_in_executor(None, partial(pool.shutdown, cancel_futures=True))

@@ -135,3 +135,17 @@ async def test_an_error_of_opening_is_raised(address: str) -> None:
     with pytest.raises(KeyError):
         async with aio.open(address):
             pass
+
+
+async def test_an_error_in_the_context_leaves_what_mode_w_was_to_replace(address: str) -> None:
+    async with aio.open(address, "w") as file:
+        await file.create_group("old")
+    with pytest.raises(ZeroDivisionError):
+        async with aio.open(address, "w"):
+            raise ZeroDivisionError
+    async with aio.open(address) as file:
+        assert await file.keys() == ["old"]
+    async with aio.open(address, "w"):
+        pass
+    async with aio.open(address) as file:
+        assert await file.keys() == []
