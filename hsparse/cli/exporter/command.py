@@ -21,6 +21,9 @@ from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 
+LARGE = 64 * 1024 * 1024
+"""Bytes of a file from which on its size is said before it is fetched."""
+
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the arguments of `export`; the parsed ones have `run`."""
@@ -95,6 +98,12 @@ def run(args: argparse.Namespace) -> int:
             if choice is None:
                 server = RetryingClient(connect)
                 try:
+                    planned, _ = server.ask(lambda one: file_of(one).state())
+                    if planned >= LARGE:
+                        text = (
+                            f"The file will have {planned} bytes; --filter shuffle+gzip=4 makes it smaller."
+                        )
+                        print_message(args.progress, text, sys.stderr)
                     size = server.ask(lambda one: file_of(one).fetch(path, shown.update, replace=args.force))
                 finally:
                     server.close()

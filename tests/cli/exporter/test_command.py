@@ -55,6 +55,17 @@ def parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.part"))
 
 
+def test_the_size_of_a_large_file_is_said_before(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.cli.exporter.command.LARGE", 1000)
+    path = tmp_path / "out.h5"
+    assert main(["export", DOMAIN, str(path), "--endpoint", url]) == 0
+    assert (
+        f"The file will have {path.stat().st_size} bytes; --filter shuffle+gzip=4" in capsys.readouterr().err
+    )
+
+
 def test_a_domain_becomes_a_file(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "out.h5"
     arguments = ["export", DOMAIN, str(path), "--endpoint", url]
