@@ -1,8 +1,9 @@
-"""Reading far more than the server's memory: the answer is streamed, and memory stays bounded."""
+"""Reading far more than the server's memory, and requests that take much: it stays bounded, and is given back."""
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import nanoarrow as na
 import numpy as np
 import pytest
+from nanoarrow import ipc
 
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.dense import encode_dense
@@ -153,3 +155,111 @@ def test_a_sparse_dataset_that_is_full_streamed_with_its_places(tmp_path: Path) 
         assert rows == count
         assert peak_memory(server) < LIMIT
         assert server.stop() == 0
+
+
+BEYOND = 100 * MIB
+"""What a server may have more than at the start once requests are done: caches, and what the allocator keeps."""
+ROUNDS = repeats(200, short=12)
+LARGE_CHUNK = repeats(1 << 22, short=1 << 20)
+"""Elements of a chunk that a body of some bytes fills."""
+NUMBERS = {"class": "H5D_CHUNKED", "dims": [LARGE_CHUNK]}
+STRUCTURED = {"class": "H5D_STRUCT_CHUNK", "dims": [LARGE_CHUNK], "flags": ["H5D_SPARSE_DATA"]}
+SMALL_CACHE = ("--cache-size", "16MiB")
+
+
+def resident(server: ServerProcess) -> int:
+    """Return the bytes of memory that the server has resident."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+
+
+def send(server: ServerProcess, method: str, path: str, body: bytes, kind: str = "application/json") -> int:
+    """Send a request and read its answer to the end; return the status."""
+    connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=60)
+    connection.request(method, path, body, {"Content-Type": kind})
+    reply = connection.getresponse()
+    while reply.read(1 << 16):
+        pass
+    connection.close()
+    return reply.status
+
+
+def made(server: ServerProcess, layout: Any, item: str, chunks: int) -> str:
+    properties = {"layout": layout, "filters": [{"class": "H5Z_FILTER_DEFLATE", "level": 1}]}
+    body = {"type": item, "shape": [chunks * LARGE_CHUNK], "creationProperties": properties}
+    return str(ask(server, "POST", "/datasets?domain=/large", body)["id"])
+
+
+def whole_chunk(number: int) -> str:
+    return f"select=[{number * LARGE_CHUNK}:{(number + 1) * LARGE_CHUNK}]"
+
+
+@pytest.mark.parametrize("layout", [NUMBERS, STRUCTURED], ids=["dense", "sparse"])
+def test_refused_puts_leave_nothing(tmp_path: Path, layout: Any) -> None:
+    """Each whole chunk is put as a new one, refused, and put again; the server was restarted, so it knows none."""
+    options = ("--root", str(tmp_path), "--no-fsync", *SMALL_CACHE)
+    with server_process(*options) as server:
+        ask(server, "PUT", "/?domain=/large")
+        id = made(server, layout, "H5T_STD_I64LE", 12)
+        for number in range(12):
+            path = f"/datasets/{id}/value?domain=/large&{whole_chunk(number)}"
+            assert send(server, "PUT", path, b'{"value": 1}') == 200
+    with server_process(*options) as server:
+        for number in range(ROUNDS):
+            path = f"/datasets/{id}/value?domain=/large&{whole_chunk(number % 12)}"
+            assert send(server, "PUT", path, b'{"value": 2}') == 200
+            if number == 11:
+                start = resident(server)
+        left = resident(server) - start
+        assert left < BEYOND, f"{left // MIB} MiB are left"
+
+
+EMPTY_BATCHES = 20_000
+
+
+def empty_stream() -> bytes:
+    """Return an Arrow stream of batches without elements."""
+    sink = io.BytesIO()
+    schema = na.c_schema(na.struct({"dim_0": na.uint32(), "value": na.int64()}))
+    columns = [na.c_array_from_buffers(kind, 0, [None, b""]) for kind in (na.uint32(), na.int64())]
+    batch = na.c_array_from_buffers(schema, 0, [None], children=columns)
+    with ipc.StreamWriter.from_writable(sink) as writer:
+        for _ in range(EMPTY_BATCHES):
+            writer.write_array(batch)
+    return sink.getvalue()
+
+
+def test_requests_that_take_memory_give_it_back(tmp_path: Path) -> None:
+    """Requests of few bytes that need much memory, each again and again: decoding, reductions, refused bodies."""
+    with server_process("--root", str(tmp_path), "--no-fsync", *SMALL_CACHE) as server:
+        ask(server, "PUT", "/?domain=/large")
+        sparse = made(server, STRUCTURED, "H5T_STD_I64LE", 4)
+        for number in range(4):
+            path = f"/datasets/{sparse}/value?domain=/large&{whole_chunk(number)}"
+            assert send(server, "PUT", path, b'{"value": 1}') == 200
+        names = "".join(f"a{number % 7}" for number in range(120))
+        stream = empty_stream()
+        base = f"/datasets/{sparse}"
+        requests: dict[str, tuple[str, str, bytes, str, tuple[int, ...]]] = {
+            "one element": ("GET", f"{base}/value?domain=/large&select=[5:6]", b"", "", (200,)),
+            "variance": ("GET", f"{base}/reduce?domain=/large&op=var&undefined=skip", b"", "", (200,)),
+            "a product": ("POST", f"{base}/product?domain=/large", b'{"matrix": [[]]}', "", (400,)),
+            "a pattern": ("GET", f"{base}/attributes?domain=/large&pattern=*{names}z", b"", "", (200,)),
+            "empty batches": ("PUT", f"{base}/value?domain=/large", stream, ARROW_TYPE, (200,)),
+            "no JSON": ("PUT", f"{base}/value?domain=/large", b'{"value": [' + b"1," * 500_000, "", (400,)),
+            "many ids": (
+                "POST",
+                "/datasets/values?domain=/large",
+                json.dumps({"ids": [sparse] * 10_000, "select": "[0:1]"}).encode(),
+                "",
+                (200, 400, 413),
+            ),
+        }
+        for method, path, body, kind, statuses in requests.values():
+            assert send(server, method, path, body, kind or "application/json") in statuses
+        start = resident(server)
+        for method, path, body, kind, _ in requests.values():
+            for _ in range(repeats(50, short=4)):
+                send(server, method, path, body, kind or "application/json")
+        left = resident(server) - start
+        assert left < BEYOND, f"{left // MIB} MiB are left"
