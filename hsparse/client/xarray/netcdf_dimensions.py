@@ -49,10 +49,10 @@ class NetcdfDimensions:
         )
 
     def _scale(self, references: Any) -> str | None:
-        """Return the name of the first scale that a dimension has; references are `datasets/d-...`."""
+        """Return the name of the last scale of a dimension, as netCDF has it; references are `datasets/d-...`."""
         if not isinstance(references, list) or not references:
             return None
-        return self._names.get(str(references[0]).rpartition("/")[2])
+        return self._names.get(str(references[-1]).rpartition("/")[2])
 
 
 def is_scale(record: Json) -> bool:
