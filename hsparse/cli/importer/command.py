@@ -42,7 +42,8 @@ Import a file into a new domain of a running server.
   hsparse import graph.mtx.gz /home/ada/graph.h5
 
 HDF5 files are imported as they are: groups, links, attributes, committed types, datasets with their chunks and
-filters. Groups that are sparse matrices (AnnData, Binsparse) become sparse datasets; --as-is leaves them groups.
+filters. Groups that are sparse matrices (AnnData, Binsparse), and datasets with a defined set, become sparse datasets;
+--as-is leaves them what they are.
 Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz) become one sparse dataset.
 
 When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
@@ -83,7 +84,11 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         action="store_true",
         help="refuse a file with something that no server can have, which is left out otherwise",
     )
-    parser.add_argument("--as-is", action="store_true", help="leave sparse matrices in HDF5 files as groups")
+    parser.add_argument(
+        "--as-is",
+        action="store_true",
+        help="leave sparse matrices in HDF5 files as groups, and defined sets as datasets",
+    )
     parser.add_argument(
         "--chunk",
         type=_dimensions,

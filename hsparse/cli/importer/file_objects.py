@@ -12,6 +12,7 @@ Tests: tests/cli/importer/test_hdf5_import.py, tests/cli/importer/test_hdf5_matr
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -22,10 +23,20 @@ from hsparse.errors import HsparseError, Unsupported
 from hsparse.format.filters.table import CODECS, filter_name
 from hsparse.format.hdf5.file_fields import encode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.format.hdf5.messages.file_type import names_of_enum
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
+from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.carried_types import carried_object
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, check_readable, parse_elements
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedObject, parse_object
+from hsparse.format.hdf5.parse.parsed_object import (
+    ObjectKind,
+    ParsedAttribute,
+    ParsedDataset,
+    ParsedObject,
+    parse_object,
+)
+from hsparse.format.hdf5.plan.dataset_plan import BOOLEAN
+from hsparse.format.hdf5.plan.domain_plan import DEFINED, REFERENCE_TYPE
 from hsparse.format.hdf5.plan.matrix_encoding import (
     ANNDATA_KINDS,
     BINSPARSE,
@@ -52,7 +63,7 @@ COLLECTIONS = {
 class FileObject:
     """An object: the first of its paths, its kind, its id, and its extent if it is a dataset.
 
-    `matrix` is set for a group that becomes a sparse dataset.
+    `matrix` is set for a group that becomes a sparse dataset, `defined` for a dataset that becomes one.
     """
 
     address: int
@@ -61,6 +72,7 @@ class FileObject:
     id: str
     dims: tuple[int, ...] = ()
     matrix: MatrixForm | None = None
+    defined: DefinedSet | None = None
 
 
 def is_ordered(stored: ParsedObject) -> bool:
@@ -115,7 +127,8 @@ class FileObjects:
     ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
-        With `matrices`, groups that are sparse matrices become datasets, and their members are left out. Without
+        With `matrices`, groups that are sparse matrices become datasets, and their members are left out; datasets with
+        a defined set become sparse ones, and the set is left out. Without
         `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
         With `copied`, all stays as it is; otherwise what no server can have is left out, with the reason in `skipped`,
         or with `strict` raises `Unsupported`.
@@ -145,7 +158,12 @@ class FileObjects:
 
     def read(self, one: FileObject) -> ParsedObject:
         """Read an object: its header, and the messages and links that it leads to."""
-        return self._parsed(one.address, one.path)
+        found = self._parsed(one.address, one.path)
+        if one.defined is None:
+            return found
+        return replace(
+            found, attributes=tuple(x for x in found.attributes if x.name != one.defined.attribute)
+        )
 
     def user_block(self) -> Json | None:
         """Return the user block as a creation property, None without one; one that is too long is left out."""
@@ -196,10 +214,11 @@ class FileObjects:
             matrix = None
             if matrices and address != self.file.root and found.kind == ObjectKind.GROUP:
                 matrix = find_matrix(self.source, self.file, found)
+            defined = find_defined_set(self.source, self.file, found) if matrices else None
             dims = dims_of(found.dataset.shape) or () if found.dataset is not None else ()
             dims = dims if matrix is None else matrix.shape
             id = self._id(address, "datasets" if matrix is not None else COLLECTIONS[found.kind])
-            self.by_address[address] = FileObject(address, path, found.kind, id, dims, matrix)
+            self.by_address[address] = FileObject(address, path, found.kind, id, dims, matrix, defined)
             if matrix is None:
                 parent = path.rstrip("/")
                 ahead += [
@@ -207,6 +226,8 @@ class FileObjects:
                     for link in reversed(found.links)
                     if isinstance(link.target, HardLink)
                 ]
+        for beside in {one.defined.address for one in self.by_address.values() if one.defined is not None}:
+            self.by_address.pop(beside, None)
 
     def _parsed(self, address: int, path: str) -> ParsedObject:
         """Read an object, without attributes of types that no server has."""
@@ -284,6 +305,45 @@ def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class DefinedSet:
+    """Which elements of a dataset are defined: a dataset of booleans, at `address`, that `attribute` leads to."""
+
+    attribute: str
+    address: int
+
+
+def find_defined_set(source: Source, file: Hdf5File, stored: ParsedObject) -> DefinedSet | None:
+    """Return the defined set of a dataset that was sparse, None for others.
+
+    An attribute of that name that leads to no booleans of the same extent and chunks is the user's own.
+    """
+    if stored.dataset is None or not isinstance(stored.dataset.layout, ChunkedLayout):
+        return None
+    named = [one for one in stored.attributes if one.name.rstrip("_") == DEFINED]
+    for one in sorted(named, key=lambda one: len(one.name), reverse=True):
+        if one.type.item == REFERENCE_TYPE and dims_of(one.shape) == ():
+            found: list[int] = []
+            _value(source, file, one, found.append)
+            if found and _is_defined_set(source, file, stored.dataset, found[0]):
+                return DefinedSet(one.name, found[0])
+    return None
+
+
+def _is_defined_set(source: Source, file: Hdf5File, values: ParsedDataset, address: int) -> bool:
+    try:
+        beside = source.run(parse_object(file, address))
+    except HsparseError:
+        return False
+    one = beside.dataset
+    if one is None or beside.attributes or not isinstance(one.layout, ChunkedLayout):
+        return False
+    assert isinstance(values.layout, ChunkedLayout)
+    same = dims_of(one.shape) == dims_of(values.shape) and one.layout.dims == values.layout.dims
+    is_enum = one.type.item["class"] == BOOLEAN["class"] and one.type.size == 1
+    return same and is_enum and names_of_enum(one.type.item) == names_of_enum(BOOLEAN)
+
+
 def _binsparse(described: Any, members: dict[str, int]) -> MatrixForm | None:
     described = described.get(BINSPARSE, described)
     kind = BINSPARSE_KINDS.get(described["format"])
@@ -306,9 +366,12 @@ def _shape(value: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def _value(source: Source, file: Hdf5File, one: ParsedAttribute) -> Any:
+def _value(
+    source: Source, file: Hdf5File, one: ParsedAttribute, find: Callable[[int], None] = lambda _: None
+) -> Any:
+    """Return an attribute's value, None if it is unreadable; `find` is called with the addresses in it."""
     try:
-        reads = parse_elements(file, one.type, one.data, dims_of(one.shape) or (), lambda _: None)
+        reads = parse_elements(file, one.type, one.data, dims_of(one.shape) or (), find)
         return to_json(source.run(reads), element_of(one.type.item))
     except HsparseError:
         return None  # an unreadable attribute describes no matrix

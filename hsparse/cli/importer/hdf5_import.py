@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.importer.defined_upload import DefinedData, DefinedUpload
 from hsparse.cli.importer.dense_upload import Advance, DenseUpload, stored_chunks
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
@@ -41,6 +42,7 @@ BODIES = 4 * 1024 * 1024
 """The most bytes of base64 values in such a request, unless one object has more."""
 INLINE = 64 * 1024
 """The most bytes of values that are sent in the request that creates their dataset."""
+Data: TypeAlias = FileData | VirtualData | StructuredData | DefinedData
 Upload: TypeAlias = Callable[[], None]
 UploadMaker: TypeAlias = Callable[[Json, set[Dims]], Upload]
 """Called with the server's answer, and the chunks that it stores."""
@@ -208,6 +210,11 @@ class Hdf5Import:
                 reader = partial(StructuredData, self._objects, stored)
                 make = partial(self._upload, StructuredUpload, one.path, dataset, _kept(structured), reader)
                 return NewObject(one.path, structured.body(one.path), make)
+            if one.defined is not None:
+                sparse = DefinedData(self._objects, stored, one.defined.address)
+                again = partial(DefinedData, self._objects, stored, one.defined.address)
+                make = partial(self._upload, DefinedUpload, one.path, dataset, _kept(sparse), again)
+                return NewObject(one.path, sparse.body(one.path), make)
             data = open_data(self._objects, dataset)
             storage = data.storage if isinstance(data, VirtualData) else None
             body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path, storage)
@@ -226,7 +233,7 @@ class Hdf5Import:
 
     def _upload(
         self,
-        kind: type[DenseUpload] | type[StructuredUpload],
+        kind: type[DenseUpload] | type[StructuredUpload] | type[DefinedUpload],
         path: str,
         dataset: ParsedDataset,
         kept: Any,
@@ -296,7 +303,7 @@ class Hdf5Import:
             yield link_bodies(self._objects, piece)
 
 
-def _kept(data: FileData | VirtualData | StructuredData) -> FileData | VirtualData | StructuredData | None:
+def _kept(data: Data) -> Data | None:
     """Return data with a short index, None if it is to be read again."""
     return data if data.records is None or len(data.records) <= KEPT else None
 

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hsparse.client.connection import Connection
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.definition import Filter
@@ -26,7 +24,6 @@ COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
 SPELLED = re.compile(r"(?:(?:groups|datasets|datatypes)/)?[gdt]?-?[0-9a-f]{8}(?:-[0-9a-f]+)+")
 """An id, with its collection in references, without its first letter in those to regions."""
 KEPT = ("fillValue", "CreateOrder")
-DEFINED = "DEFINED_SET"
 SPARSE = "H5D_SPARSE_DATA"
 Picture = dict[str, Any]
 
@@ -142,26 +139,6 @@ def _defined(connection: Connection, url: str, dims: tuple[int, ...]) -> list[li
     told = connection.json("GET", f"{url}/defined")
     selection = parse_selection_json(told.get("selection", told), dims)
     return sorted(selection.coords().tolist())
-
-
-def folded(picture: Picture) -> Picture:
-    """Return the picture of a domain that was a file of the layout stock, its defined sets back at their datasets."""
-    found = {path: dict(seen) for path, seen in picture.items()}
-    for path, seen in picture.items():
-        names = [name for name in seen["attribute names"] if name.rstrip("_") == DEFINED]
-        if not names:
-            continue
-        name = max(names, key=len)
-        beside = str(seen[f"attribute {name}"]["value"]).removeprefix("-> ")
-        one = found[path]
-        one["attribute names"] = [other for other in seen["attribute names"] if other != name]
-        del one[f"attribute {name}"]
-        mask = np.array(found.pop(beside)["value"], bool)
-        one["defined"] = np.argwhere(mask).tolist()
-        parent = beside.rpartition("/")[0] or "/"
-        links = found[parent]["links"]
-        found[parent]["links"] = [link for link in links if link[1].get("id") != f"-> {beside}"]
-    return found
 
 
 def differences(before: Picture, after: Picture) -> list[Difference]:

@@ -18,6 +18,8 @@ class Known:
     explains: Callable[[Difference, str, Picture], bool]
 
 
+CHOSEN = [[[2, 1], []], [[2, 1], [2, 1], []]]
+"""The ids of the filters of each section that the server chooses: shuffle and deflate."""
 NOTHING = (None, "", 0, 0.0, False)
 
 
@@ -53,22 +55,18 @@ def _is_nothing(value: Any) -> bool:
 
 KNOWN: tuple[Known, ...] = (
     Known(
-        "a sparse dataset is a chunked one beside its defined set",
-        "That is the layout stock: any library reads it. The server enlarges such chunks where they are small.",
-        lambda it, form, before: (
-            form == "stock"
-            and it.what in ("layout", "grid")
-            and _is_sparse(before, it.path)
-            and _is_enlarged(it.before, it.after)
-        ),
-    ),
-    Known(
         "chunks that are made for the file are unfiltered",
         "Their sizes must be known before anything is read; what has addresses in it is known later still.",
+        lambda it, form, before: it.what == "pipelines" and not any(it.after) and _is_made(before, it.path),
+    ),
+    Known(
+        "a sparse dataset from the layout stock has the filters that the server chooses",
+        "The chunks of the file are no sections: it has no place for their filters.",
         lambda it, form, before: (
-            it.what == "pipelines"
-            and not any(it.after)
-            and ((form == "stock" and _is_sparse(before, it.path)) or _is_made(before, it.path))
+            form == "stock"
+            and it.what == "pipelines"
+            and _is_sparse(before, it.path)
+            and [[id for id, _ in some] for some in it.after] in CHOSEN
         ),
     ),
     Known(

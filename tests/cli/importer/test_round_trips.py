@@ -14,7 +14,7 @@ from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.errors import Unsupported
 from hsparse.format.format_revision import FormatRevision
-from tests.cli.importer.domain_picture import Difference, Picture, differences, folded, picture_of
+from tests.cli.importer.domain_picture import Difference, Picture, differences, picture_of
 from tests.cli.importer.known_changes import KNOWN, is_refused
 from tests.cli.importer.random_domain import DrawnDomain, domains, make_domain
 from tests.support.endurance import repeats
@@ -69,11 +69,12 @@ class RoundTrips:
             return []
         assert main(["export", original, str(file), "--endpoint", self._url, "--force", *flags]) == 0
         back = f"{original.removesuffix('.h5')}-{form}.h5"
-        assert main(["import", str(file), back, "--endpoint", self._url, "--quiet"]) == 0
+        # 3: external links lead to files that are no domains
+        assert main(["import", str(file), back, "--endpoint", self._url, "--quiet"]) in (0, 3)
         with domain(self._url, back) as copy:
             after = picture_of(copy)
         wrong = []
-        for one in differences(before, folded(after) if form == "stock" else after):
+        for one in differences(before, after):
             known = next((known for known in KNOWN if known.explains(one, form, before)), None)
             if known is None:
                 wrong.append(one)
