@@ -9,7 +9,7 @@ FLAGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload attack radosgw lock sbom audit clean
+.PHONY: help check test endure quick demo docs bench chaos fuzz interchange mutations programs roundtrips simulate explorer manifests image campaign overload attack radosgw lock sbom audit walk clean
 
 help: ## show the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -27,11 +27,12 @@ $(BIN)/helm: | $(BIN)/.installed
 	install .judges/kubectl/kubectl .judges/helm/helm $(BIN)
 	@rm -r .judges
 
-check: $(BIN)/.installed ## lint, types, the import law, names and the links of the docs
+check: $(BIN)/.installed ## lint, types, the import law, names, the walk of requests and the links of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest tests/test_import_law.py tests/test_names.py
+	$(BIN)/python -m benchmarks walk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 test: $(BIN)/.installed ## every test, campaigns in short, in several processes; FLAGS are pytest's
@@ -107,6 +108,9 @@ roundtrips: $(BIN)/.installed ## 1,000 random domains exported and imported agai
 
 mutations: $(BIN)/.installed ## 100,000 changed HDF5 files, read as an import reads them
 	$(BIN)/pytest -s tests/cli/importer/test_mutations.py --mutations 100000 --timeout 7200
+
+walk: $(BIN)/.installed ## how much of the code four requests pass, and how much there is; fails beyond benchmarks/limits.toml
+	$(BIN)/python -m benchmarks walk
 
 bench: $(BIN)/.installed ## the workloads against HSDS, TileDB and single-cell libraries; FLAGS are those of python -m benchmarks
 	$(BIN)/python -m benchmarks $(FLAGS)

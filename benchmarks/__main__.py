@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks [WORKLOAD ...]`, and with `scaling` or `profile` in place of workloads."""
+"""The command: `python -m benchmarks [WORKLOAD ...]`, and with `scaling`, `profile` or `walk` in place of workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aiohttp import ClientError
 from rich.console import Console
 from rich.status import Status
 
-from benchmarks import explorer, first_value, machine, memory
+from benchmarks import explorer, first_value, machine, memory, walk
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
 from benchmarks.peers import cell_libraries, hsds, hsparse, tiledb
@@ -220,6 +220,8 @@ def main() -> None:
     if sys.argv[1:] == ["scaling"]:
         scaling.main()
         return
+    if sys.argv[1:2] == ["walk"]:
+        sys.exit(walk.main(sys.argv[2:]))
     if sys.argv[1:2] == ["profile"]:
         profile.main(sys.argv[2:])
         return

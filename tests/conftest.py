@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -126,6 +127,23 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     settings.load_profile("hsparse")
     gc.disable()
+
+
+DURATIONS: Counter[str] = Counter()
+"""The seconds of each test, with what it set up and took down."""
+FEW = 100
+"""A run of so many tests is not recorded: it is for one test, or a file."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    DURATIONS[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Record how long each test took, the longest first."""
+    if not hasattr(session.config, "workerinput") and len(DURATIONS) > FEW:
+        lines = [f"{seconds:.3f}\t{name}\n" for name, seconds in DURATIONS.most_common()]
+        (session.config.rootpath / ".durations.tsv").write_text("".join(lines))
 
 
 def pytest_xdist_auto_num_workers() -> int:
