@@ -44,6 +44,15 @@ class ExternalLink:
     domain: str
     path: str
 
+    @property
+    def filename(self) -> str:
+        """The domain, by h5py's name for it.
+
+        >>> hsparse.ExternalLink("/home/admin/other.h5", "/X").filename
+        '/home/admin/other.h5'
+        """
+        return self.domain
+
 
 Link: TypeAlias = HardLink | SoftLink | ExternalLink
 

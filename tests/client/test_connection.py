@@ -169,7 +169,9 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_a_body_refused_before_it_is_sent_whole(tmp_path: Path) -> None:
-    settings = load_settings(root=tmp_path, port=0, fsync=False, max_request_size=MIB, max_write_size=32 * MIB)
+    settings = load_settings(
+        root=tmp_path, port=0, fsync=False, max_request_size=MIB, max_write_size=32 * MIB
+    )
     with embedded_server(settings) as url, Connection(url, "/large.h5") as connection:
         connection.json("PUT", "/", {})
         body = {"type": "H5T_STD_U8LE", "shape": [64 * MIB], "h5path": "/large"}

@@ -80,4 +80,39 @@ KNOWN = (
         r"dimension scales: /data",
         "Labels of dimensions (DIMENSION_LABELS) are no attribute of a variable, as in references; h5netcdf shows them",
     ),
+    Known(
+        ("h5pyd",),
+        r"h5py: extents: /none: maxshape",
+        "h5pyd 1.0.0 takes a limit of 0 elements for none",
+    ),
+    Known(
+        ("xarray",),
+        r"pandas: .*@TITLE: None",
+        "An attribute without a value (a null dataspace) is None; h5netcdf has an empty text",
+    ),
+    Known(
+        ("xarray",),
+        r"anndata: cells: /X: added",
+        "A sparse matrix of AnnData is a variable; in the file it is a group",
+    ),
+    Known(
+        ("kerchunk",),
+        rf"{NO_CODEC}|filter bitshuffle: ",
+        "A dataset that was not imported, or whose filter bitshuffle numcodecs has not, has no references",
+    ),
+    Known(
+        ("kerchunk",),
+        r"/a/b/c/again: missing",
+        "A dataset with several paths has references at one of them",
+    ),
+    Known(
+        ("kerchunk",),
+        r"anndata: cells: .*/(data|indices|indptr): missing",
+        "A sparse matrix of AnnData is one array, of which zarr has the fill value where nothing is stored",
+    ),
+    Known(
+        ("kerchunk",),
+        r"(netCDF4|xarray): .*: /(x|string2|model/run/n|model/string2): missing",
+        "A dimension without values is no array",
+    ),
 )

@@ -106,6 +106,8 @@ def _member(path: str, name: str, one: Any, other: Any, above: tuple[Any, ...]) 
     below = f"{path.rstrip('/')}/{name}"
     if (name in one) != (name in other):
         yield f"{below}: is {'not ' * (name not in other)}in the group"
+    if (link := _link(one, name)) != (there := _link(other, name)):
+        yield f"{below}: {there}, not {link}"
     if (found := one.get(name)) is None:
         return
     try:
@@ -114,6 +116,12 @@ def _member(path: str, name: str, one: Any, other: Any, above: tuple[Any, ...]) 
         yield f"{below}: {type(error).__name__} {error}"
         return
     yield from _objects(below, found, there, above)
+
+
+def _link(group: Any, name: str) -> tuple[str, ...]:
+    link = group.get(name, getlink=True)
+    named = (getattr(link, part, "") or "" for part in ("filename", "path"))
+    return (type(link).__name__, *named)
 
 
 def _attributes(path: str, one: Any, other: Any) -> Iterator[str]:
@@ -135,6 +143,8 @@ def _datasets(path: str, one: Any, other: Any) -> Iterator[str]:
     if one.shape != other.shape:
         yield f"{path}: shape {other.shape}"
         return
+    if one.maxshape != other.maxshape:
+        yield f"{path}: maxshape {other.maxshape}"
     if one.dtype.kind in "biufcSV" and one.dtype.fields is None and one.dtype != np.dtype(other.dtype):
         yield f"{path}: dtype {other.dtype}"
     if one.shape is not None:
@@ -199,7 +209,11 @@ def by_xarray(given: Imported) -> list[str]:
         one,
         xarray.open_dataset(f"{given.url}{given.domain}", engine="hsparse", decode_timedelta=False) as other,
     ):
-        found = [f"/{name}: missing" for name in set(one.variables) - set(other.variables)]
+        found = [f"/{name}: missing" for name in sorted(set(one.variables) - set(other.variables))]
+        found += [f"/{name}: added" for name in sorted(set(other.variables) - set(one.variables))]
+        for name in sorted(set(one.attrs) | set(other.attrs)):
+            if repr(plain(one.attrs.get(name, "absent"))) != repr(plain(other.attrs.get(name, "absent"))):
+                found.append(f"/@{name}: {other.attrs.get(name)!r}")
         for name in set(one.variables) & set(other.variables):
             if not one[name].identical(other[name]):
                 found.append(f"/{name}: not identical")
@@ -218,8 +232,8 @@ def by_kerchunk(given: Imported) -> list[str]:
     references = fsspec.filesystem("reference", fo=found, remote_protocol="file", asynchronous=True)
     group = zarr.open_group(zarr.storage.FsspecStore(references, read_only=True), mode="r", zarr_format=2)
     names = [key.removesuffix("/.zarray") for key in found["refs"] if key.endswith("/.zarray")]
-    wrong: list[str] = []
     with h5py.File(given.path) as file:
+        wrong = [f"/{name}: missing" for name in _numbers(file) if name not in names]
         for name in names:
             one = file.get(name)
             if isinstance(one, h5py.Dataset) and one.dtype.kind in "biuf":
@@ -227,3 +241,15 @@ def by_kerchunk(given: Imported) -> list[str]:
                     f"/{name}", partial(one.__getitem__, ()), partial(group[name].__getitem__, ...)
                 )
     return wrong
+
+
+def _numbers(file: h5py.File) -> list[str]:
+    """Return the paths of datasets of numbers, as they are met first."""
+    found: list[str] = []
+
+    def note(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.shape is not None and item.dtype.kind in "biuf":
+            found.append(name)
+
+    file.visititems(note)
+    return found

@@ -80,7 +80,7 @@ def _object(objects: FileObjects, one: FileObject) -> Iterator[Any]:
             yield from (np.asarray(coords).tobytes(), values.tobytes())
         return
     yield common_body(objects, stored, one.path)
-    yield link_bodies(objects, stored.links, one.path)
+    yield link_bodies(objects, stored.links)
     if stored.type is not None:
         check_readable(stored.type)
         yield stored.type
