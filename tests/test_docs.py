@@ -49,6 +49,16 @@ def plain(cell: str) -> str:
     return cell.strip("`")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [name for name in PAGES if name.name != "CHANGELOG.md"] + sorted((PROJECT / "examples").rglob("*.ipynb")),
+    ids=lambda path: path.name,
+)
+def test_no_page_installs_from_an_index(path: Path) -> None:
+    found = re.search(r"""pip install (-\S+ )*[\\"'`]*hsparse\b.*""", path.read_text())
+    assert found is None, f'hsparse is on no index; write pip install ".[...]": {found and found[0]}'
+
+
 # --- REST reference -------------------------------------------------------------------------------
 
 
