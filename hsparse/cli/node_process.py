@@ -26,6 +26,8 @@ from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 from hsparse.sn.server import ServerRunner
 
+FIRST = ("root", "bucket", "host", "port", "password_file")
+"""Settings whose flags most servers need, and no others: help has them before all."""
 BACKLOG = 4096
 """Connections that wait to be accepted: one that finds no room there tries again after seconds, and is told nothing."""
 
@@ -43,7 +45,7 @@ def add_node_arguments(
         for name, one in declared_settings(section).items()
         if one.commands is None or command in one.commands
     ]
-    add_setting_flags(parser, *names)
+    add_setting_flags(parser, *names, first=FIRST)
     parser.set_defaults(run=run, serving=serving)
 
 
@@ -92,12 +94,14 @@ def stop_signal() -> asyncio.Event:
     return stop
 
 
-def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Add the flags of these settings to a command's parser, in groups with the titles of the settings' groups."""
-    groups = {
-        title: parser.add_argument_group(title)
-        for title in dict.fromkeys(SETTINGS[name].group for name in names)
-    }
+def add_setting_flags(parser: argparse.ArgumentParser, *names: str, first: tuple[str, ...] = ()) -> None:
+    """Add the flags of these settings to a command's parser, in groups with the titles of the settings' groups.
+
+    Those of `first` are in a group before the others.
+    """
+    names = (*(name for name in first if name in names), *(name for name in names if name not in first))
+    titles = {name: "What most servers need" if name in first else SETTINGS[name].group for name in names}
+    groups = {title: parser.add_argument_group(title) for title in dict.fromkeys(titles.values())}
     for name in names:
         one = SETTINGS[name]
         suffix = f", default {one.default_text}" if one.default_text else ""
@@ -106,7 +110,7 @@ def add_setting_flags(parser: argparse.ArgumentParser, *names: str) -> None:
             kind = {"action": argparse.BooleanOptionalAction, "default": None}
         elif isinstance(one.default, tuple):
             kind["action"] = "append"
-        groups[one.group].add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
+        groups[titles[name]].add_argument(one.flag, help=f"{one.description} [{one.env_var}{suffix}]", **kind)
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

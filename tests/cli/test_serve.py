@@ -6,6 +6,7 @@ import base64
 import ctypes
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -49,6 +50,23 @@ def store_numbers(url: str, domain: str) -> str:
     path = f"/datasets/{made['id']}/value?domain={domain}"
     assert ask(url + path, "PUT", {"value": [1, 2, 3, 4]})[0] == 200
     return path
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("serve", ["--root", "--bucket", "--host", "--port", "--password-file"]),
+        ("sn", ["--root", "--bucket", "--host", "--port", "--password-file"]),
+        ("dn", ["--root", "--bucket", "--host", "--port"]),
+    ],
+)
+def test_help_begins_with_the_flags_that_most_servers_need(
+    command: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    group = capsys.readouterr().out.partition("What most servers need:\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^  (--[a-z-]+)", group, re.MULTILINE) == flags
 
 
 @pytest.mark.parametrize("flags", [(), ("--dn", "2")], ids=["embedded", "two data nodes"])
