@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
+from hsparse.client.anndata.query import Query
 from hsparse.client.batches.batches import Batch
 from hsparse.client.batches.batches import Batches as NumpyBatches
 from hsparse.client.sparse_dataset import SparseDataset
@@ -36,7 +37,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
 
     def __init__(
         self,
-        dataset: SparseDataset,
+        source: SparseDataset | Query,
         obs: Sequence[str] | Mapping[str, Any] = (),
         *,
         format: Format = "torch",
@@ -52,7 +53,7 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
         if rank is None or world is None:
             rank, world = _place(rank, world)
         inner: Any = {"torch": "numpy", "torch_csr": "csr"}.get(format, format)
-        self._batches = NumpyBatches(dataset, obs, format=inner, rank=rank, world=world, **options)
+        self._batches = NumpyBatches(source, obs, format=inner, rank=rank, world=world, **options)
         self._format = format
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # workers may outlive an epoch
 
@@ -64,6 +65,14 @@ class Batches(IterableDataset):  # type: ignore[misc] # torch may be absent wher
         {'cell_type': array(['B', 'NK', 'T'], dtype=object)}
         """
         return self._batches.categories
+
+    def names(self, column: str, codes: Any) -> Any:
+        """Return the categories that codes of a categorical column stand for; see `hsparse.Batches.names`.
+
+        >>> hsparse.torch.Batches(cells["X"], ["cell_type"]).names("cell_type", torch.tensor([2, 0]))
+        array(['T', 'B'], dtype=object)
+        """
+        return self._batches.names(column, codes)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order, also for workers that go on: call it before each epoch.

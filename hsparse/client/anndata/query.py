@@ -116,6 +116,15 @@ class Query:
         return len(self.variables)
 
     @property
+    def cuts_columns(self) -> bool:
+        """Whether columns are chosen.
+
+        >>> cells.query().cuts_columns, cells.query(var=["NKG7"]).cuts_columns
+        (False, True)
+        """
+        return self._choices[1] is not None
+
+    @property
     def rows(self) -> NDArray[np.intp]:
         """The indices of the rows, (n_obs,).
 

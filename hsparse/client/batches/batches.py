@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.client.anndata.query import Query, query_matrix
 from hsparse.client.batches.batch_plan import BatchPlan, choose_block_rows, parts
 from hsparse.client.batches.obs_columns import read_columns
-from hsparse.client.errors import InvalidValue
+from hsparse.client.errors import InvalidValue, MissingKey
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule
@@ -58,9 +59,10 @@ class Batches:
 
     def __init__(
         self,
-        dataset: SparseDataset,
+        source: SparseDataset | Query,
         obs: Sequence[str] | Mapping[str, Any] = (),
         *,
+        rows: Sequence[int] | NDArray[Any] | slice | None = None,
         size: int = 4096,
         seed: int = 0,
         shuffle: bool = True,
@@ -71,14 +73,18 @@ class Batches:
         memory: int = MEMORY,
         block_rows: int | None = None,
     ) -> None:
-        """Take a matrix, and what goes with its rows.
+        """Take a matrix, or the query of an AnnData, and what goes with its rows.
 
+        `rows` are indices or a mask of those that batches have, each once; of a query, its rows and columns.
         `obs` are names of columns of the domain's `obs` (AnnData), of categorical ones the codes, or arrays with an
         element a row, by name. Batches have `size` rows, but for the last one, which `drop_last` leaves out. `rank`
         is which of `world` processes this is: each gets rows of its own. A `block_rows` that is no part of the chunk's
         rows reads chunks more often than needed. Counts the elements, by one request or by the map of direct reads.
         """
-        if dataset.ndim != 2 or dataset.fillvalue != 0:
+        if isinstance(source, Query) and rows is not None:
+            raise InvalidValue("A query has rows already: leave out `rows`, or name them in the query.")
+        dataset = query_matrix(source) if isinstance(source, Query) else source
+        if not isinstance(dataset, SparseDataset) or dataset.ndim != 2 or dataset.fillvalue != 0:
             raise InvalidValue(f"Batches are rows of a matrix whose fill value is 0; {dataset!r} is none.")
         if size < 1 or not 0 <= rank < world or (block_rows is not None and block_rows < 1):
             raise InvalidValue("A batch and a block have 1 row or more, and rank is one of 0 to world - 1.")
@@ -87,14 +93,17 @@ class Batches:
         self.dataset, self.size, self.format, self.drop_last = dataset, size, format, drop_last
         count, width = dataset.shape
         self.obs, self.categories = read_columns(dataset.connection, obs, count)
+        self.rows = _chosen(source.rows if isinstance(source, Query) else rows, count)
+        self.columns = source.variables if isinstance(source, Query) and source.cuts_columns else None
         defined = dataset.source.count_all(dataset.shape)
         defined = dataset.nnz if defined is None else defined
         row_bytes = defined / max(count, 1) * (dataset.dtype.itemsize + 4) + 8
         dense_bytes = width * dataset.dtype.itemsize * size if format == "numpy" else 0
         room = max(0, memory - dense_bytes) / (row_bytes * COPIES)
-        buffer_rows = max(size, int(min(room, count)) // size * size)
+        chosen = count if self.rows is None else len(self.rows)
+        buffer_rows = max(size, int(min(room, chosen)) // size * size)
         block = block_rows or choose_block_rows((dataset.chunks or dataset.shape)[0], buffer_rows)
-        self.plan = BatchPlan(count, block, buffer_rows, shuffle, seed, 0, rank, world)
+        self.plan = BatchPlan(chosen, block, buffer_rows, shuffle, seed, 0, rank, world)
 
     def __len__(self) -> int:
         """The number of batches that iterating yields."""
@@ -114,6 +123,21 @@ class Batches:
         """
         self.plan = replace(self.plan, epoch=epoch)
 
+    def names(self, column: str, codes: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
+        """Return the categories that codes of a categorical column stand for, as a batch has them; None for none.
+
+        >>> batches = hsparse.Batches(cells.query("n_genes >= 1"), ["cell_type"], shuffle=False)
+        >>> [batches.names("cell_type", batch.obs["cell_type"]).tolist() for batch in batches]
+        [['T', 'NK', 'T']]
+        """
+        if column not in self.categories:
+            raise MissingKey(
+                f"{column} is no categorical column of these batches: {sorted(self.categories)} are."
+            )
+        known = np.array([*self.categories[column].tolist(), None], object)
+        found: NDArray[Any] = known[np.asarray(codes)]
+        return found
+
     def part(self, part: int, of: int) -> Iterator[Batch]:
         """Yield the batches of one of several workers, which have every `of`-th buffer; each ends with its own rest.
 
@@ -126,7 +150,8 @@ class Batches:
 
         def fetch(item: tuple[int, NDArray[np.int64]]) -> tuple[int, NDArray[np.int64], Any]:
             number, blocks = item
-            rows = plan.rows(blocks)
+            places = plan.rows(blocks)
+            rows = places if self.rows is None else self.rows[places]
             return number, rows, self._read(rows)
 
         # Importing scipy takes as long as reading a buffer.
@@ -149,12 +174,28 @@ class Batches:
     def _read(self, rows: NDArray[np.int64]) -> Any:
         """Return ascending rows as a `csr_array`; one request."""
         if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-            return self.dataset[int(rows[0]) : int(rows[-1]) + 1]
-        return self.dataset[rows]
+            found = self.dataset[int(rows[0]) : int(rows[-1]) + 1]
+        else:
+            found = self.dataset[rows]
+        return found if self.columns is None else found[:, self.columns]
 
     def _batch(self, matrix: Any, rows: NDArray[np.int64]) -> Batch:
         found = {name: values[rows] for name, values in self.obs.items()}
         return Batch(matrix.toarray() if self.format == "numpy" else matrix, found, rows)
+
+
+def _chosen(rows: Any, count: int) -> NDArray[np.int64] | None:
+    """Return which of `count` rows are chosen, ascending and each once; None for all."""
+    if rows is None:
+        return None
+    places = np.arange(count)
+    wanted = rows if isinstance(rows, slice) else np.asarray(rows)
+    if not isinstance(wanted, slice) and not len(wanted):
+        return places[:0]
+    try:
+        return np.unique(places[wanted])
+    except IndexError as error:
+        raise InvalidValue(f"`rows` are indices or a mask of {count} rows: {error}.") from None
 
 
 def _join(parts: list[tuple[Any, NDArray[np.int64]]]) -> tuple[Any, NDArray[np.int64]]:

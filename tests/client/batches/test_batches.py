@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import anndata
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 import hsparse
 from hsparse.client.batches.batch_plan import BatchPlan, choose_block_rows
 from hsparse.client.batches.batches import COPIES, Batches
+from hsparse.client.errors import MissingKey
 from hsparse.client.sparse_dataset import SparseDataset
 
 ROWS, WIDTH = 1000, 30
@@ -130,6 +133,46 @@ def test_batches_of_sorted_rows_are_nearly_as_mixed_as_random_ones(dataset: Spar
 def test_a_last_batch_that_is_short_can_be_left_out(dataset: SparseDataset) -> None:
     batches = Batches(dataset, size=96, drop_last=True, memory=1)
     assert [len(batch.rows) for batch in batches] == [96] * 10 == [96] * len(batches)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [slice(10, 500, 7), [900, 3, 3, 41], np.arange(ROWS) % 3 == 1, np.arange(ROWS) < 300, []],
+    ids=["slice", "list", "mask", "range", "none"],
+)
+def test_batches_have_the_rows_that_are_chosen(dataset: SparseDataset, matrix: Any, rows: Any) -> None:
+    wanted = np.unique(np.arange(ROWS)[np.asarray(rows, np.intp) if isinstance(rows, list) else rows])
+    batches = Batches(dataset, ["label", "depth"], rows=rows, size=32, seed=3, format="numpy")
+    found = list(batches)
+    assert len(found) == len(batches)
+    assert sorted(row for batch in found for row in batch.rows.tolist()) == wanted.tolist()
+    for batch in found:
+        assert np.array_equal(batch.x, matrix.toarray()[batch.rows])
+        assert batch.obs["depth"].tolist() == (batch.rows * 0.5).tolist()
+        names = [f"type {row // (ROWS // LABELS)}" for row in batch.rows]
+        assert batches.names("label", batch.obs["label"]).tolist() == names
+    with pytest.raises(MissingKey, match="depth is no categorical"):
+        batches.names("depth", [0])
+    assert batches.names("label", [-1]).tolist() == [None]
+
+
+@pytest.mark.parametrize("var", [None, ["g7", "g2"], slice(5, 9)])
+def test_batches_of_a_query_have_its_rows_and_columns(url: str, matrix: Any, var: Any) -> None:
+    obs = pandas.DataFrame(
+        {"label": pandas.Categorical([f"t{row % 4}" for row in range(ROWS)])},
+        index=[f"c{row}" for row in range(ROWS)],
+    )
+    genes = pandas.DataFrame(index=[f"g{gene}" for gene in range(WIDTH)])
+    data = anndata.AnnData(matrix, obs, genes)
+    with hsparse.open(f"{url}/batches-query-{type(var).__name__}.h5", "w") as file:
+        file.write_anndata(data)
+        batches = Batches(file.query("label == 't1'", var), ["label"], size=64, shuffle=False)
+        found = list(batches)
+        names = np.concatenate([batches.names("label", batch.obs["label"]) for batch in found])
+    wanted = data[data.obs["label"] == "t1"]
+    wanted = wanted if var is None else wanted[:, var]
+    assert np.array_equal(np.vstack([batch.x.toarray() for batch in found]), wanted.X.toarray())
+    assert names.tolist() == wanted.obs["label"].tolist()
 
 
 def test_dense_batches_and_given_columns(dataset: SparseDataset, matrix: Any) -> None:
