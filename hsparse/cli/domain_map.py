@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "--base",
         metavar="URL",
-        help="what URLs begin with: the store's directory or bucket, or a copy of the file",
+        help="what URLs begin with: the store's directory or bucket, or a copy of the file (export --layout stock)",
     )
     parser.add_argument(
         "--urls", type=int, metavar="SECONDS", help="presigned URLs of the objects, good for so long; S3 only"

@@ -88,7 +88,7 @@ def test_references(url: str, store: Path, tmp_path: Path, capsys: pytest.Captur
 
 def test_references_to_a_copy_of_the_file(url: str, tmp_path: Path) -> None:
     copy = tmp_path / "copy.h5"
-    assert main(["export", DOMAIN, str(copy), "--endpoint", url]) == 0
+    assert main(["export", DOMAIN, str(copy), "--endpoint", url, "--layout", "stock"]) == 0
     for form in ("kerchunk", "kerchunk-parquet"):
         out = tmp_path / form
         assert make(url, out, "--format", form, "--addresses", "file", "--base", str(copy)) == 0

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--layout",
         choices=[layout.value for layout in FileLayout],
         help="sparse datasets as any HDF5 library reads them (stock), or as structured chunks; by default (auto) as "
-        "the matrices of AnnData or Binsparse that they were imported from, and others as stock",
+        "the matrices of AnnData or Binsparse that they were imported from, and others as stock, but deflated",
     )
     parser.add_argument(
         "--revision",

@@ -86,7 +86,7 @@ class FileAddresses:
             raise Unsupported(
                 f"The data of {dataset.id} stays in a file: its chunks are there, ask without addresses=file."
             )
-        if self.form(dataset) is ChunkForm.TRANSCODED_SECTIONS:
+        if self.form(dataset) in (ChunkForm.TRANSCODED_SECTIONS, ChunkForm.PACKED):
             raise Unsupported(
                 f"Chunks of {dataset.id} are converted for this file, which no map describes: ask for layout=stock, or "
                 "without addresses=file."

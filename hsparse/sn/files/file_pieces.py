@@ -20,6 +20,8 @@ from hsparse.format.hdf5.plan.matrix_bands import MatrixColumn
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion
 from hsparse.format.hdf5.plan.transcoded_chunk import (
     encode_defined_set,
+    pack_chunk,
+    pack_defined_set,
     transcode_chunk,
     transcode_sections,
     transcode_unwritten,
@@ -183,6 +185,16 @@ class FilePieces:
                     "written since: write the first one anew, or all."
                 )
             encoded: Buffer = data
+        elif region.form in (ChunkForm.PACKED, ChunkForm.PACKED_DEFINED):
+            packed = (
+                partial(pack_chunk, spec, data, chunks.sections[row], plan.key_of)
+                if region.form is ChunkForm.PACKED
+                else partial(pack_defined_set, spec, data, chunks.sections[row])
+            )
+            encoded = await self._run(weight, packed)
+            if len(encoded) != size:
+                # Another service node may have planned it, with a codec that encodes the same values differently.
+                raise Moved(f"A chunk of {spec.dataset} has another size than was planned.")
         elif region.form is ChunkForm.DEFINED:
             encoded = await self._run(weight, partial(encode_defined_set, spec, data, chunks.sections[row]))
         else:

@@ -26,7 +26,7 @@ from hsparse.sn.values.deferred_append import drop_appends
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import appended_parts
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 """Part of every etag; increment it when the layout of files changes."""
 MAX_PLAN_BYTES = 64 * 1024 * 1024
 """The most bytes of cached plans; the last one is cached whatever its size."""

@@ -17,13 +17,14 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.filters.hsds import is_hsds_frame
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.addressed import Key
-from hsparse.format.hdf5.messages.file_type import file_type
+from hsparse.format.hdf5.messages.file_type import file_type, has_addresses
 from hsparse.format.hdf5.plan.dataset_plan import check_transcoded, chunk_form
 from hsparse.format.hdf5.plan.domain_plan import known_key
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.planned_chunks import TRANSCODING_MEMORY, ChunkForm, PlannedChunks
 from hsparse.format.hdf5.plan.transcoded_chunk import (
     check_sections,
+    packed_sizes,
     resize_references,
     transcode_sections,
     transcoded_size,
@@ -35,6 +36,8 @@ from hsparse.sn.files.file_backed_pieces import detect_filters
 from hsparse.sn.service_settings import ServiceSettings
 
 READS_AT_ONCE = 8
+MAX_PACKED = 4 * 1024 * 1024 * 1024
+"""The most bytes of sparse chunks that are deflated in one file: planning it deflates them once."""
 
 
 class SizedChunks:
@@ -48,6 +51,7 @@ class SizedChunks:
     async def of(self, state: DomainState, form: FileForm) -> dict[str, PlannedChunks]:
         """Return the chunks with their sizes in the file; chunks of variable-length elements are read for it."""
         found = dict(state.chunks)
+        left = MAX_PACKED
         ids = frozenset(state.records)
         for id, chunks in state.chunks.items():
             if form.encoding(state.records[id]) is not None:
@@ -65,6 +69,9 @@ class SizedChunks:
                 continue
             elif spec.datatype.is_vlen:
                 found[id] = await self._measured(spec, chunks, ids)
+            elif (nbytes := _packable(spec, chunks, form)) and nbytes <= left:
+                left -= nbytes
+                found[id] = await self._packed(spec, chunks, ids)
             else:
                 found[id] = chunks.sized(prod(spec.dims) * file_type(spec.datatype.item).size)
         return found
@@ -104,6 +111,23 @@ class SizedChunks:
         found = await gather_each(convert, range(len(chunks)), READS_AT_ONCE)
         return chunks.with_sections(np.array(found, np.uint64).reshape(chunks.sections.shape))
 
+    async def _packed(self, spec: ChunkSpec, chunks: PlannedChunks, ids: frozenset[str]) -> PlannedChunks:
+        """Return sparse chunks with the sizes that they have when they are deflated."""
+        chunks = chunks.take(chunks.defined > 0)
+
+        def key_of(name: str) -> Key | None:
+            return known_key(name, ids)
+
+        async def measure(row: int) -> tuple[int, int]:
+            full = prod(spec.dims) * (1 + file_type(spec.datatype.item).size)
+            async with self._answers.hold(2 * (int(chunks.sections[row, :, UNFILTERED].sum()) + full)):
+                data = await read_planned(self._owners, spec, chunks, row)
+                return await asyncio.to_thread(packed_sizes, spec, data, chunks.sections[row], key_of)
+
+        sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
+        packed = np.array(sizes, np.uint64).reshape(len(chunks), 2)
+        return replace(chunks.sized(packed[:, 0]), packed=packed)
+
     async def _measured(self, spec: ChunkSpec, chunks: PlannedChunks, ids: frozenset[str]) -> PlannedChunks:
         def key_of(name: str) -> Key | None:
             return known_key(name, ids)
@@ -116,3 +140,15 @@ class SizedChunks:
 
         sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
         return chunks.sized(np.array(sizes, np.uint64))
+
+
+def _packable(spec: ChunkSpec, chunks: PlannedChunks, form: FileForm) -> int:
+    """Return the bytes of the elements and booleans of sparse chunks that may be deflated, 0 for others.
+
+    Those with addresses may not: they are known when the sizes of all chunks are. The layout `stock` has the chunks as
+    they are, for programs that read them by a map.
+    """
+    kind = file_type(spec.datatype.item)
+    if form.layout is not FileLayout.AUTO or not spec.sparse or spec.arange or has_addresses(kind):
+        return 0
+    return int((chunks.defined > 0).sum()) * prod(spec.dims) * (1 + kind.size)

@@ -61,7 +61,7 @@ def test_a_domain_with_other_filters(served: bytes, tmp_path: Path, flags: list[
         assert [two[ref].name for ref in regions] == [f"/more {n}" for n in range(3)]
         assert two["more 1"].asstr()[()].tolist() == ["1"] * 50
     if flags == ["shuffle", "gzip=4"]:
-        assert other.stat().st_size < path.stat().st_size / 2
+        assert other.stat().st_size < path.stat().st_size  # whose sparse datasets are deflated already
         check_file(other.read_bytes())
     if H5DIFF and "lzf" not in flags[0]:  # h5py has that filter, h5diff has not
         done = subprocess.run([H5DIFF, str(path), str(other)], capture_output=True, text=True, check=False)

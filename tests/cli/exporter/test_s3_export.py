@@ -242,7 +242,7 @@ def test_a_service_that_ignores_the_condition_of_a_copy_is_not_asked_to_copy(
     monkeypatch.setattr(s3_servers, "_source_matches", lambda environ: True)
     key = export(in_bucket)
     assert "ignores the condition of a copy" in capsys.readouterr().err
-    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}, [])
+    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "auto")}, [])
 
 
 def counted(patch: pytest.MonkeyPatch, made: list[int], failing: str = "", after: int = 0) -> None:
@@ -303,7 +303,7 @@ def test_what_fails_leaves_nothing_or_is_gone_on_with(
         export(server, "--resume", key=key)
     assert before
     assert sorted(before + made) == list(range(1, len(before + made) + 1))
-    assert stored(key) == ({key: to_disk(server, tmp_path / "file.h5", "stock")}, [])
+    assert stored(key) == ({key: to_disk(server, tmp_path / "file.h5", "auto")}, [])
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -334,7 +334,7 @@ def test_a_domain_that_is_changed_meanwhile(
     assert "The domain was changed while it was" in capsys.readouterr().err
     assert stored(key) == ({}, [])
     export(in_bucket, *flags, key=key)
-    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}, [])
+    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "auto")}, [])
 
 
 def test_parts_that_are_not_those_of_now(
@@ -348,7 +348,7 @@ def test_parts_that_are_not_those_of_now(
         export(in_bucket, "--resume", key=key, status=2)
     assert stored(key)[1] == [key]
     export(in_bucket, "--resume", key=key)
-    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "stock")}, [])
+    assert stored(key) == ({key: to_disk(in_bucket, tmp_path / "file.h5", "auto")}, [])
 
 
 @pytest.mark.parametrize("resume", [False, True])

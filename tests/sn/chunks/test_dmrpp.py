@@ -155,7 +155,7 @@ async def test_the_chunks_of_the_file(client: RestClient, tmp_path: Path) -> Non
     """A domain with a dataset of every kind; sparse ones are chunked in the stock file."""
     ids = await fill_domain(client)
     copy = tmp_path / "copy.h5"
-    copy.write_bytes((await client("GET", f"/files{client.domain}", domain=None)).body)
+    copy.write_bytes((await client("GET", f"/files{client.domain}", domain=None, layout="stock")).body)
     found = await document(client, addresses="file", base=str(copy))
     by_path = variables(found)
     assert set(by_path) == {

@@ -126,7 +126,7 @@ async def test_zarr_reads_the_domains_file(client: RestClient, tmp_path: Path) -
     expected = np.full(SHAPE, -7, "<i4")
     expected[0:9, 0:17] = expected[20:30, 33:40] = 3
     file = tmp_path / "copy.h5"
-    file.write_bytes((await client("GET", f"/files{client.domain}", domain=None)).body)
+    file.write_bytes((await client("GET", f"/files{client.domain}", domain=None, layout="stock")).body)
     for path, prefix in (("", "g/sparse"), ("", "g/dense"), (made, "")):
         reply = await client("GET", f"{path}/map", format="kerchunk", addresses="file", base=str(file))
         assert reply.status == 200, reply.body

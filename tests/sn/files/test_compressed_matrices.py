@@ -14,7 +14,7 @@ import pytest
 from hsparse.format.filters import pipeline
 from hsparse.format.hdf5.plan import matrix_chunks
 from hsparse.format.hdf5.plan.file_form import AUTO
-from hsparse.sn.files import compressed_matrices
+from hsparse.sn.files import compressed_matrices, sized_chunks
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.storage.memory import MemoryStore
@@ -162,9 +162,64 @@ async def test_a_band_that_is_too_large_names_the_other_layout() -> None:
 
 async def test_a_map_of_the_file_says_which_datasets_are_matrices(client: RestClient) -> None:
     await place_declared(client)
-    await place(client, "/x", INT, [40], 5, select="[3:9]", layout=sparse(10))
+    await place(client, "/x", INT, [40], 5, select="[3:9]")
+    await place(client, "/s", INT, [40], 5, select="[3:9]", layout=sparse(10))
     found = await file_map(client, layout="auto")
     assert found["file"]["layout"] == "auto"
     assert "is a matrix in this file" in found["datasets"]["/csr"]["error"]["message"]
+    assert "ask for layout=stock" in found["datasets"]["/s"]["error"]["message"]
     assert found["datasets"]["/x"]["chunks"][0]["file"]["size"] > 0
-    assert (await file_map(client))["file"]["layout"] == "stock"
+    stock = await file_map(client)
+    assert stock["file"]["layout"] == "stock"
+    assert stock["datasets"]["/s"]["chunks"][0]["file"]["size"] == 40
+
+
+SPARSE_TYPES: dict[str, tuple[Any, Any, Any]] = {
+    "numbers": (INT, 7, None),
+    "filled": (INT, -3, -3),
+    "other order": ({"class": "H5T_INTEGER", "base": "H5T_STD_U16BE"}, 7, 5),
+    "compounds": (
+        {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "b", "type": INT}]},
+        [1, 2],
+        [0, 3],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SPARSE_TYPES)
+async def test_other_sparse_datasets_are_deflated(client: RestClient, case: str) -> None:
+    kind, value, fill = SPARSE_TYPES[case]
+    options = {} if fill is None else {"fillValue": fill}
+    await place(
+        client, "/one", kind, [300, 200], value, select="[3:9,150]", layout=sparse(100, 80), **options
+    )
+    whole = await fetch(client)
+    plain = await fetch(client, layout="stock")
+    assert len(whole) < len(plain) / 4
+    with opened(whole) as file, opened(plain) as other:
+        for name in ("one", "one.defined"):
+            assert (file[name].compression, file[name].compression_opts) == ("gzip", 1)
+            assert other[name].compression is None
+            assert file[name].chunks == other[name].chunks
+            assert file[name].id.get_num_chunks() == other[name].id.get_num_chunks() == 1
+            assert (file[name][()] == other[name][()]).all()
+        assert file["one.defined"][()].sum() == 6
+    parts = [
+        await client("GET", f"/files{client.domain}", domain=None, headers={"Range": f"bytes={at}-{at + 99}"})
+        for at in range(0, len(whole), 100)
+    ]
+    assert b"".join(part.body for part in parts) == whole
+
+
+async def test_what_is_too_much_or_has_addresses_is_not_deflated(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place(client, "/one", INT, [40], 5, select="[3:9]", layout=sparse(10))
+    await place(client, "/two", INT, [40], 5, select="[3:9]", layout=sparse(10))
+    await place(client, "/words", TEXT, [40], "x", select="[3:9]", layout=sparse(10))
+    monkeypatch.setattr(sized_chunks, "MAX_PACKED", 10 * 5)
+    with opened(await fetch(client)) as file:
+        assert sorted(str(file[name].compression) for name in ("one", "two")) == ["None", "gzip"]
+        assert file["words"].compression is None
+        assert file["words"].asstr()[3:9].tolist() == ["x"] * 6
+        assert file["one"][()].tolist() == file["two"][()].tolist() == [0] * 3 + [5] * 6 + [0] * 31

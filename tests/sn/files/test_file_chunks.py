@@ -136,7 +136,7 @@ async def test_a_chunk_with_nothing_defined_is_in_no_stock_file(client: RestClie
 
 async def test_all_pages_have_places(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     id = await place(client, "/s", INT, [500], 5, select="[0:500]", layout=sparse(1))
-    whole = await fetch(client)
+    whole = await fetch(client, layout="stock")
     monkeypatch.setattr(stored_chunks, "CHUNK_PAGE", 70)
     rows = (await file_map(client, f"/datasets/{id}"))["chunks"]
     assert len({row["file"]["address"] for row in rows}) == 500

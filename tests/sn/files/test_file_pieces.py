@@ -58,4 +58,4 @@ async def test_memory_is_that_of_what_is_read_at_once(client: RestClient) -> Non
     assert pieces.memory(0, 10) < 2 * (1000 + file_pieces.PART)
     parts = [bytes(part) async for part in pieces.read(0, size)]
     assert sum(map(len, parts)) == size
-    assert b"".join(parts) == await fetch(client)
+    assert b"".join(parts) == await fetch(client, layout="stock")

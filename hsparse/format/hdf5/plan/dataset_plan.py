@@ -36,6 +36,7 @@ from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
 from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedDataset, plan_layout
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan, PlannedMessage
 from hsparse.format.hdf5.plan.transcoded_chunk import (
+    PACKING,
     check_sections,
     file_filters,
     needs_transcoding,
@@ -104,6 +105,7 @@ def plan_dataset(
     datatype = file_type(item)
     form = chunk_form(spec, file, foreign=chunks.foreign)
     form = form if chunks.backing is None else ChunkForm.FILE_BACKED
+    form = form if chunks.packed is None else ChunkForm.PACKED
     if spec.sparse:
         chunks = chunks.take(chunks.defined > 0)
     fill, places = _fill(spec, datatype, heap, key_of)
@@ -142,9 +144,14 @@ def plan_defined_set(values: PlannedDataset, record: Json, chunks: PlannedChunks
     """Plan the booleans beside a sparse dataset: which of its elements are defined."""
     spec = chunk_spec(record)
     key = (values.key, "defined")
-    chunks = chunks.take(chunks.defined > 0).sized(prod(spec.dims))
+    chunks = chunks.take(chunks.defined > 0)
+    form, size = (
+        (ChunkForm.DEFINED, prod(spec.dims))
+        if chunks.packed is None
+        else (ChunkForm.PACKED_DEFINED, chunks.packed[:, 1])
+    )
     planned = PlannedDataset(key, file_type(BOOLEAN), values.shape, Addressed(b""))
-    return plan_chunked(planned, ChunkRegion.of((key, "chunks"), spec, ChunkForm.DEFINED, chunks))
+    return plan_chunked(planned, ChunkRegion.of((key, "chunks"), spec, form, chunks.sized(size)))
 
 
 def check_transcoded(spec: ChunkSpec, file: FileForm, most: int) -> None:
@@ -218,6 +225,8 @@ def plan_chunked(planned: PlannedDataset, region: ChunkRegion) -> DatasetPlan:
     spec, chunks = region.spec, region.chunks
     filtered = (ChunkForm.STORED, ChunkForm.FILE_BACKED, ChunkForm.COMPRESSED)
     pipeline = spec.filters[0] if region.form in filtered else ()
+    if region.form in (ChunkForm.PACKED, ChunkForm.PACKED_DEFINED):
+        pipeline = PACKING
     base = IndexLayout(
         IndexKind.BTREE_V1,
         spec.dims,

@@ -51,7 +51,8 @@ class PlannedChunks:
     `ChunkRows`. `stored: (n,) bool` is False for chunks without an object: they have the fill value. `foreign` says
     that chunks are compressed as HSDS does it (`hsparse.format.filters.hsds`), which no file can have.
 
-    `backing` has the places of a file-backed dataset's pieces in another file; their digests are 0.
+    `backing` has the places of a file-backed dataset's pieces in another file; their digests are 0. `packed: (n, 2)
+    uint64` are the sizes of a sparse chunk's elements and of its booleans, if they are deflated in the file.
     """
 
     scaled: Uint64Column
@@ -62,6 +63,7 @@ class PlannedChunks:
     stored: NDArray[np.bool_]
     foreign: bool = False
     backing: FileBackedPlaces | None = None
+    packed: Uint64Column | None = None
 
     @classmethod
     def file_backed(cls, places: FileBackedPlaces, scaled: Uint64Column, size: Uint64Column) -> PlannedChunks:
@@ -93,6 +95,8 @@ class PlannedChunks:
         columns = [self.scaled, self.digest, self.size, self.sections, self.defined, self.stored]
         if self.backing is not None:
             columns += [self.backing.offset, self.backing.mask]
+        if self.packed is not None:
+            columns.append(self.packed)
         return sum(column.nbytes for column in columns)
 
     def take(self, places: NDArray[np.intp] | NDArray[np.bool_]) -> PlannedChunks:
@@ -106,6 +110,7 @@ class PlannedChunks:
             self.stored[places],
             self.foreign,
             None if self.backing is None else self.backing.take(places),
+            None if self.packed is None else self.packed[places],
         )
 
     def sized(self, size: Uint64Column | int) -> PlannedChunks:
@@ -162,6 +167,10 @@ class ChunkForm(Enum):
     """Entries of a matrix's array, filtered."""
     DEFINED = "defined"
     """A boolean for each element: whether it is defined."""
+    PACKED = "packed"
+    """The elements of a sparse chunk, deflated."""
+    PACKED_DEFINED = "packed-defined"
+    """Its booleans, deflated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,7 +216,10 @@ class ChunkRegion:
     def weights(self, rows: range) -> Uint64Column:
         """Return roughly the memory that transcoding or checking each chunk takes, without its stored bytes."""
         sizes = self.chunks.size[rows.start : rows.stop]
-        if self.form in (ChunkForm.TRANSCODED_SECTIONS, ChunkForm.DEFINED):
+        if self.form in (ChunkForm.PACKED, ChunkForm.PACKED_DEFINED):
+            found = np.full(len(sizes), 2 * prod(self.spec.dims) * self.spec.dtype.itemsize, np.uint64)
+            found += self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)
+        elif self.form in (ChunkForm.TRANSCODED_SECTIONS, ChunkForm.DEFINED):
             found = self.chunks.sections[rows.start : rows.stop, :, UNFILTERED].sum(1, dtype=np.uint64)
             found = (
                 found * np.uint64(TRANSCODING_MEMORY)

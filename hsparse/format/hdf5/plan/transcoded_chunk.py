@@ -20,6 +20,8 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_rows import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import file_type, has_references, without_gaps
@@ -36,6 +38,8 @@ from hsparse.format.structured.vlen_sections import decode_elements, encode_elem
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, take_elements
 
+PACKING = (Filter(1, (1,), optional=False),)
+"""The filter of sparse chunks in the layout auto. Most elements are the fill value, so that shuffle gains nothing."""
 CHUNK_HEAP = "collections of a chunk"
 """The name of the heap plan of a single chunk: no other key begins with it."""
 
@@ -79,6 +83,22 @@ def encode_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) ->
     else:
         found[open_sparse(data, parts, spec.dims, spec.dtype, spec.filters).offsets] = 1
     return found.tobytes()
+
+
+def pack_chunk(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> Buffer:
+    """Return the elements of a sparse chunk, deflated; they have no addresses."""
+    elements, _ = _plan(spec, _values(spec, data, sections), key_of)
+    return apply_filters(PACKING, elements.data)[0]
+
+
+def pack_defined_set(spec: ChunkSpec, data: Buffer, sections: Uint64Column) -> Buffer:
+    """Return the booleans of `encode_defined_set`, deflated."""
+    return apply_filters(PACKING, encode_defined_set(spec, data, sections))[0]
+
+
+def packed_sizes(spec: ChunkSpec, data: Buffer, sections: Uint64Column, key_of: KeyOf) -> tuple[int, int]:
+    """Return the bytes of a sparse chunk's elements and of its booleans, both deflated."""
+    return len(pack_chunk(spec, data, sections, key_of)), len(pack_defined_set(spec, data, sections))
 
 
 def _plan(spec: ChunkSpec, values: Values, key_of: KeyOf) -> tuple[Addressed, GlobalHeapPlan]:
