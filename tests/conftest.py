@@ -182,6 +182,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.skip(reason=f"not installed: {named}"))
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say once how to have the programs for want of which tests were skipped."""
+    reasons = " ".join(str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+    wanted = {name: package for name, package in JUDGES.items() if f"{name} (Debian: {package})" in reasons}
+    if wanted:
+        packages = {package for package in wanted.values() if not package.startswith("none; ")}
+        makes = {package.removeprefix("none; ") for package in wanted.values()} - packages
+        ways = [*([f"apt-get install {' '.join(sorted(packages))}"] if packages else []), *sorted(makes)]
+        terminalreporter.write_line(
+            f"Tests were skipped for want of {', '.join(wanted)}; to have them: {'; '.join(ways)}"
+        )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> None:
     """End the process when a test hangs where no signal reaches it: in uvloop, or in C code that holds the GIL.
