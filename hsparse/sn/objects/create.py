@@ -149,7 +149,7 @@ async def remove(owners: Owners, id: str) -> None:
 
 async def _link(context: Context, drafts: list[Draft]) -> None:
     links: dict[str, Record] = {}
-    parents = _Parents(context)
+    parents = _Parents(context, len(drafts))
     for one in drafts:
         if not one.titles:
             continue
@@ -168,10 +168,11 @@ async def _link(context: Context, drafts: list[Draft]) -> None:
 
 
 class _Parents:
-    """The groups that new objects are linked from; with `implicit=1` missing ones are made, at most `MAX_IMPLICIT`."""
+    """The groups that so many new `objects` are linked from; with `implicit=1` missing ones are made."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, objects: int) -> None:
         self._context = context
+        self._objects = objects
         self._owners = context.service.owners
         self._steps = PathSteps(context)
         self._implicit = context.flag("implicit")
@@ -211,6 +212,7 @@ class _Parents:
                 f"More than {MAX_IMPLICIT} groups are missing on the way, the limit of a request; those were made: "
                 "send the others in requests of their own."
             )
+        await self._context.make_room(OBJECT_BYTES * (self._objects + self._count))
         record = new_record(self._context, "groups", {})
         await self._owners.apply(CreateObject(record["id"], record))
         link = {title: {"class": HARD, "id": record["id"]}}

@@ -139,6 +139,15 @@ async def test_one_value_for_many_elements_takes_what_it_writes(start: Start) ->
     assert is_over(await rest("PUT", f"{path}/value", body, domain=DOMAIN))
 
 
+async def test_groups_on_the_way_to_a_new_one_count_too(start: Start) -> None:
+    rest = await start(home_quota=LIMIT)
+    assert (await rest("PUT", "/", {}, domain=DOMAIN)).status == 201
+    for depth, over in ((5, False), (50, True)):
+        path = "/".join(f"g{number}" for number in range(depth))
+        reply = await rest("POST", "/groups", {"h5path": f"/{depth}/{path}"}, domain=DOMAIN, implicit=1)
+        assert is_over(reply) if over else reply.status == 201, reply.body
+
+
 async def test_a_folder_in_a_folder_counts_for_both(start: Start) -> None:
     rest = await start()
     for folder in ("/lab", "/lab/ann"):
