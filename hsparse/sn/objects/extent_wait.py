@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from contextvars import Context as Variables
 
 from hsparse.errors import BadRequest
 from hsparse.model.dataspace import dims_of
 from hsparse.sn.context import Context
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request_admission import give_up_place
-from hsparse.sn.records.object_path import requested
+from hsparse.sn.records.object_path import requested, requested_id
+from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
 INTERVAL = 0.2
-"""Seconds between two looks at the record, which its owner has in memory."""
+"""Seconds between two looks at a record, which its owner has in memory, or confirms with the store."""
+
+
+class ExtentLooks:
+    """Looks at the records of datasets that are waited for: one each `INTERVAL`, however many wait."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._looks: dict[str, asyncio.Task[Record]] = {}
+
+    @classmethod
+    def of(cls, service: Service) -> ExtentLooks:
+        """Make those of a service node."""
+        return cls(service.owners)
+
+    async def next(self, id: str) -> Record:
+        """Return a dataset's record as it is within an interval from now."""
+        look = self._looks.get(id)
+        if look is None:
+            # With variables of its own: it is no part of the request that begins it, whose deadline is not its.
+            look = asyncio.get_running_loop().create_task(self._look(id), context=Variables())
+            self._looks[id] = look
+            look.add_done_callback(
+                lambda done: self._looks.pop(id) and (done.cancelled() or done.exception())
+            )
+        try:
+            return await asyncio.shield(look)
+        finally:
+            del look  # an error has this frame, and would have itself
+
+    async def _look(self, id: str) -> Record:
+        await asyncio.sleep(INTERVAL)
+        return await self._owners.record(id)
 
 
 async def changed_record(context: Context) -> Record:
@@ -26,11 +62,13 @@ async def changed_record(context: Context) -> Record:
         return record
     known = _known_extent(context.arg("expect"))
     give_up_place(context.request)
+    id, looks = requested_id(context, "datasets"), context.service.component(ExtentLooks)
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while tuple(dims_of(record["shape"]) or ()) == known and (left := until - loop.time()) > 0:
-        await asyncio.sleep(min(INTERVAL, left))
-        record = await requested(context, "datasets")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                record = await looks.next(id)
     return record
 
 

@@ -44,6 +44,31 @@ async def test_a_change_ends_the_wait(client: RestClient, path: str, monkeypatch
     assert (await asked)["shape"]["dims"] == [6, 3]
 
 
+async def test_who_waits_for_one_dataset_shares_the_looks(
+    client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, waiting, go_on, sleep = 0, asyncio.Semaphore(0), asyncio.Event(), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        await go_on.wait()
+
+    def entered(request: object) -> None:
+        waiting.release()
+
+    monkeypatch.setattr(extent_wait.asyncio, "sleep", noted)
+    monkeypatch.setattr(extent_wait, "give_up_place", entered)
+    asked = [asyncio.create_task(client("GET", f"{path}/shape", wait=60, expect="[4,3]")) for _ in range(5)]
+    for _ in asked:
+        await waiting.acquire()
+    await sleep(0)
+    assert looks == 1
+    assert (await client("PUT", f"{path}/value", {"append": 2, "value": 7})).status == 200
+    go_on.set()
+    assert [(await one)["shape"]["dims"] for one in asked] == [[6, 3]] * 5
+
+
 async def test_the_same_extent_is_answered_after_the_time(
     client: RestClient, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
