@@ -6,7 +6,7 @@ Tests: tests/cli/test_stores.py, tests/cli/test_serve.py, tests/cli/test_store_s
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,20 +115,23 @@ def _places(settings: StoreSettings) -> list[Path | str]:
     return places
 
 
+START_SECONDS = 5.0
+"""Seconds that a request to a bucket may take at the start: a wrong endpoint is told soon."""
+
+
 async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore:
     store: ObjectStore
+    soon: AbstractContextManager[None] = nullcontext()
     if isinstance(place, str):
-        store = (
-            await S3_STORE.load()
-            .S3Store(place, endpoint=settings.s3_endpoint, region=settings.s3_region)
-            .open()
-        )
+        bucket = S3_STORE.load().S3Store(place, endpoint=settings.s3_endpoint, region=settings.s3_region)
+        store, soon = await bucket.open(), bucket.within(START_SECONDS)
         probed = probed_bucket
     else:
         store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log, reserve=settings.reserve_size)
         probed = _probed
     try:
-        return await with_schema(store, _single_writer if settings.single_writer else probed)
+        with soon:
+            return await with_schema(store, _single_writer if settings.single_writer else probed)
     except BaseException:
         await store.close()
         raise

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from hsparse.cli import stores
 from hsparse.cli.stores import probed_bucket
-from hsparse.errors import Misconfigured, PreconditionFailed
+from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
+from hsparse.storage.s3.s3_store import S3Store
+from hsparse.storage.store_settings import StoreSettings
 
 
 class ComparesHeader(MemoryStore):
@@ -45,3 +48,19 @@ async def test_quotes_are_left_out_only_where_they_are_refused(
 async def test_a_server_that_ignores_bare_etags_is_refused() -> None:
     with pytest.raises(Misconfigured, match="ignores If-Match"):
         await probed_bucket(IgnoresBareEtags())
+
+
+async def test_a_wrong_endpoint_is_told_soon_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "START_SECONDS", 0.2)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+    settings = StoreSettings(bucket=("data",), s3_endpoint="http://127.0.0.1:1", s3_region="us-east-1")
+    with pytest.raises(StoreFailed, match=r"'data' gave no answer .* in 0.2 s .*check the endpoint"):
+        await stores.open_stores(settings)
+
+
+def test_later_requests_have_their_own_deadline() -> None:
+    store = S3Store("data", region="us-east-1", access_key="a", secret_key="b", deadline=30)
+    with store.within(5), store.within(60):
+        assert store._deadline == 5
+    assert store._deadline == 30

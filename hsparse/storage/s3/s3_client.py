@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
@@ -122,6 +123,15 @@ class S3Client:
         except (BotoCoreError, ValueError) as error:
             raise Misconfigured(f"The bucket {self.name!r} cannot be used: {error}") from error
         return self
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Give requests in the context this deadline, if theirs is a later one."""
+        before, self._deadline = self._deadline, min(self._deadline, seconds)
+        try:
+            yield
+        finally:
+            self._deadline = before
 
     async def close(self) -> None:
         if self._client is not None:
