@@ -80,7 +80,8 @@ PYTHON = [
     for number, code in enumerate(blocks(name, "python"))
 ]
 PYTHON += [
-    pytest.param("".join(blocks(name, "python")), id=name) for name in ("docs/anndata.md", "docs/detector.md", "docs/first-hour.md")
+    pytest.param("".join(blocks(name, "python")), id=name)
+    for name in ("docs/anndata.md", "docs/detector.md", "docs/first-hour.md")
 ]
 """On a page for one kind of users each example goes on with what the one before has stored."""
 

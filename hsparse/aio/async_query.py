@@ -32,6 +32,9 @@ class AsyncQuery(AsyncObject[Query]):
     async def n_vars(self) -> int:
         return await self.run(lambda: self.sync.n_vars)
 
+    async def cuts_columns(self) -> bool:
+        return await self.run(lambda: self.sync.cuts_columns)
+
     async def rows(self) -> NDArray[np.intp]:
         """Return the indices of the rows, (n_obs,)."""
         return await self.run(lambda: self.sync.rows)

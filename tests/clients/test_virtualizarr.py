@@ -96,7 +96,7 @@ async def references(client: RestClient, **options: str) -> dict[str, Any]:
 
 async def copied(client: RestClient, path: Path) -> dict[str, str]:
     """Copy the domain's file; return what is asked for of a map about the copy."""
-    await asyncio.to_thread(path.write_bytes, await fetch(client))
+    await asyncio.to_thread(path.write_bytes, await fetch(client, layout="stock"))
     return {"addresses": "file", "base": f"file://{path}"}
 
 
