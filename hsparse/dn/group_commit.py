@@ -129,9 +129,8 @@ def apply_group(
     before = value
     data: Buffer | None = None
     results: list[Any] = []
-    for change in [
-        waiting.change for waiting in group
-    ]:  # no future stays in this frame, which an error may have
+    # No future stays in this frame, which an error may have.
+    for change in [waiting.change for waiting in group]:
         try:
             new, result = change(value)
         except HsparseError as error:

@@ -277,9 +277,8 @@ class MemberNode:
         if not self._server:
             return await self._service.send(message)
         if self.refused is not None:
-            raise type(self.refused)(
-                self.refused.message
-            )  # the one that is kept would keep each request's frames
+            # The error that is kept would keep the frames of each request that it is raised in.
+            raise type(self.refused)(self.refused.message)
         if message.only_reads:
             return await self._service.send(message)
         await self._adopted.wait_in_force()
