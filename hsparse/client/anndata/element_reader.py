@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from hsparse.client.anndata.compressed_matrix import compressed_matrix
 from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.legacy_frame import categories_path, legacy_fields, legacy_frame, legacy_index
+from hsparse.client.anndata.frame_column import PANDAS, FrameColumn
+from hsparse.client.anndata.legacy_frame import categories_path, legacy_column, legacy_fields, legacy_index
 from hsparse.client.errors import NotImplementedHere
 from hsparse.client.progress import Progress
 from hsparse.client.sources.elements import Elements
@@ -26,7 +27,6 @@ from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
-PANDAS = OptionalModule("pandas", "anndata")
 ANNDATA = OptionalModule("anndata", "anndata")
 AWKWARD = OptionalModule("awkward", "anndata")
 MATRICES = ("csr_matrix", "csc_matrix")
@@ -82,7 +82,8 @@ class ElementReader:
         """Return an element as `anndata.read_h5ad` does: it was noted and fetched."""
         tree, encoding = self._tree, self._tree.encoding(path)
         if tree.is_dataset(path):
-            return self._dataset(path, encoding)
+            is_old = CATEGORIES in tree.record(path).get("attributes", {})
+            return self._of_pandas(path) if is_old else self._dataset(path, encoding)
         if encoding in _GROUPS:
             return _GROUPS[encoding](self, path)
         raise NotImplementedHere(
@@ -93,19 +94,13 @@ class ElementReader:
     def frame(self, path: str, columns: list[str] | None = None) -> Any:
         """Return a data frame of these columns, or of all; they were noted and fetched."""
         names = self.columns(path) if columns is None else columns
-        if self._tree.is_dataset(path):
-            found = {name: self._values.get(categories_path(name)) for name in names}
-            return legacy_frame(self._values[path], names, {k: v for k, v in found.items() if v is not None})
-        index = self._tree.index_path(path)
-        frame = PANDAS.load().DataFrame(
-            {name: self.element(f"{path}/{name}") for name in names},
-            index=self.element(index),
-            columns=names or None,
+        is_legacy, own = self._tree.is_dataset(path), self.index_name(path)
+        index = self.index(path) if is_legacy else self.element(self._tree.index_path(path))
+        return PANDAS.load().DataFrame(
+            {name: self.column(path, name).to_pandas() for name in names},
+            index=PANDAS.load().Index(index, name=None if own == "_index" else own),
+            columns=list(names) or None,
         )
-        name = index.rpartition("/")[2]
-        if name != "_index":
-            frame.index.name = name
-        return frame
 
     def series(self, path: str, name: str) -> Any:
         """Return a column of a data frame without the frame's index."""
@@ -113,11 +108,23 @@ class ElementReader:
             return self.frame(path, [name])[name].reset_index(drop=True)
         return PANDAS.load().Series(self.element(f"{path}/{name}"))
 
+    def column(self, path: str, name: str) -> FrameColumn:
+        """Return a column of a data frame as arrays, for which pandas need not be there."""
+        if self._tree.is_dataset(path):
+            return legacy_column(self._values[path], name, self._values.get(categories_path(name)))
+        return self._column(f"{path}/{name}")
+
     def index(self, path: str) -> NDArray[Any]:
         """Return the index of a data frame."""
         if self._tree.is_dataset(path):
             return legacy_index(self._values[path])
         return np.asarray(self.element(self._tree.index_path(path)))
+
+    def index_name(self, path: str) -> str:
+        """Return the name of the dataset or field that has the index of a data frame, `_index` if it has no name."""
+        if self._tree.is_dataset(path):
+            return legacy_fields(self._tree, path)[0]
+        return self._tree.index_path(path).rpartition("/")[2]
 
     def columns(self, path: str) -> list[str]:
         """Return the names of the columns of a data frame, in their order."""
@@ -146,39 +153,35 @@ class ElementReader:
         values = _plain(
             values, is_text=encoding == "string-array" or (kind.is_vlen and not values.dtype.names)
         )
-        if CATEGORIES in read.record.get("attributes", {}):
-            return self._old_categorical(path, values)
         return values[()] if values.shape == () else values
 
-    def _old_categorical(self, path: str, codes: NDArray[Any]) -> Any:
+    def _old_categorical(self, path: str, codes: NDArray[Any]) -> FrameColumn:
         categories = self._tree.referred(path, CATEGORIES)
         ordered = "ordered" in self._tree.record(categories).get("attributes", {}) and bool(
             self._tree.attribute(categories, "ordered")
         )
-        return PANDAS.load().Categorical.from_codes(codes, self.element(categories), ordered=ordered)
+        return FrameColumn(codes, self.element(categories), ordered)
 
     # --- groups ---------------------------------------------------------------------------------------
 
     def _mapping(self, path: str) -> dict[str, Any]:
         return {name: self.element(f"{path}/{name}") for name in self._tree.children(path)}
 
-    def _categorical(self, path: str) -> Any:
-        return PANDAS.load().Categorical.from_codes(
-            codes=self.element(f"{path}/codes"),
-            categories=self.element(f"{path}/categories"),
-            ordered=bool(self._tree.attribute(path, "ordered")),
-        )
+    def _column(self, path: str) -> FrameColumn:
+        tree, encoding = self._tree, self._tree.encoding(path)
+        if encoding == "categorical":
+            codes, categories = (self.element(f"{path}/{name}") for name in ("codes", CATEGORIES))
+            return FrameColumn(codes, categories, bool(tree.attribute(path, "ordered")))
+        if encoding in NULLABLE:
+            return FrameColumn(self.element(f"{path}/values"), mask=self.element(f"{path}/mask"))
+        if tree.is_dataset(path):
+            values = self._dataset(path, encoding)
+            is_old = CATEGORIES in tree.record(path).get("attributes", {})
+            return self._old_categorical(path, values) if is_old else FrameColumn(values)
+        return FrameColumn(self.element(path))
 
-    def _nullable(self, path: str) -> Any:
-        pandas, encoding = PANDAS.load(), self._tree.encoding(path)
-        values, mask = self.element(f"{path}/values"), self.element(f"{path}/mask")
-        if encoding == "nullable-integer":
-            return pandas.arrays.IntegerArray(values, mask=mask)
-        if encoding == "nullable-boolean":
-            return pandas.arrays.BooleanArray(values, mask=mask)
-        texts = pandas.array(values, dtype=pandas.StringDtype())
-        texts[mask] = pandas.NA
-        return texts
+    def _of_pandas(self, path: str) -> Any:
+        return self._column(path).to_pandas()
 
     def _matrix(self, path: str) -> Any:
         """Return a matrix that is a group of its arrays: small, most often without elements, so cut here."""
@@ -207,10 +210,10 @@ _GROUPS: dict[str, Callable[[ElementReader, str], Any]] = {
     "raw": ElementReader._mapping,
     "anndata": ElementReader._nested,
     "dataframe": ElementReader.frame,
-    "categorical": ElementReader._categorical,
+    "categorical": ElementReader._of_pandas,
     "awkward-array": ElementReader._awkward,
     **dict.fromkeys(MATRICES, ElementReader._matrix),
-    **dict.fromkeys(NULLABLE, ElementReader._nullable),
+    **dict.fromkeys(NULLABLE, ElementReader._of_pandas),
 }
 
 

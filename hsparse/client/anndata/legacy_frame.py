@@ -7,17 +7,14 @@ Tests: tests/client/anndata/test_query.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.anndata.domain_tree import DomainTree
+from hsparse.client.anndata.frame_column import FrameColumn
 from hsparse.client.types.hdf5_type import Hdf5Type
-from hsparse.optional_module import OptionalModule
-
-PANDAS = OptionalModule("pandas", "anndata")
 
 
 def legacy_fields(tree: DomainTree, path: str) -> list[str]:
@@ -36,19 +33,12 @@ def legacy_index(values: NDArray[Any]) -> NDArray[Any]:
     return _texts(values[values.dtype.names[0]])
 
 
-def legacy_frame(values: NDArray[Any], columns: Sequence[str], categories: dict[str, NDArray[Any]]) -> Any:
-    """Return the data frame of compounds: some columns, with the categories of those that have any."""
-    pandas = PANDAS.load()
-    assert values.dtype.names
-    found: dict[str, Any] = {}
-    for name in columns:
-        column = _texts(values[name])
-        known = categories.get(name)
-        if known is not None and column.dtype.kind in "iu" and np.all(column < len(known)):
-            column = pandas.Categorical.from_codes(column, _texts(known))
-        found[name] = column
-    index = pandas.Index(legacy_index(values), name=values.dtype.names[0])
-    return pandas.DataFrame(found, index=index, columns=list(columns) or None)
+def legacy_column(values: NDArray[Any], name: str, categories: NDArray[Any] | None) -> FrameColumn:
+    """Return a column of compounds; `categories` are what the domain has for its name."""
+    column = _texts(values[name])
+    if categories is not None and column.dtype.kind in "iu" and np.all(column < len(categories)):
+        return FrameColumn(column, _texts(categories))
+    return FrameColumn(column)
 
 
 def _texts(values: NDArray[Any]) -> NDArray[Any]:

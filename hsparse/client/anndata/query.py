@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.element_reader import ANNDATA, PANDAS, ElementReader
+from hsparse.client.anndata.element_reader import ANNDATA, ElementReader
 from hsparse.client.anndata.expression import INDEX, Expression
+from hsparse.client.anndata.frame_column import PANDAS
 from hsparse.client.anndata.frame_labels import places_of
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, MissingKey, OutOfRange, WrongType

@@ -69,3 +69,13 @@ def _tried(part: Any, name: str, length: int, dtype: np.dtype[Any]) -> NDArray[n
             return None
         mask[start : start + len(places)] = found.fill_null(False).to_numpy()
     return mask
+
+
+def plain_series(name: str, values: NDArray[Any]) -> Any:
+    """Return a column of polars; compounds are structs."""
+    polars = POLARS.load()
+    if values.dtype.names is not None:
+        fields = [plain_series(field, values[field]) for field in values.dtype.names]
+        return polars.DataFrame(fields).to_struct(name)
+    native = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return polars.Series(name, np.ascontiguousarray(native))

@@ -1,4 +1,4 @@
-"""`hsparse.scan`: a sparse dataset as a LazyFrame of polars, a row for each defined element.
+"""`hsparse.scan`: a sparse dataset, a row for each defined element, or a data frame as a LazyFrame of polars.
 
 Needs the extra `polars`. Tests: tests/client/polars/test_polars_source.py.
 """
@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client import file
+from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
-from hsparse.client.polars.polars_predicate import POLARS, allowed_places
+from hsparse.client.polars.polars_predicate import POLARS, allowed_places, plain_series
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule
@@ -24,6 +25,9 @@ from hsparse.optional_module import OptionalModule
 if TYPE_CHECKING:
     from polars import LazyFrame
 
+    from hsparse.client.polars.frame_scan import FrameScan
+
+FRAME_SCAN = OptionalModule("hsparse.client.polars.frame_scan")
 PLUGINS = OptionalModule("polars.io.plugins", "polars")
 VALUE = "value"
 GOAL = 1 << 20
@@ -39,30 +43,44 @@ def scan(source: str | Path | Group | SparseDataset, path: str | None = None, **
     no values if it does not ask for them, the rows and the range of columns in which its conditions on `dim_...` can
     hold, and no more after enough rows. Rows come in the order of the stored chunks.
 
+    A data frame, as AnnData stores obs and var, or a dataset of compounds of one dimension has its own columns. The
+    first is the index, `index` if it has no name. Of a frame only the columns that are needed are read. Categories
+    that are text are an `Enum` if they have an order, else `Categorical`.
+
     >>> import polars as pl
     >>> hsparse.scan(f, "X").filter(pl.col("dim_0") > 1).collect().rows()
     [(2, 1, 3.0), (3, 0, 4.0)]
     >>> hsparse.scan(X).group_by("dim_1").agg(pl.col("value").sum()).sort("dim_1").collect().rows()
     [(0, 5.0), (1, 3.0), (2, 2.0)]
+    >>> hsparse.scan(cells, "obs").filter(pl.col("cell_type") == "T").select("index", "n_genes").collect().rows()
+    [('c0', 2), ('c3', 1)]
     """
-    dataset = _find(source, path, options)
-    elements = ElementScan(dataset)
-    frame = elements.frame(np.empty((0, dataset.ndim), np.uint64), np.empty(0, dataset.dtype))
-    return PLUGINS.load().register_io_source(elements.read, schema=frame.schema, validate_schema=True)
+    found = _find(source, path, options)
+    reads: ElementScan | FrameScan = (
+        ElementScan(found) if isinstance(found, SparseDataset) else FRAME_SCAN.load().FrameScan.of(found)
+    )
+    return PLUGINS.load().register_io_source(reads.read, schema=reads.empty().schema, validate_schema=True)
 
 
-def _find(source: Any, path: str | None, options: dict[str, Any]) -> SparseDataset:
+def _find(source: Any, path: str | None, options: dict[str, Any]) -> SparseDataset | DenseDataset | Group:
     if isinstance(source, str | Path):
         source = file.open(source, **options)
     elif options:
         raise WrongType(f"{sorted(options)} are options of hsparse.open, for an address.")
-    if isinstance(source, Group):
-        if path is None:
-            raise InvalidValue(f"Name a dataset of {source.name}: hsparse.scan(source, 'X').")
+    if isinstance(source, Group) and path is not None:
         source = source[path]
-    if not isinstance(source, SparseDataset):
-        raise WrongType(f"{source!r} is not a sparse dataset: only these are scanned.")
-    return source
+    if isinstance(source, SparseDataset) or is_frame(source):
+        return cast("SparseDataset | DenseDataset | Group", source)
+    if isinstance(source, Group) and path is None:
+        raise InvalidValue(f"Name a dataset or a data frame of {source.name}: hsparse.scan(source, 'X').")
+    raise WrongType(f"{source!r} is neither a sparse dataset nor a data frame: only these are scanned.")
+
+
+def is_frame(source: Any) -> bool:
+    """Say whether an object is a data frame: a group as AnnData stores one, or compounds of one dimension."""
+    if isinstance(source, Group):
+        return bool(source.attrs.get("encoding-type") == "dataframe")
+    return isinstance(source, DenseDataset) and source.ndim == 1 and source.dtype.names is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +117,12 @@ class ElementScan:
             is_empty = False
             yield found
         if is_empty:
-            found = self.frame(np.empty((0, self.dataset.ndim), np.uint64), np.empty(0, self.dataset.dtype))
+            found = self.empty()
             yield found if columns is None else found.select(columns)
+
+    def empty(self) -> Any:
+        """Return a frame of no elements, which has the types of the columns."""
+        return self.frame(np.empty((0, self.dataset.ndim), np.uint64), np.empty(0, self.dataset.dtype))
 
     def frame(self, coords: NDArray[np.uint64], values: NDArray[Any] | None) -> Any:
         """Return a frame of elements, without the column of values if there are none."""
@@ -110,7 +132,7 @@ class ElementScan:
             for dim, (name, dtype) in enumerate(zip(self.names, self.dtypes, strict=True))
         }
         if values is not None:
-            columns[VALUE] = _series(VALUE, values)
+            columns[VALUE] = plain_series(VALUE, values)
         return polars.DataFrame(columns)
 
     def _blocks(
@@ -162,13 +184,3 @@ def _rows(mask: NDArray[np.bool_] | None, start: int, stop: int) -> slice | NDAr
     places = start + np.flatnonzero(mask[start:stop])
     low, high = int(places[0]), int(places[-1]) + 1
     return places if SCATTERED * len(places) < high - low else slice(low, high)
-
-
-def _series(name: str, values: NDArray[Any]) -> Any:
-    """Return a column of polars; compounds are structs."""
-    polars = POLARS.load()
-    if values.dtype.names is not None:
-        fields = [_series(field, values[field]) for field in values.dtype.names]
-        return polars.DataFrame(fields).to_struct(name)
-    native = values.astype(values.dtype.newbyteorder("="), copy=False)
-    return polars.Series(name, np.ascontiguousarray(native))

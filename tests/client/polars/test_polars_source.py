@@ -235,9 +235,9 @@ def test_what_is_not_sparse_is_refused(connection: Connection) -> None:
     file = hsparse.open(f"{connection.url}{connection.domain}")
     assert isinstance(file, hsparse.File)
     file["dense"] = np.arange(3)
-    with pytest.raises(TypeError, match="not a sparse dataset"):
+    with pytest.raises(TypeError, match="neither a sparse dataset nor a data frame"):
         hsparse.scan(file, "dense")
-    with pytest.raises(ValueError, match="Name a dataset"):
+    with pytest.raises(ValueError, match="Name a dataset or a data frame"):
         hsparse.scan(file)
     with pytest.raises(TypeError, match="options"):
         hsparse.scan(file, "dense", token="x")
