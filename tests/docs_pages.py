@@ -11,7 +11,7 @@ PAGES = sorted(
     [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")], key=lambda page: page.relative_to(PROJECT)
 )
 RECORDS = PROJECT / "docs" / "decisions"
-"""The decision records: a page for each subsystem, and an index of all records by number."""
+"""The decision records: a page for each subject, and an index of all records by page."""
 SERVER = "http://127.0.0.1:5101"
 """The server in the pages' examples, to be replaced by one that runs."""
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -308,11 +308,25 @@ def test_the_rooms_of_contributing_are_those_of_the_package() -> None:
     assert listed == there - {"__init__"}
 
 
-def test_decisions_are_numbered_without_gaps_and_indexed() -> None:
+def test_decisions_are_numbered_once_and_indexed_by_page() -> None:
     found = records()
-    assert [record.number for record in found] == list(range(1, len(found) + 1))
-    listed = [(int(row[0]), row[1]) for row in rows("docs/decisions/index.md", "number")]
-    assert listed == [(record.number, f"[{record.title}]({record.link})") for record in found]
+    assert len({record.number for record in found}) == len(found) <= 80
+    listed = re.findall(r"^- \[(.*)\]\((.*)\)$", page("docs/decisions/index.md"), re.MULTILINE)
+    for name in {record.page for record in found}:
+        headings = [(f"{one.number}. {one.title}", one.link) for one in found if one.page == name]
+        assert [one for one in listed if one[1].startswith(f"{name}#")] == headings
+    assert len(listed) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("pages", "most"),
+    [
+        ([name for name in NAMES if name.startswith("docs/decisions/")], 10_000),
+    ],
+    ids=["decisions"],
+)
+def test_pages_stay_short_enough_to_be_read(pages: list[str], most: int) -> None:
+    assert sum(len(page(name).split()) for name in pages) <= most
 
 
 def test_decisions_have_a_date_a_context_a_decision_and_a_cost() -> None:

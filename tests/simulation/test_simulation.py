@@ -63,7 +63,7 @@ def test_faults_of_any_kind(pytestconfig: pytest.Config) -> None:
     assert [seed for seed in found if seed not in LATE_PUTS] == []
 
 
-@pytest.mark.xfail(strict=True, reason="a put that the store carries out after a deletion, see decision 241")
+@pytest.mark.xfail(strict=True, reason="a put that the store carries out after a deletion, see decision 33")
 @pytest.mark.parametrize("seed", LATE_PUTS)
 def test_a_put_that_was_given_up_brings_nothing_back(seed: int) -> None:
     assert failed(run_seed, range(seed, seed + 1)) == []
