@@ -2,7 +2,7 @@
 
 `__init__.pyi` says the same to type checkers.
 
-The examples in docstrings have numpy as `np`, `asyncio`, and
+The examples in docstrings have numpy as `np` and
 
 - `f`, the file `data/home/admin/run.h5` in a store's directory. It has `X`, a sparse dataset of shape (4, 3);
 - `D`, a dense dataset of the same shape, of 0 to 11;
@@ -51,7 +51,7 @@ _WHEN_USED = {
     "hsparse.client.polars.polars_source",
     "hsparse.client.sparse.from_scipy",
 }
-_SUBMODULES = {"aio": None, "torch": "torch"}
+_SUBMODULES = {"torch": "torch"}
 """Modules of the client that are imported when they are used, and the extras that they need."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(["__version__", *_MODULES])

@@ -1,4 +1,3 @@
-from hsparse import aio as aio
 from hsparse import torch as torch
 from hsparse.client.batches.batches import Batches as Batches
 from hsparse.client.connection import Connection as Connection

@@ -170,11 +170,10 @@ def test_names_of_the_package() -> None:
     done = run("import hsparse; print(*(getattr(hsparse, n) for n in hsparse.__all__))")
     assert done.returncode == 0, done.stderr
     stub = (PROJECT / "hsparse" / "__init__.pyi").read_text()
-    submodules = {"aio", "torch"}
+    submodules = {"torch"}
     assert {*re.findall(r"import (\w+) as \1", stub), "__version__"} == {*hsparse.__all__, *submodules}
     for module, name in re.findall(r"^from (\S+) import (\w+) as \2$", stub, re.MULTILINE):
         assert name in submodules or getattr(import_module(module), name) is getattr(hsparse, name)
-    assert hsparse.aio.open
     assert all(getattr(hsparse, name) is not None for name in hsparse.__all__)
     assert "SparseDataset" in dir(hsparse)
     with pytest.raises(AttributeError, match="no attribute 'open_sesame'"):

@@ -56,7 +56,6 @@ ROOMS: dict[str, set[str]] = {
         "storage.filesystem.object_file",
         "cli.embedded_store",
     },
-    "aio": {"client"},
     "torch": {"client"},
     "config": {
         "errors",
@@ -100,7 +99,6 @@ THIRD_PARTY: dict[str, set[str]] = {
     "client.direct.bucket_objects": {"obstore"},
     "client.files.fsspec_filesystem": {"fsspec"},
     "client.xarray.xarray_backend": {"xarray"},
-    "aio": {"numpy"},
     "torch": {"torch", "numpy"},
     "config": {"pydantic", "pydantic_settings"},
 }

@@ -10,10 +10,6 @@ import inspect
 import pytest
 
 import hsparse
-from hsparse import aio
-from hsparse.aio.async_dataset import AsyncDataset, AsyncIndex
-from hsparse.aio.async_group import AsyncNamedType
-from hsparse.aio.async_mapping import AsyncAttributes, AsyncMapping
 from hsparse.client.anndata.query import Query
 from hsparse.client.attributes import Attributes
 from hsparse.client.batches.batches import Batch
@@ -27,9 +23,6 @@ from tests.support.docstring_examples import Documented, Sample, documented, run
 __all__ = ["sample"]
 
 NAMED = [getattr(hsparse, name) for name in hsparse.__all__ if name != "__version__"]
-ASYNC = [*(getattr(aio, name) for name in aio.__all__), AsyncAttributes, AsyncDataset, AsyncIndex]
-ASYNC += [AsyncMapping, AsyncNamedType]
-"""Their methods are those of the client's objects with `await`, and need no examples of their own."""
 RETURNED = [
     Attributes,
     AxisLabels,
@@ -47,7 +40,6 @@ WITHOUT = {
 } - {"HsparseError"}
 """Errors are caught, not called; `HsparseError` shows how."""
 PUBLIC = {one.name: one for owner in [*NAMED, *RETURNED] for one in documented(owner)}
-PUBLIC |= {f"aio.{one.name}": one for one in (next(documented(owner)) for owner in ASYNC)}
 WITH_ANY = {
     # An array, or a number for all axes: numpy returns Any, too.
     *(f"ReducedDataset.{name}" for name in ("sum", "mean", "var", "min", "max")),
@@ -66,7 +58,6 @@ WITH_ANY = {
     "Attributes.update",
     # Options of `hsparse.open`.
     "scan",
-    "aio.open",
     # What fsspec and xarray declare.
     *(f"HsparseBackendEntrypoint.{name}" for name in ("guess_can_open", "open_dataset")),
     *(f"HsparseBackendEntrypoint.{name}" for name in ("open_groups_as_dict", "open_datatree")),

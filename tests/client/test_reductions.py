@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import hsparse
-from hsparse import aio
 from hsparse.client.connection import Connection
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import MissingKey, NotImplementedHere, ResultTooLarge
@@ -65,19 +64,6 @@ def test_groups(file: File) -> None:
     assert found["max"].dtype == np.dtype("i4")
     file.create_dataset("obs/kind", data=np.array([5, 7, 7, 5]))
     assert x.reduce("sum", axis=(0, 1), by="/obs/kind")["sum"].tolist() == [4, 2]
-
-
-async def test_with_asyncio(file: File) -> None:
-    x = file.create_sparse("x", (4, 3), "i4", (2, 2))
-    x.write([[0, 0], [1, 0], [3, 2]], [1, 2, 3])
-    async with aio.open(f"{file.connection.url}{file.connection.domain}") as opened:
-        assert isinstance(opened, aio.AsyncFile)
-        y = await opened.getitem("x")
-        assert isinstance(y, aio.AsyncSparse)
-        assert (await y.sum(0)).tolist() == [3, 0, 3]
-        assert (await y.mean(), await y.min(), await y.max()) == (0.5, 0, 3)
-        assert (await y.reduce("nnz", axis=1))["nnz"].tolist() == [1, 1, 0, 1]
-        assert (await y.var(1, ddof=1)).tolist() == x.var(1, ddof=1).tolist()
 
 
 # --- when the server does not ------------------------------------------------------------------------
@@ -206,9 +192,3 @@ def test_products(file: File, is_sparse: bool) -> None:
     x.max_bytes = 1000
     with pytest.raises(ResultTooLarge):
         x.product(matrix)
-
-
-async def test_a_product_with_asyncio(connection: Connection) -> None:
-    async with aio.open(f"{connection.url}{connection.domain}", "a") as file:
-        x = await file.create_dataset("x", data=np.arange(6.0).reshape(2, 3))
-        assert (await x.product(np.ones((3, 1)))).tolist() == [[3.0], [12.0]]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import doctest
 import inspect
 import re
@@ -86,7 +85,7 @@ class Sample:
 
     def names(self, docstring: str, server: str = "") -> dict[str, Any]:
         """Return the names that an example uses; `server` is the URL of one. What it can change is fresh."""
-        found: dict[str, Any] = {"asyncio": asyncio, "np": np, "hsparse": hsparse, "server": server}
+        found: dict[str, Any] = {"np": np, "hsparse": hsparse, "server": server}
         used = set(re.findall(r"\w+", docstring))
         if used & {"f", "X", "D", "run"}:
             found["f"], found["X"] = self._fresh_run()
