@@ -243,7 +243,6 @@ def test_requests_that_take_memory_give_it_back(tmp_path: Path) -> None:
         requests: dict[str, tuple[str, str, bytes, str, tuple[int, ...]]] = {
             "one element": ("GET", f"{base}/value?domain=/large&select=[5:6]", b"", "", (200,)),
             "variance": ("GET", f"{base}/reduce?domain=/large&op=var&undefined=skip", b"", "", (200,)),
-            "a product": ("POST", f"{base}/product?domain=/large", b'{"matrix": [[]]}', "", (400,)),
             "a pattern": ("GET", f"{base}/attributes?domain=/large&pattern=*{names}z", b"", "", (200,)),
             "empty batches": ("PUT", f"{base}/value?domain=/large", stream, ARROW_TYPE, (200,)),
             "no JSON": ("PUT", f"{base}/value?domain=/large", b'{"value": [' + b"1," * 500_000, "", (400,)),

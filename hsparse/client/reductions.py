@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from hsparse.client.connection import Json
 from hsparse.client.dataset import Dataset
@@ -21,7 +21,6 @@ from hsparse.client.errors import InvalidValue, NoSuchAxis, NotImplementedHere, 
 from hsparse.client.indexing.select import Select, select_region
 from hsparse.client.memory_limit import check_size
 from hsparse.client.sources.elements import ValueSource
-from hsparse.client.sources.selection_request import LONG_SELECT
 from hsparse.client.types.datatype import COMPLEX
 from hsparse.errors import HsparseError, NotFound
 from hsparse.format.selections.select_syntax import format_select
@@ -161,54 +160,6 @@ class ReducedDataset(Dataset):
                 real[name] = real[name] + 1j * imaginary[name]
         return real
 
-    def product(
-        self,
-        matrix: ArrayLike,
-        *,
-        center: ArrayLike | None = None,
-        scale: ArrayLike | None = None,
-        select: Select = None,
-        undefined: Undefined = "fill",
-    ) -> NDArray[np.float64]:
-        """Return the selected rows and columns of this matrix times a small dense one, (columns, k), by one request.
-
-        `center` and `scale` have a number for each column, which is subtracted, and divided by, before: scores of a PCA
-        are `X.product(components.T, center=mean, scale=std)`. For `select` and `undefined` see `reduce`. Only the
-        server multiplies: `NotImplementedHere`, or `NotFound`, of one that does not.
-
-        >>> X.product([[1, 0], [0, 1], [1, 1]])
-        array([[3., 2.],
-               [0., 0.],
-               [0., 3.],
-               [4., 0.]])
-        >>> X.product(np.eye(3), center=X.mean(axis=0), scale=[1, 2, 4])[0]
-        array([-0.25 , -0.375,  0.375])
-        """
-
-        def run(extent: tuple[int, ...]) -> NDArray[np.float64]:
-            selection = select_region(select, extent).selection
-            if len(extent) != 2 or not isinstance(selection, Orthogonal):
-                raise InvalidValue(
-                    "A product is that of two dimensions, of a selection without paired lists."
-                )
-            rows, columns = selection.shape
-            weights = np.array(matrix, np.float64)
-            if weights.ndim != 2 or len(weights) != columns:
-                raise InvalidValue(f"The matrix has the shape {weights.shape}; it needs {columns} rows.")
-            if scale is not None:
-                weights /= _column_numbers("scale", scale, columns)[:, None]
-            self._check_result((rows, weights.shape[1]))
-            text = format_select(selection, orthogonal=True)
-            path, options = self._path("product"), {"select": text, "undefined": undefined}
-            if len(text) > LONG_SELECT:
-                data = self.connection.binary("POST", path, {"matrix": weights.tolist(), **options})
-            else:
-                data = self.connection.binary("POST", path, weights.astype("<f8").tobytes(), **options)
-            found = np.frombuffer(data, "<f8").astype(np.float64).reshape(rows, weights.shape[1])
-            return found if center is None else found - _column_numbers("center", center, columns) @ weights
-
-        return self._in_current_extent(run)
-
     def _ask(self, body: Json, shape: tuple[int, ...]) -> dict[str, Array] | None:
         """Return what the server reduces, None if it does not; `shape` is that of the result without groups."""
         path, field = self._path("reduce"), body.get("field")
@@ -299,16 +250,6 @@ class ReducedDataset(Dataset):
             found[name] = values.astype(dtype).reshape(shape)
             first = last
         return found
-
-
-def _column_numbers(name: str, given: ArrayLike, columns: int) -> NDArray[np.float64]:
-    """Return a number for each column; `InvalidValue` for another number of them."""
-    found = np.asarray(given, np.float64)
-    if found.shape != (columns,):
-        raise InvalidValue(
-            f"{name} has the shape {found.shape}; it needs a number for each of {columns} columns."
-        )
-    return found
 
 
 def reduced_axes(axis: Axis, rank: int) -> tuple[int, ...]:

@@ -85,7 +85,6 @@ from hsparse.sn.values.handlers import (
     post_values,
     put_value,
 )
-from hsparse.sn.values.matrix_product import post_product
 from hsparse.sn.values.reduction.handlers import get_reduce, post_reduce
 
 Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
@@ -211,7 +210,6 @@ VALUE_ROUTES = (
     Route("POST", "/datasets/{id}/defined", post_defined, Right.READ),
     Route("GET", "/datasets/{id}/density", get_density, Right.READ),
     Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
-    Route("POST", "/datasets/{id}/product", post_product, Right.READ),
     Route("GET", "/datasets/{id}/reduce", get_reduce, Right.READ),
     Route("POST", "/datasets/{id}/reduce", post_reduce, Right.READ),
 )

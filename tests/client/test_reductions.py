@@ -159,36 +159,3 @@ def test_a_server_of_another_make(status: str) -> None:
         "POST /datasets/d-1/reduce",
         "GET /datasets/d-1/value",
     ]
-
-
-@pytest.mark.parametrize("is_sparse", [True, False])
-def test_products(file: File, is_sparse: bool) -> None:
-    rng = np.random.default_rng(4)
-    model = np.where(rng.random((2000, 30)) < 0.2, rng.integers(1, 9, (2000, 30)), 0).astype("f4")
-    if is_sparse:
-        x: ReducedDataset = file.create_sparse("x", model.shape, "f4", (500, 8))
-        x.write_region((slice(0, 1500), slice(None)), model[:1500])
-        model[1500:] = 0
-    else:
-        x = file.create_dataset("x", data=model, chunks=(500, 8))
-    matrix, mean, deviation = rng.normal(size=(30, 3)), model.mean(axis=0), rng.uniform(1, 2, 30)
-    np.testing.assert_allclose(x.product(matrix), model @ matrix, atol=1e-9)
-    found = x.product(matrix, center=mean, scale=deviation)
-    np.testing.assert_allclose(found, (model - mean) / deviation @ matrix, atol=1e-4)
-    rows = rng.choice(2000, 1500, replace=False)
-    rows.sort()
-    found = x.product(matrix[:5], select=(rows, slice(3, 8)))
-    np.testing.assert_allclose(found, model[rows, 3:8] @ matrix[:5], atol=1e-9)
-    for wrong in (
-        lambda: x.product(matrix[:4]),
-        lambda: x.product(matrix[:, 0]),
-        lambda: x.product(matrix, center=[1.0]),
-        lambda: x.product(matrix, scale=np.ones((30, 1))),
-        lambda: x.product(matrix[:1], select=([0, 1], [0, 1])),
-        lambda: file.create_dataset("cube", data=np.zeros((2, 2, 2))).product(matrix),
-    ):
-        with pytest.raises(BadRequest):
-            wrong()
-    x.max_bytes = 1000
-    with pytest.raises(ResultTooLarge):
-        x.product(matrix)

@@ -119,7 +119,6 @@ def bodies(ids: Ids) -> dict[str, list[Any]]:
         "POST /datasets/values": [{"dset_ids": [ids.datasets]}, {"datasets": [ids.datasets]}],
         "POST /datasets/{id}/defined": [{"select": "[0:4]"}],
         "POST /datasets/{id}/erase": [{"select": "[0:4]"}, {"points": [0]}],
-        "POST /datasets/{id}/product": [{"matrix": [[1.0]]}, b"x" * 8],
         "POST /datasets/{id}/reduce": [{"op": "count"}, {"op": "count", "by": ids.datasets}],
         "POST /datasets/{id}/chunks/values": [{"chunks": [[0]]}],
         "PUT /datasets/{id}/chunks/{chunk}/value": [b"x" * 32],

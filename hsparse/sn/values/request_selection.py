@@ -136,13 +136,13 @@ def select_selection(select: Any, extent: tuple[int, ...], orthogonal: Any = Fal
     return parse_select(select, extent, orthogonal=orthogonal)
 
 
-def ascending_selection(select: Any, extent: tuple[int, ...], what: str) -> Orthogonal:
-    """Return the same, orthogonal, for a request of `what`: `BadRequest` unless each list ascends, each index once."""
+def ascending_selection(select: Any, extent: tuple[int, ...]) -> Orthogonal:
+    """Return the same, orthogonal, for a reduction: `BadRequest` unless each list ascends, each index once."""
     selection = select_selection(select, extent, orthogonal=True)
     assert isinstance(selection, Orthogonal)
     for dim, axis in enumerate(selection.axes):
         if not isinstance(axis, Span) and not bool(np.all(axis[1:] > axis[:-1])):
-            raise BadRequest(f"The indices of dimension {dim} must ascend, each once, in {what}.")
+            raise BadRequest(f"The indices of dimension {dim} must ascend, each once, in a reduction.")
     return selection
 
 

@@ -59,7 +59,7 @@ class ReduceRequest:
 
     def resolve(self, extent: tuple[int, ...]) -> Orthogonal:
         """Return the selection in an extent; each list is for its own dimension, and has each index once, ascending."""
-        return ascending_selection(self.select, extent, "a reduction")
+        return ascending_selection(self.select, extent)
 
 
 def check_undefined(undefined: Any) -> None:
