@@ -1,7 +1,7 @@
 """Names of dimensions, as netCDF-4 and HDF5's dimension scales have them in attributes of datasets.
 
 A dimension is named by its scale (`DIMENSION_LIST`), a scale by its link; a scale of several dimensions refers to
-others by number (`_Netcdf4Coordinates`). A dimension without a scale is `<dataset>_dim_<number>`.
+others by number (`_Netcdf4Coordinates`). A dimension without a scale is a data frame's, or `<dataset>_dim_<number>`.
 https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
 
 Tests: tests/client/xarray/test_xarray_backend.py.
@@ -14,13 +14,16 @@ from typing import Any
 
 from hsparse.client.connection import Json
 from hsparse.client.types.hdf5_type import shape_of
+from hsparse.client.xarray.frame_dimensions import FrameDimensions
 from hsparse.model.attribute import DIMENSION_ONLY
 
 
 class NetcdfDimensions:
     """The dimensions of a domain, whose `records` are those of all objects, by path (`Group.records`)."""
 
-    def __init__(self, records: Mapping[str, Json]) -> None:
+    def __init__(self, records: Mapping[str, Json], frames: FrameDimensions) -> None:
+        """`frames` are what name dimensions that have no scale."""
+        self._frames = frames
         self._names: dict[str, str] = {}
         self._by_number: dict[int, str] = {}
         for path, record in records.items():
@@ -32,7 +35,8 @@ class NetcdfDimensions:
 
     def names(self, path: str, record: Json) -> tuple[str, ...]:
         """Return the names of a dataset's dimensions, each another one."""
-        own, rank = path.rpartition("/")[2], len(shape_of(record["shape"]) or ())
+        own, extent = path.rpartition("/")[2], shape_of(record["shape"]) or ()
+        rank = len(extent)
         found: list[str | None] = [None] * rank
         numbers = _value(record, "_Netcdf4Coordinates")
         if is_scale(record) and rank == 1:
@@ -43,10 +47,16 @@ class NetcdfDimensions:
             scales = _value(record, "DIMENSION_LIST")
             if isinstance(scales, list) and len(scales) == rank:
                 found = [self._scale(one) for one in scales]
-        return tuple(
-            name if name is not None and name not in found[:dim] else f"{own}_dim_{dim}"
-            for dim, name in enumerate(found)
-        )
+        names: list[str] = []
+        for dim, (scale, frame) in enumerate(zip(found, self._frames.of(path, extent), strict=True)):
+            name = scale or self._frame_name(frame, names)
+            is_free = name is not None and name not in names and (rank == 1 or scale or name != own)
+            names.append(name if name is not None and is_free else f"{own}_dim_{dim}")
+        return tuple(names)
+
+    def _frame_name(self, frame: str | None, taken: list[str]) -> str | None:
+        name = None if frame is None else self._frames.name(frame)
+        return f"{name}_2" if name in taken else name
 
     def _scale(self, references: Any) -> str | None:
         """Return the name of the last scale of a dimension, as netCDF has it; references are `datasets/d-...`."""

@@ -17,13 +17,20 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from hsparse.client import file
-from hsparse.client.connection import Json
+from hsparse.client.anndata.domain_tree import DomainTree
+from hsparse.client.anndata.element_reader import ElementReader
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import MissingKey
 from hsparse.client.group import Group, make_member
 from hsparse.client.indexing.select import ArrayKey
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import take_inner
+from hsparse.client.xarray.frame_dimensions import (
+    FrameDimensions,
+    GroupColumn,
+    decoded,
+    type_with_missing,
+)
 from hsparse.client.xarray.netcdf_dimensions import NetcdfDimensions, is_only_dimension
 from hsparse.client.xarray.sparse_packing import SparsePacking
 from hsparse.errors import Unsupported
@@ -69,6 +76,26 @@ class DatasetArray(BackendArray):
         self.dataset.check_extent(self.shape[:rank])
         found = found if self.packing is None else self.packing.undo(found)
         return found if found.shape else found.todense()
+
+
+class ColumnArray(BackendArray):
+    """A column of a data frame: categories where there are codes, NaN where there is none, or where a mask is true."""
+
+    def __init__(
+        self, values: DatasetArray, categories: np.ndarray[Any, Any] | None, mask: DatasetArray | None
+    ) -> None:
+        self.values = values
+        self.categories = categories
+        self.mask = mask
+        self.shape = values.shape
+        self.dtype = type_with_missing(values.dtype if categories is None else categories.dtype)
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        values = np.asarray(self.values[key])
+        if self.categories is not None:
+            return decoded(values, self.categories)
+        missing = False if self.mask is None else np.asarray(self.mask[key])
+        return np.where(missing, np.nan, values.astype(self.dtype))
 
 
 class HsparseBackendEntrypoint(BackendEntrypoint):
@@ -145,8 +172,15 @@ class HsparseBackendEntrypoint(BackendEntrypoint):
         decoding = {name: options.pop(name) for name in DECODING if name in options}
         opened = Opened(filename_or_obj, options)
         top = (group or "").strip("/")
-        paths = [path for path in opened.groups() if not top or path == top or path.startswith(f"{top}/")]
-        found = {f"/{path.removeprefix(top).strip('/')}": opened.dataset(path, decoding) for path in paths}
+        paths = [
+            path
+            for path in opened.groups()
+            if path == top or (not opened.is_column(path) and f"{path}/".startswith(f"{top}/".lstrip("/")))
+        ]
+        found = {
+            f"/{path.removeprefix(top).strip('/')}": opened.dataset(path, decoding, in_tree=True)
+            for path in paths
+        }
         for one in found.values():
             one.set_close(opened.close)
         return found
@@ -176,7 +210,9 @@ class Opened:
             raise MissingKey(f"{source} is a folder; name a domain in it.")
         self._group = found
         self._records = found.records()
-        self._dimensions = NetcdfDimensions(self._records)
+        self._tree = DomainTree(found.connection, self._records)
+        self._frames = FrameDimensions(self._tree)
+        self._dimensions = NetcdfDimensions(self._records, self._frames)
 
     def close(self) -> None:
         if self._is_own:
@@ -185,41 +221,105 @@ class Opened:
     def groups(self) -> list[str]:
         return ["", *(path for path, record in self._records.items() if record["id"].startswith("g-"))]
 
-    def dataset(self, path: str, decoding: Mapping[str, Any]) -> Dataset:
-        """Return the datasets of the group at a path, decoded by the conventions of CF."""
+    def dataset(self, path: str, decoding: Mapping[str, Any], *, in_tree: bool = False) -> Dataset:
+        """Return the datasets of the group at a path, decoded by the conventions of CF.
+
+        `in_tree` is whether groups are beside variables, and must have names of their own.
+        """
         if path not in self.groups():
             raise MissingKey(
                 f"There is no group {path} in {self._group.name}; there are {self.groups()[1:]}."
             )
-        prefix = f"{path}/" if path else ""
         dropped = decoding.get("drop_variables") or ()
+        unpacks = decoding.get("mask_and_scale", True)
+        dropped = [dropped] if isinstance(dropped, str) else dropped
+        places = {name: f"{path}/{name}".strip("/") for name in self._members(path) if name not in dropped}
+        columns = {name: GroupColumn.at(self._tree, place) for name, place in places.items()}
+        reader = ElementReader(self._tree)
+        for column in columns.values():
+            if column is not None and column.categories is not None:
+                reader.want(column.categories)
+        reader.fetch()
         variables: dict[str, Variable] = {}
-        for place, record in self._records.items():
-            name = place.removeprefix(prefix)
-            if not place.startswith(prefix) or "/" in name or not record["id"].startswith("d-"):
-                continue
-            if name in ([dropped] if isinstance(dropped, str) else dropped) or is_only_dimension(record):
-                continue
+        for name, place in places.items():
             try:
-                variable = self._variable(place, record, decoding.get("mask_and_scale", True))
+                column = columns[name]
+                variable = (
+                    self._variable(place, unpacks) if column is None else self._column(column, reader, place)
+                )
             except Unsupported as error:
                 warnings.warn(f"{place} is left out: {error.message}", stacklevel=4)
                 continue
             if variable is not None:
                 variables[name] = variable
         group = self._group if not path else self._group[path]
-        return decode_cf(Dataset(variables, attrs=_attributes(group.attrs)), **decoding)
+        found = Dataset(
+            variables | self._indices(path, variables, in_tree=in_tree), attrs=_attributes(group.attrs)
+        )
+        return decode_cf(found, **decoding)
 
-    def _variable(self, path: str, record: Json, unpacks: Any) -> Variable | None:
-        """Return a dataset as a variable; None if it has a null dataspace."""
+    def _members(self, path: str) -> list[str]:
+        """Return the names of a group's variables; the index of a frame is not one of them."""
+        if self._frames.is_frame(path):
+            return [name for name in self._frames.columns(path) if self._is_variable(f"{path}/{name}")]
+        prefix = f"{path}/" if path else ""
+        names = {place: place.removeprefix(prefix) for place in self._records if place.startswith(prefix)}
+        return [name for place, name in names.items() if "/" not in name and self._is_variable(place)]
+
+    def is_column(self, path: str) -> bool:
+        """Say whether a group is a variable, with categories or a mask."""
+        return path in self._tree and GroupColumn.at(self._tree, path) is not None
+
+    def _is_variable(self, path: str) -> bool:
+        if path not in self._tree:
+            return False
+        if self._tree.is_dataset(path):
+            return not is_only_dimension(self._records[path])
+        return self.is_column(path)
+
+    def _indices(self, path: str, variables: Mapping[str, Variable], *, in_tree: bool) -> dict[str, Variable]:
+        """Return the coordinates of dimensions that are those of frames, in a tree unless a group has the name."""
+        found: dict[str, Variable] = {}
+        dimensions = {
+            dim: frame
+            for name, variable in variables.items()
+            for dim, frame in zip(
+                variable.dims, self._frames.of(f"{path}/{name}".strip("/"), variable.shape), strict=False
+            )
+            if frame is not None
+            and dim not in variables
+            and not (in_tree and f"{path}/{dim}".strip("/") in self._tree)
+        }
+        if self._frames.is_frame(path) and not variables:
+            dimensions = {self._frames.name(path): path}
+        for dim, frame in dimensions.items():
+            index = self._variable(self._frames.index(frame), True)
+            if index is not None and str(dim).startswith(self._frames.name(frame)):
+                found[str(dim)] = Variable((dim,), index._data, index.attrs, index.encoding)
+        return found
+
+    def _column(self, column: GroupColumn, reader: ElementReader, path: str) -> Variable:
+        """Return a column that has categories, which have been read, or a mask."""
+        values = DatasetArray(self._dataset(column.values))
+        mask = None if column.mask is None else DatasetArray(self._dataset(column.mask))
+        categories = None if column.categories is None else np.asarray(reader.element(column.categories))
+        data = indexing.LazilyIndexedArray(ColumnArray(values, categories, mask))
+        return Variable(self._dimensions.names(path, self._records[column.values]), data)
+
+    def _dataset(self, path: str) -> DenseDataset | SparseDataset:
         whole = f"{self._group.name.rstrip('/')}/{path}"
-        dataset = make_member(self._group.connection, record, whole)
-        assert isinstance(dataset, DenseDataset | SparseDataset)
+        found = make_member(self._group.connection, self._records[path], whole)
+        assert isinstance(found, DenseDataset | SparseDataset)
+        return found
+
+    def _variable(self, path: str, unpacks: Any) -> Variable | None:
+        """Return a dataset as a variable; None if it has a null dataspace."""
+        dataset = self._dataset(path)
         if dataset.is_null:
             return None
         inner = dataset.type.inner
         own = [f"{path.rpartition('/')[2]}_dim_{dataset.ndim + dim}" for dim in range(len(inner))]
-        names = (*self._dimensions.names(path, record), *own)
+        names = (*self._dimensions.names(path, self._records[path]), *own)
         encoding: dict[str, Any] = {"dtype": dataset.dtype.base}
         if dataset.chunks is not None and dataset.ndim:
             encoding |= {
