@@ -1,4 +1,4 @@
-"""Service nodes over each kind of data node, with a domain to work in."""
+"""Service nodes over a data node in memory, with a domain to work in."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn import statistics
-from hsparse.storage.memory import MemoryStore
-from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode
+from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
 
 USERS = (
@@ -31,13 +29,10 @@ class TickingClock(ManualClock):
         return self.time
 
 
-@pytest.fixture(params=["dict", "service"])
-def node(request: pytest.FixtureRequest) -> DataNode:
-    """Every kind of data node: the model, and the real one over a store in memory."""
-    clock = TickingClock()
-    if request.param == "dict":
-        return DictDataNode(clock)
-    return DataService(MemoryStore(clock=clock), clock)
+@pytest.fixture
+def node() -> DataNode:
+    """A data node over a store in memory."""
+    return MemoryNode(TickingClock())
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.statistics import dataset_of_key
 from hsparse.storage.memory import MemoryStore
-from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, PutRecord, ReadObjects
 from tests.sn.conftest import DOMAIN, USERS
+from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
 
 
@@ -36,7 +36,6 @@ async def test_verbose_counts(rest: RestClient, root: str) -> None:
     assert got["total_size"] == got["metadata_bytes"] > 0
 
 
-@pytest.mark.parametrize("node", ["service"], indirect=True)  # the model keeps no chunks
 async def test_chunks_are_counted(rest: RestClient) -> None:
     properties = {"layout": {"class": "H5D_STRUCT_CHUNK", "dims": [4], "flags": ["H5D_SPARSE_DATA"]}}
     body = {
@@ -64,11 +63,10 @@ def test_the_dataset_of_a_key() -> None:
 
 async def test_a_listing_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_pages, "KEYS_AT_ONCE", 2)
-    node = DictDataNode(ManualClock())
+    node = MemoryNode()
     root = "g-00000000-00000001-8888-888888-888889"
-    for n in range(7):
-        id = f"g-00000000-00000001-0000-000000-00000{n}"
-        node.records[id] = {"id": id}
+    ids = [f"g-00000000-00000001-0000-000000-00000{n}" for n in range(7)]
+    await node.create({id: {"id": id} for id in ids})
     owners = Owners(FixedNodes({"dn-001": node}))
     assert (await statistics.scan_domain(owners, root))["num_groups"] == 7
     assert len(node.log) == 4

@@ -22,7 +22,7 @@ from hsparse.sn.routes import Route
 from hsparse.sn.server import ServerRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values.request_selection import pack_points
-from hsparse.testing.dict_data_node import DictDataNode
+from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RemoteRest, named_service
 
 SILENT = 20
@@ -35,7 +35,7 @@ class Server:
     def __init__(self) -> None:
         clock = SystemClock()
         settings = ServiceSettings(single_user=None, request_memory=MIB, requests_at_once=2)
-        self.service = named_service(DictDataNode(clock), clock, Principal("ann"), settings=settings)
+        self.service = named_service(MemoryNode(clock), clock, Principal("ann"), settings=settings)
         self.begun = asyncio.Semaphore(0)
         self.ended = asyncio.Semaphore(0)
         routes = (Route("PUT", "/body", self._receive, None), Route("PUT", "/value", self._parse, None))

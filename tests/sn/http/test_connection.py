@@ -19,7 +19,7 @@ from hsparse.sn.http.stream import PART, respond_stream
 from hsparse.sn.routes import Route
 from hsparse.sn.server import ServerRunner
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.testing.dict_data_node import DictDataNode
+from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import named_service
 
 
@@ -28,7 +28,7 @@ class Server:
 
     def __init__(self, settings: ServiceSettings) -> None:
         clock = SystemClock()
-        service = named_service(DictDataNode(clock), clock, Principal("ann"), settings=settings)
+        service = named_service(MemoryNode(clock), clock, Principal("ann"), settings=settings)
         self.gate, self.reached = asyncio.Event(), asyncio.Event()
         self.given_up, self.finished = asyncio.Event(), asyncio.Event()
         self.timers: list[object] = []

@@ -19,7 +19,7 @@ from hsparse.sn.context import Context
 from hsparse.sn.http.connection_table import MOST, ConnectionTable, limit_by_files
 from hsparse.sn.routes import Route
 from hsparse.sn.server import ServerRunner
-from hsparse.testing.dict_data_node import DictDataNode
+from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import named_service
 
 GET = b"GET /%b HTTP/1.1\r\nHost: localhost\r\nConnection: %b\r\n\r\n"
@@ -39,7 +39,7 @@ class Server:
             Route("GET", "/held", self._hold, None),
             Route("PUT", "/body", self._receive, None),
         )
-        service = named_service(DictDataNode(clock), clock, Principal("ann"))
+        service = named_service(MemoryNode(clock), clock, Principal("ann"))
         self.runner = ServerRunner(create_app(service, routes), max_connections=LIMIT)
         self.opened: list[asyncio.StreamWriter] = []
 

@@ -19,9 +19,9 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.quotas import folder_usage
 from hsparse.sn.quotas.folder_count import OBJECT_BYTES, Name
 from hsparse.sn.quotas.folder_usage import FRESH, REST, FolderUsage
-from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, ListKeys, RecordChange
+from tests.support.memory_node import MemoryNode
 
 T = TypeVar("T")
 FOLDER = "/home/ann"
@@ -33,7 +33,7 @@ class Listed:
     """A data node whose listings wait for a gate, take `seconds`, and may fail."""
 
     def __init__(self, clock: ManualClock) -> None:
-        self.node = DictDataNode(clock)
+        self.node = MemoryNode(clock)
         self.clock = clock
         self.gate = asyncio.Event()
         self.gate.set()
@@ -160,7 +160,7 @@ async def test_a_count_is_renewed_after_a_while_far_below_the_quota(world: World
 async def test_the_last_count_is_kept_for_a_node_that_starts(world: World) -> None:
     await world.node.change(CreateObject(OTHER, {"owner": "ann"}))
     await world.usage.renew()
-    stored = world.node.node.records[FOLDER]["quota"]
+    stored = (await world.node.node.record(FOLDER))["quota"]
     assert stored == {"used": OBJECT_BYTES, "counted": world.clock.now()}
     other = world.another()
     other.learn(stored)
@@ -194,14 +194,12 @@ async def test_a_count_that_fails_is_tried_again_later(
 class Programs:
     """Writes, deletions and counts in any order; a count sees what is stored when it begins."""
 
-    def __init__(self, counts: list[asyncio.Future[None]]) -> None:
-        self.clock = ManualClock()
+    def __init__(self, node: MemoryNode, clock: ManualClock, counts: list[asyncio.Future[None]]) -> None:
+        self.clock = clock
         self.stored = 0
         self.running: list[list[int]] = []
         """Of each write that was let through: its bytes, and how many of them are stored."""
         self._counts = counts
-        node = DictDataNode(self.clock)
-        node.records[FOLDER] = {}
         owners = Owners(FixedNodes({"dn-001": node}))
         self.usage = FolderUsage(FOLDER, owners, self.clock, asyncio.Semaphore(1))
 
@@ -244,7 +242,10 @@ STEPS = st.tuples(
 def test_one_node_never_lets_through_more_than_the_quota(steps: list[tuple[str, int]]) -> None:
     async def run() -> None:
         counts: list[asyncio.Future[None]] = []
-        program = Programs(counts)
+        clock = ManualClock()
+        node = MemoryNode(clock)
+        await node.create({FOLDER: {"owner": "ann"}})
+        program = Programs(node, clock, counts)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(folder_usage, "count_folder", program.count)
             patch.setattr(folder_usage, "WAIT", 0.0)

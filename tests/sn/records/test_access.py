@@ -16,11 +16,11 @@ from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http import request as request_module
 from hsparse.sn.records.access import MAX_FOLDERS, FileRights
-from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 from tests.sn.conftest import DOMAIN
 from tests.sn.domains.test_domain_deletion import mark
+from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import NamedUser, Reply, RestClient
 
 NONE = dict.fromkeys(full_rights(), False)
@@ -77,7 +77,7 @@ def owners(node: DataNode) -> Owners:
 
 @pytest.fixture
 async def found() -> Owners:
-    found = owners(DictDataNode(ManualClock()))
+    found = owners(MemoryNode())
     for path, acls in {
         "/home": {"default": {"read": True}},
         "/home/alice": {"alice": {"read": True}},
@@ -126,7 +126,7 @@ async def test_files_in_too_many_folders(found: Owners) -> None:
         await FileRights(found, ADMIN, "bucket").require(*(f"{i}/a.h5" for i in range(MAX_FOLDERS + 1)))
 
 
-class Failing(DictDataNode):
+class Failing(MemoryNode):
     """Cannot read records."""
 
     async def send(self, message: Any) -> Any:
@@ -136,7 +136,7 @@ class Failing(DictDataNode):
 
 async def test_a_folder_that_cannot_be_read_is_not_taken_for_none() -> None:
     with pytest.raises(StoreFailed):
-        await FileRights(owners(Failing(ManualClock())), BOB, "bucket").require("home/alice/a.h5")
+        await FileRights(owners(Failing()), BOB, "bucket").require("home/alice/a.h5")
 
 
 PRIVATE = "/home/test_user1/private"

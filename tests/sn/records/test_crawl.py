@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock
 from hsparse.errors import NotFound
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
@@ -21,17 +20,17 @@ from hsparse.sn.records.crawl import (
     VisitedSet,
     require_records,
 )
-from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.record_message import ReadObjects
 from tests.sn.records.test_object_path import GRAPHS, Graph, build, depths, name
+from tests.support.memory_node import MemoryNode
 
 IDS = [f"g-00000000-00000000-0000-000000-{n:06x}" for n in range(200)]
 
 
 @pytest.fixture
-def owners() -> Owners:
-    node = DictDataNode(ManualClock())
-    node.records = {id: {"id": id} for id in IDS}
+async def owners() -> Owners:
+    node = MemoryNode()
+    await node.create({id: {"id": id} for id in IDS})
     return Owners(FixedNodes({"dn-001": node}))
 
 
@@ -72,7 +71,7 @@ async def met(crawl: Crawl) -> list[str]:
 @given(GRAPHS)
 async def test_everything_that_is_reached_is_read_once(graph: Graph) -> None:
     start = min(graph)
-    owners, _ = build(graph)
+    owners, _ = await build(graph)
     expected = sorted(map(name, depths(graph, start)))
     assert sorted(await met(Crawl(owners, name(start), leaves=True))) == expected
 
@@ -80,7 +79,7 @@ async def test_everything_that_is_reached_is_read_once(graph: Graph) -> None:
 @given(GRAPHS)
 async def test_without_leaves_groups_alone_are_read(graph: Graph) -> None:
     start = min(graph)
-    owners, node = build(graph)
+    owners, node = await build(graph)
     expected = sorted(map(name, depths(graph, start)))
     crawl = Crawl(owners, name(start), leaves=False)
     assert sorted(await met(crawl)) == [id for id in expected if id[0] == "g"]
@@ -101,10 +100,10 @@ def test_a_number_is_new_once(parts: list[list[int]]) -> None:
 
 
 async def test_batches_grow_and_shrink_with_what_they_weigh() -> None:
-    node = DictDataNode(ManualClock())
+    node = MemoryNode()
     ids = [f"d-00000000-00000000-0000-000000-{n:06x}" for n in range(3000)]
     links = {f"{n}": {"class": "H5L_TYPE_HARD", "id": id} for n, id in enumerate(ids)}
-    node.records = {id: {"id": id} for id in ids} | {name(0): {"id": name(0), "links": links}}
+    await node.create({id: {"id": id} for id in ids} | {name(0): {"id": name(0), "links": links}})
     crawl = Crawl(Owners(FixedNodes({"dn-001": node})), name(0), leaves=True)
     sizes = []
     async for batch in crawl.batches():
@@ -123,12 +122,12 @@ async def test_batches_grow_and_shrink_with_what_they_weigh() -> None:
 
 
 async def test_links_out_of_the_domain_are_passed_over() -> None:
-    node = DictDataNode(ManualClock())
+    node = MemoryNode()
     away = "g-11111111-00000000-0000-000000-000001"
     links = {
         "away": {"class": "H5L_TYPE_HARD", "id": away},
         "gone": {"class": "H5L_TYPE_HARD", "id": name(1)},
     }
-    node.records = {name(0): {"id": name(0), "links": links}, away: {"id": away}}
+    await node.create({name(0): {"id": name(0), "links": links}, away: {"id": away}})
     owners = Owners(FixedNodes({"dn-001": node}))
     assert await met(Crawl(owners, name(0), leaves=True)) == [name(0)]

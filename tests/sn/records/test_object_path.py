@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records import object_path as walking
 from hsparse.sn.records.object_path import paths_to, walk_groups
-from hsparse.testing.dict_data_node import DictDataNode
 from hsparse.wire.record_message import ReadObjects
+from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import RestClient
 
 
@@ -119,15 +118,15 @@ def name(number: int) -> str:
     return f"{'g' if number < 8 else 'd'}-00000000-00000000-0000-000000-00000{number}"
 
 
-def build(graph: Graph) -> tuple[Owners, DictDataNode]:
+async def build(graph: Graph) -> tuple[Owners, MemoryNode]:
     """Return a node with the groups of `graph` and both datasets; links to other groups lead nowhere."""
-    node = DictDataNode(ManualClock())
+    records = {name(number): {"id": name(number)} for number in (8, 9)}
     for number, links in graph.items():
         stored = {title: {"class": "H5L_TYPE_HARD", "id": name(target)} for title, target in links.items()}
         stored["soft"] = {"class": "H5L_TYPE_SOFT", "h5path": "/a"}
-        node.records[name(number)] = {"id": name(number), "links": stored}
-    for number in (8, 9):
-        node.records[name(number)] = {"id": name(number)}
+        records[name(number)] = {"id": name(number), "links": stored}
+    node = MemoryNode()
+    await node.create(records)
     return Owners(FixedNodes({"dn-001": node})), node
 
 
@@ -150,7 +149,7 @@ def depths(graph: Graph, start: int) -> dict[int, int]:
 @given(GRAPHS)
 async def test_every_group_that_is_reached_is_met_once(graph: Graph) -> None:
     start = min(graph)
-    owners, node = build(graph)
+    owners, node = await build(graph)
     found = [(record["id"], path) async for path, record in walk_groups(owners, name(start))]
     expected = {number: depth for number, depth in depths(graph, start).items() if number < 8}
     assert sorted(id for id, _ in found) == sorted(map(name, expected))
@@ -167,7 +166,7 @@ async def test_every_group_that_is_reached_is_met_once(graph: Graph) -> None:
 @given(GRAPHS, st.integers(0, 9))
 async def test_every_path_leads_to_the_object(graph: Graph, target: int) -> None:
     start = min(graph)
-    owners, _ = build(graph)
+    owners, _ = await build(graph)
     paths = await paths_to(owners, name(start), name(target))
     assert len(set(paths)) == len(paths)
     assert all(follow(graph, start, path) == target for path in paths)
@@ -179,6 +178,6 @@ async def test_every_path_leads_to_the_object(graph: Graph, target: int) -> None
 
 async def test_a_walk_remembers_so_many_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walking, "MAX_GROUPS", 3)
-    owners, _ = build({0: {"a": 1, "b": 2}, 1: {"a": 3, "d": 8}, 2: {}, 3: {}})
+    owners, _ = await build({0: {"a": 1, "b": 2}, 1: {"a": 3, "d": 8}, 2: {}, 3: {}})
     assert [path async for path, _ in walk_groups(owners, name(0))] == ["/", "/a", "/b"]
     assert await paths_to(owners, name(0), name(8)) == ["/a/d"]
