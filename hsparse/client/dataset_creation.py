@@ -106,8 +106,8 @@ class DatasetCreation:
         if data is None or not array.size or "value_base64" in body:
             dataset = DenseDataset(self.connection, *self.create_object("datasets", path, body))
         else:
-            with unlinked_dataset(cast(Parent, self), path, body) as record:
-                dataset = DenseDataset(self.connection, record, self._whole(path))
+            with unlinked_dataset(cast(Parent, self), path, body) as made:
+                dataset = DenseDataset(made.connection, made.record, made.path)
                 dataset[...] = array
         if frame is not None:
             ASSIGNMENT.load().add_column(frame, path.rpartition("/")[2])
@@ -164,8 +164,8 @@ class DatasetCreation:
         body = options.sparse_body(extent, dtype) | attribute_bodies(attributes)
         if data is None:
             return SparseDataset(self.connection, *self.create_object("datasets", path, body))
-        with unlinked_dataset(cast(Parent, self), path, body) as record:
-            dataset = SparseDataset(self.connection, record, self._whole(path))
+        with unlinked_dataset(cast(Parent, self), path, body) as made:
+            dataset = SparseDataset(made.connection, made.record, made.path)
             if given is not None:
                 dataset[...] = data
             else:
@@ -204,6 +204,8 @@ class DatasetCreation:
 
         None without one; it is looked for only where an AnnData has frames.
         """
+        if cast(Parent, self)._old is not None:  # and all that there is goes
+            return None
         whole = self._whole(path)
         return ASSIGNMENT.load().frame_at(self, whole.rpartition("/")[0]) if COLUMN.search(whole) else None
 

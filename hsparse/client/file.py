@@ -14,7 +14,7 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.creation import Filter
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingFile
-from hsparse.client.group import Group
+from hsparse.client.group import NO_OPTIONS, WRITER, Group
 from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
@@ -36,7 +36,6 @@ OF_DOMAIN = ("connection", "id", "name", "attrs", "filename", "owner", "_labels_
 READER = OptionalModule("hsparse.client.anndata.anndata_reader")
 LAZY = OptionalModule("hsparse.client.anndata.lazy_anndata")
 ENCODER = OptionalModule("hsparse.client.anndata.element_encoder")
-WRITER = OptionalModule("hsparse.client.anndata.element_writer")
 QUERY = OptionalModule("hsparse.client.anndata.query")
 """Imported when they are used: a first value should not wait for them."""
 
@@ -50,9 +49,8 @@ class File(Group):
     """
 
     _unmade: Connection | None = None
-    """The connection to a domain that is made when the file is first used."""
+    """The connection to a domain that is made when the file is first used, in the place of `_old` if there is one."""
     _old: File | None = None
-    """What that replaces: it is there until then."""
     _is_new = False
     """Whether the domain was made for this file, and nothing was written to it before it was opened."""
 
@@ -219,18 +217,23 @@ class File(Group):
         elements: EncodedElements,
         path: str,
         replaced: Collection[str],
-        progress: Progress,
-        options: Mapping[str, Any],
+        progress: Progress = None,
+        options: Mapping[str, Any] = NO_OPTIONS,
     ) -> None:
         """Write elements at a path; all that there is gives way to them if the file has still to replace it."""
         old = self._old
-        writer = WRITER.load().ElementWriter((old or self).connection, **options)
         if old is None:
-            writer.write(elements, self, path, replaced=replaced, progress=progress)
+            super()._write_elements(elements, path, replaced, progress, options)
             return
+        writer = WRITER.load().ElementWriter(old.connection, **options)
         elements = elements.below(path.strip("/"))
         writer.write(elements, old, replaced=set(old), progress=progress)
-        for name in set(old.attrs) - set(elements.groups.get("", {})):
+        self._take_over(elements.groups.get("", {}))
+
+    def _take_over(self, attributes: Collection[str]) -> None:
+        old = self._old
+        assert old is not None
+        for name in set(old.attrs) - set(attributes):
             del old.attrs[name]
         self.__dict__.update(old.__dict__)
 
@@ -388,8 +391,8 @@ def open(
     `address` is `http://host:5101/home/ann/x.h5`, a domain's path together with `endpoint`, or a path into a store's
     directory (`data/home/ann/x.h5`, or the domain's path with `root`), which is then read and written in this process.
     `mode` is "r" to read what exists, "r+" to change it too, "a" to create the domain if it is missing, "w" to replace
-    it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or closed, and for
-    `write_anndata` until all is stored.
+    it, "x" (or "w-") to create it. With "w" the old domain is there until the file is first used, or closed; if it is
+    used by `write_anndata`, `from_scipy` or the like, until all is stored.
     `username` is h5pyd's word for `user`. Without a user and a password, or a `token`, the environment and `~/.hscfg`
     are looked at (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
-from typing import Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -23,8 +23,14 @@ from hsparse.client.sparse_dataset import SparseDataset, is_sparse
 from hsparse.errors import Conflict, NotFound
 from hsparse.optional_module import OptionalModule
 
+if TYPE_CHECKING:
+    from hsparse.client.anndata.element_encoder import EncodedElements
+    from hsparse.client.progress import Progress
+
 COPY = OptionalModule("hsparse.client.object_copy")
 TREE = OptionalModule("hsparse.client.record_tree")
+WRITER = OptionalModule("hsparse.client.anndata.element_writer")
+NO_OPTIONS: Mapping[str, Any] = {}
 FROM_SCIPY = OptionalModule("hsparse.client.sparse.from_scipy")
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"
 LabelsOf: TypeAlias = Callable[[str], Labels]
@@ -71,6 +77,24 @@ class Group(DatasetCreation, Mapping[str, Member]):
         self.name = name
         self._labels_of = labels_of
         self.attrs = Attributes(connection, f"/groups/{self.id}", record.get("attributes"))
+
+    _old: Group | None = None
+    """What a file replaces when it is first used."""
+
+    def _take_over(self, attributes: Collection[str]) -> None:
+        raise NotImplementedError("Only a file replaces another one.")
+
+    def _write_elements(
+        self,
+        elements: EncodedElements,
+        path: str,
+        replaced: Collection[str],
+        progress: Progress = None,
+        options: Mapping[str, Any] = NO_OPTIONS,
+    ) -> None:
+        """Write elements at a path in place of those that have the names `replaced` there."""
+        writer = WRITER.load().ElementWriter(self.connection, **options)
+        writer.write(elements, self, path, replaced=replaced, progress=progress)
 
     def __repr__(self) -> str:
         return f"<Group {self.name}>"
@@ -244,7 +268,7 @@ class Group(DatasetCreation, Mapping[str, Member]):
             ASSIGNMENT.load().assign_element(self, path, value, frame)
             return
         elif sparse_values(value) is not None:
-            FROM_SCIPY.load().from_scipy(*self._place(path, create=True), value)
+            FROM_SCIPY.load().from_scipy(self, path, value)
             return
         else:
             self.create_dataset(path, data=cast(ArrayLike, value))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 from hsparse.client.connection import Connection, Json
@@ -45,6 +46,13 @@ class Parent(Protocol):
         """Return the group at a path, created if there is none."""
         ...
 
+    @property
+    def _old(self) -> Parent | None:
+        """The file that this one replaces when it is first used; None without one."""
+
+    def _take_over(self, attributes: Collection[str]) -> None:
+        """Be the file that was to be replaced, whose objects are this one's; of its attributes keep some."""
+
 
 ParentT = TypeVar("ParentT", bound=Parent)
 
@@ -57,35 +65,55 @@ class UncertainLink(Exception):
         self.cause = cause
 
 
+@dataclass(frozen=True, slots=True)
+class UnlinkedDataset:
+    """A dataset that is written before it is linked."""
+
+    connection: Connection
+    record: Json
+    path: str
+    """Where it will be, from the root."""
+
+
 @contextmanager
-def unlinked_dataset(group: Parent, path: str, body: Json, *, overwrite: bool = False) -> Iterator[Json]:
-    """Create a dataset for the context, whose value is its record, and link it at a path of a group at the end.
+def unlinked_dataset(
+    group: Parent, path: str, body: Json, *, overwrite: bool = False
+) -> Iterator[UnlinkedDataset]:
+    """Create a dataset for the context, and link it at a path of a group at the end.
 
     A path that begins with a slash is from the root. Missing groups are made on the way. `AlreadyExists`, before
-    anything is sent, if the path has an object; with `overwrite` that is there until the end, and gives way then. After
-    an error the dataset is deleted.
+    anything is sent, if the path has an object; with `overwrite` that is there until the end, and gives way then. So
+    does all that a file has which the group has still to replace. After an error the dataset is deleted.
     """
-    if path.startswith("/") and group.name != "/":
+    old = group._old
+    if old is None and path.startswith("/") and group.name != "/":
         group = cast(Parent, group["/"])
-    group = group["/"] if path.startswith("/") else group
-    base, missing = nearest_group(group, path.strip("/").rpartition("/")[0])
-    name = path.strip("/").rpartition("/")[2]
-    taken = not missing and name in base
+    above, _, name = path.strip("/").rpartition("/")
+    base, missing = (old, above) if old is not None else nearest_group(group, above)
+    taken = old is None and not missing and name in base
     if taken and not overwrite:
         raise AlreadyExists(f"There is an object at {path} already: give another path, or overwrite=True.")
-    connection = group.connection
-    replaced = ReplacedObjects(connection, base.id, [name] if taken else [])
+    connection = base.connection
+    replaced = ReplacedObjects(connection, base.id, list(old or ([name] if taken else [])))
     record = connection.json("POST", "/datasets", body)
+    made = [record["id"]]
     try:
-        yield record
-        above = base.require_group(missing) if missing else base
-        link_objects(connection, above.id, {name: {"id": record["id"]}}, replaced.names)
+        yield UnlinkedDataset(connection, record, f"{(old or group).name.rstrip('/')}/{path.strip('/')}")
+        if old is not None:
+            *missing_names, name = [name, *reversed(missing.split("/"))] if missing else [name]
+            for title in missing_names:
+                made.append(connection.json("POST", "/groups", {"links": {title: {"id": made[-1]}}})["id"])
+        elif missing:
+            base = base.require_group(missing)
+        link_objects(connection, base.id, {name: {"id": made[-1]}}, replaced.names)
     except UncertainLink as error:
         raise error.cause from None
     except BaseException:
-        delete_objects(connection, [record["id"]])
+        delete_objects(connection, made)
         raise
     replaced.delete()
+    if old is not None:
+        group._take_over(())
 
 
 def nearest_group(group: ParentT, path: str) -> tuple[ParentT, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import dask.array
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -15,6 +16,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.errors import AlreadyExists
 from hsparse.client.file import open_connection
 from hsparse.errors import StoreFailed
+from hsparse.model.ids import COLLECTIONS
 
 MATRIX = sp.random_array((40, 30), density=0.2, rng=np.random.default_rng(1)).tocsr()
 ROWS = dask.array.from_array(MATRIX.toarray(), chunks=(10, -1))
@@ -24,6 +26,15 @@ WRITERS: dict[str, Callable[..., Any]] = {
     "dask, sparse": lambda file, path, **options: hsparse.from_dask(
         file, path, ROWS.map_blocks(sp.csr_array, meta=sp.csr_array((0, 0))), **options
     ),
+}
+
+VALUES = np.arange(60_000.0)
+ASSIGNED: dict[str, Callable[..., Any]] = WRITERS | {
+    "a matrix": lambda file, path: file.__setitem__(path, MATRIX),
+    "an array": lambda file, path: file.__setitem__(path, VALUES),
+    "a frame": lambda file, path: file.__setitem__(path, pd.DataFrame({"n": VALUES})),
+    "create_dataset": lambda file, path: file.create_dataset(path, data=VALUES),
+    "create_sparse": lambda file, path: file.create_sparse(path, data=MATRIX),
 }
 
 
@@ -55,7 +66,7 @@ class Sent:
             self.changes += method != "GET"
             answer = send(connection, method, path, *args, **params)
             if (method, path) == ("POST", "/datasets"):
-                self.ids.append(answer["id"])
+                self.ids += [made["id"] for made in answer.get("objects", [answer])]
             return answer
 
         patch.setattr(Connection, "json", json)
@@ -63,7 +74,7 @@ class Sent:
 
 def is_stored(file: hsparse.File, id: str) -> bool:
     try:
-        file.connection.json("GET", f"/datasets/{id}")
+        file.connection.json("GET", f"/{COLLECTIONS[id[0]]}/{id}")
     except KeyError:
         return False
     return True
@@ -115,3 +126,32 @@ def test_what_is_replaced_is_there_until_then(
     assert all(path in seen for seen in sent.seen)
     assert np.array_equal(file["a/x"].to_numpy(), MATRIX.toarray())
     assert is_stored(file, replaced.id) == (old == "one with two names")
+
+
+@pytest.fixture(params=ASSIGNED)
+def assign(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    return ASSIGNED[request.param]
+
+
+@pytest.mark.parametrize("path", ["x", "/a/x", "a/b/x"])
+def test_mode_w_replaces_a_file_once_all_is_stored(
+    file: hsparse.File, assign: Callable[..., Any], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file["a/x"], file["other"], file.attrs["note"] = [1, 2], [3], "old"
+    before, sent = file.records(), Sent(file, monkeypatch)
+    address = f"{file.connection.url}{file.filename}"
+    sent.fails = True
+    with pytest.raises(StoreFailed), hsparse.open(address, "w") as new:
+        assign(new, path)
+    assert file.records() == before
+    assert not any(is_stored(file, id) for id in sent.ids)
+    sent.fails = False
+    with hsparse.open(address, "w") as new:
+        assert isinstance(new, hsparse.File)
+        assign(new, path)
+        new["more"] = [4]
+        assert set(new) == {path.strip("/").partition("/")[0], "more"}
+        assert new[path].name == f"/{path.strip('/')}"
+        assert not new.attrs
+    assert all(seen == sorted(before) for seen in sent.seen)
+    assert not any(is_stored(file, record["id"]) for record in before.values())

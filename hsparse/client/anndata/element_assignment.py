@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.anndata.element_encoder import PANDAS, EncodedElements
-from hsparse.client.anndata.element_writer import ElementWriter
 from hsparse.client.errors import InvalidValue
 
 ORDER = "column-order"
@@ -29,8 +28,8 @@ def assign_element(group: Group, path: str, value: Any, frame: Group | None) -> 
     parent, _, name = path.rstrip("/").rpartition("/")
     elements = EncodedElements()
     elements.add(name, value if frame is None else _column(frame, name, value))
-    replaced = (name,) if _replaces_frame(group, path, value) else ()
-    ElementWriter(group.connection).write(elements, group, parent, replaced=replaced)
+    replaced = (name,) if group._old is None and _replaces_frame(group, path, value) else ()
+    group._write_elements(elements, parent, replaced)
     if frame is not None:
         add_column(frame, name)
     _forget(group)

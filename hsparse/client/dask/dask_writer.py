@@ -60,11 +60,10 @@ def from_dask(
         raise InvalidValue("The array has blocks of unknown lengths: call its compute_chunk_sizes first.")
     body = _body(array, chunks, filters)
     with (
-        unlinked_dataset(group, path, body, overwrite=overwrite) as record,
+        unlinked_dataset(group, path, body, overwrite=overwrite) as made,
         show_progress(progress, path, int(array.nbytes)) as advance,
     ):
-        whole = f"{group.name.rstrip('/')}/{path.strip('/')}"
-        target = make_member(group.connection, record, whole)
+        target = make_member(made.connection, made.record, made.path)
         assert isinstance(target, SparseDataset | DenseDataset)
         stored_in: Any = SparseTarget(target) if isinstance(target, SparseDataset) else target
         shown = stored_in if advance is ignore else WatchedTarget(stored_in, advance)

@@ -53,7 +53,6 @@ def from_scipy(
         raise WrongType(
             f"from_scipy takes a sparse array of scipy or of the package sparse, not {matrix!r:.40}."
         )
-    connection = group.connection
     body = sparse_body(matrix.shape, matrix.dtype, matrix.nnz, chunks, filters)
     if is_matrix:
         body["attributes"] = _encoding(matrix)
@@ -61,18 +60,17 @@ def from_scipy(
         body["creationProperties"]["fillValue"] = np.asarray(fill).tolist()
     total = matrix.nnz * matrix.dtype.itemsize
     with (
-        unlinked_dataset(group, path, body, overwrite=overwrite) as record,
+        unlinked_dataset(group, path, body, overwrite=overwrite) as made,
         show_progress(progress, path, total) as advance,
     ):
         if is_matrix:
             dims = body["creationProperties"]["layout"]["dims"]
-            writer = MatrixWriter(connection, record["id"], dims, advance)
+            writer = MatrixWriter(made.connection, made.record["id"], dims, advance)
             writer.write(matrix, axis=int(matrix.format == "csc"))
         else:
-            SparseDataset(connection, record)[...] = matrix
+            SparseDataset(made.connection, made.record)[...] = matrix
             advance(total)
-    whole = path if path.startswith("/") else f"{group.name.rstrip('/')}/{path}"
-    return SparseDataset(connection, record, whole)
+    return SparseDataset(made.connection, made.record, made.path)
 
 
 def _encoding(matrix: Any) -> Json:
