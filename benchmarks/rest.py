@@ -152,17 +152,10 @@ class Rest:
         """Write points, an Arrow IPC stream as `arrow.encode` makes it."""
         await self.send("PUT", f"/datasets/{dataset}/value", stream, content=arrow.MEDIA_TYPE)
 
-    async def append_points(self, dataset: str, stream: bytes, count: int, *, flush: bool = True) -> None:
-        """Grow the first dimension by `count`, and write points, whose rows are counted from there.
-
-        They are durable on return and, without `flush`, visible a moment later.
-        """
-        params = {"append": str(count)} | ({} if flush else {"flush": "0"})
+    async def append_points(self, dataset: str, stream: bytes, count: int) -> None:
+        """Grow the first dimension by `count`, and write points, whose rows are counted from there."""
+        params = {"append": str(count)}
         await self.send("PUT", f"/datasets/{dataset}/value", stream, params=params, content=arrow.MEDIA_TYPE)
-
-    async def rows(self, dataset: str) -> int:
-        """Return how long the first dimension is."""
-        return int((await self.json("GET", f"/datasets/{dataset}/shape"))["shape"]["dims"][0])
 
     async def read_points(self, dataset: str, box: Box | None = None) -> PointData:
         """Read the defined elements of `box`, or of all."""

@@ -1,6 +1,6 @@
 """Frames appended: by one request to hsparse; else the extent is grown first, and then they are written.
 
-`flush=0` has hsparse answer when the frames are durable, before readers see them. Over S3 it is measured alone.
+Over S3 hsparse is measured alone.
 """
 
 from __future__ import annotations
@@ -28,23 +28,21 @@ from benchmarks.workloads.points import dense_rows
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How many frames a request appends, from how many clients at once, and whether it waits until they are visible."""
+    """How many frames a request appends, and from how many clients at once."""
 
     frames: int
     clients: int
-    flush: bool = True
     on_s3: bool = False
 
     @property
     def name(self) -> str:
         clients = f"{self.clients} client{'s' * (self.clients > 1)}"
         place = f", S3 of {DELAY * 1000:.0f} ms" if self.on_s3 else ""
-        return f"append {self.frames} a request, {clients}{place}{'' if self.flush else ', flush=0'}"
+        return f"append {self.frames} a request, {clients}{place}"
 
 
-DEFERRED = (Manner(1, 1, flush=False), Manner(1, 16, flush=False))
 MANNERS = (Manner(1, 1), Manner(1, 16), Manner(16, 1))
-ON_S3 = (Manner(1, 16, on_s3=True), Manner(1, 16, flush=False, on_s3=True))
+ON_S3 = (Manner(1, 16, on_s3=True),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +68,6 @@ class AppendTrial:
                 if (worker := sides.tiledb) is not None and manner.clients == 1:
                     turns["TileDB"] = partial(self.tiledb, worker, manner)
                 await self.bench.in_turn(f"{self.case.name}, {manner.name}", turns)
-            if sides.hsparse is not None:
-                for manner in DEFERRED:
-                    await self.alone(manner, partial(self.server, sides.hsparse, manner))
         if "hsparse" in self.bench.peers:
             self.bench.tell(f"{self.case.name}: starting an S3 server")
             work = self.bench.work / f"{self.case.name}-s3"
@@ -104,7 +99,7 @@ class AppendTrial:
             async def append(number: int) -> None:
                 began = time.perf_counter()
                 if server.name == OURS:
-                    await rest.append_points(dataset, bodies[number], manner.frames, flush=manner.flush)
+                    await rest.append_points(dataset, bodies[number], manner.frames)
                 else:
                     await self.extend_and_write(server, rest, dataset, bodies, manner)
                 latencies.append(time.perf_counter() - began)
@@ -112,8 +107,6 @@ class AppendTrial:
             puts, start = 0 if store is None else await store.puts(), time.perf_counter()
             load = await drive(append, len(bodies), manner.clients)
             self.add(server.name, manner, load.seconds, latencies)
-            if not manner.flush:
-                await self.until_visible(server, rest, dataset, manner)
             if store is not None:
                 rate = MeasuredMetric(case.name, f"{manner.name}, puts", "puts/s", higher=False)
                 seconds = time.perf_counter() - start
@@ -123,14 +116,6 @@ class AppendTrial:
                 await rest.flush()
                 self.add("HSDS flushed", manner, load.seconds + time.perf_counter() - began, latencies)
             await self.check(server, rest, dataset)
-
-    async def until_visible(self, server: Server, rest: Rest, dataset: str, manner: Manner) -> None:
-        """Add a sample of how long after the last answer all frames are visible."""
-        began = time.perf_counter()
-        while await rest.rows(dataset) < self.case.extent[0]:
-            pass  # each look is a request
-        late = MeasuredMetric(self.case.name, f"{manner.name}, visible after", "ms", higher=False)
-        self.bench.report.add(late, server.name, (time.perf_counter() - began) * 1e3)
 
     async def extend_and_write(
         self, server: Server, rest: Rest, dataset: str, bodies: list[bytes], manner: Manner

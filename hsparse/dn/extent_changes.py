@@ -4,19 +4,12 @@ An append writes beyond the extent first and grows the extent last, so that no r
 written yet. While it lasts it is a part of `record["appends"]`:
 
     {"dim": 0, "parts": [{"token": "5f...", "count": 10, "until": 1700000000.0, "done": false}, ...],
-     "dropped": {"a1...": 1700000000.0}, "elements": {}}
+     "dropped": {"a1...": 1700000000.0}}
 
 Parts follow each other along `dim`, the first at the end of the extent. The extent grows over a part that is done
 when all parts before it are. A part whose service node is gone would hold up the others for ever: after the time
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
-
-A part of a *deferred* append has its elements in `elements`, by its token: `values`, base64 of their bytes, and
-`places`, base64 of their linear offsets in the part, little-endian, uint32 if that is enough, else uint64; without
-`places` it has all. Only such a part has a `size`, the characters of its elements. The append was answered when the
-record was put, so the part is never dropped. Who finds it out of time takes it over: the generation grows, what was
-written beyond the extent is erased, as after a shrink, and the part is written again. So a node that took too long can
-change nothing any more. All parts are deferred, or none is.
 
 `record["appended"]` has what was appended by the last requests with an `Idempotency-Key`, so that one that a client
 sends again is not appended again; see `hsparse.wire.change_token`.
@@ -43,18 +36,13 @@ from hsparse.wire.record_message import (
     EndTrim,
     SetExtent,
     appended_parts,
-    elements_size,
     extents_of_change,
-    is_deferred,
-    may_begin,
 )
 
 MOST_REMEMBERED = 16
 """How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
 MOST_KEYS, KEY_SECONDS = 256, 3600.0
 """How many changes with keys of clients are remembered, and appends for how long: clients repeat them in minutes."""
-TAKEN_SECONDS = 10.0
-"""How long nobody else takes over deferred parts that somebody has taken over."""
 DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
 """How long the token of a dropped part is kept, and how many: longer than any request lasts, on clocks that differ."""
 
@@ -109,7 +97,7 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
         return record
     if begun is not None:
         parts = [part | {"until": until} if part is begun else part for part in parts]
-        return _with_appends(record, change.dim, parts, dropped, _elements(record))
+        return _with_appends(record, change.dim, parts, dropped)
     shape = record["shape"]
     before = tuple(shape.get("dims") or ())
     if len(change.slab) != len(before) or not 0 <= change.dim < len(before):
@@ -117,18 +105,14 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
     others = [dim for dim in range(len(before)) if dim != change.dim]
     if "trim" in record or any(change.slab[dim] != before[dim] for dim in others):
         raise Moved(f"The extent of {change.id} has changed.")
-    if not may_begin(record, change.dim, deferred=change.elements is not None):
-        raise Moved(f"{change.id} is being appended to in another way.")
+    if parts and record["appends"]["dim"] != change.dim:
+        raise Moved(f"{change.id} is being appended to along another dimension.")
     count = change.slab[change.dim]
     stop = before[change.dim] + sum(part["count"] for part in parts) + count
     after = (*before[: change.dim], stop, *before[change.dim + 1 :])
     _check_extent(change.id, after, before, shape.get("maxdims"))
     part = {"token": change.token, "count": count, "until": until, "done": False}
-    elements = _elements(record)
-    if change.elements is not None:
-        part["size"] = elements_size(change.elements)
-        elements = {**elements, change.token: change.elements}
-    return _with_appends(record, change.dim, [*parts, part], dropped, elements)
+    return _with_appends(record, change.dim, [*parts, part], dropped)
 
 
 def end_append(change: EndAppend, record: Record, now: float) -> Record:
@@ -136,17 +120,13 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
     dropped, parts = _dropped(record, now), appended_parts(record)
     if change.token in dropped:
         raise Moved(f"The append to {change.id} was dropped.")
-    ended = next((part for part in parts if part["token"] == change.token and not part["done"]), None)
-    if ended is None:
+    if not any(part["token"] == change.token and not part["done"] for part in parts):
         return record
-    if is_deferred(ended) and ("trim" in record or change.generation != record.get("generation", 0)):
-        raise Moved(f"The append to {change.id} was taken over.")
     parts = [part | {"done": True} if part["token"] == change.token else part for part in parts]
     dim, shape = record["appends"]["dim"], record["shape"]
-    dims, keyed, elements = list(shape["dims"]), [], {**_elements(record)}
+    dims, keyed = list(shape["dims"]), []
     while parts and parts[0]["done"]:
         part = parts.pop(0)
-        elements.pop(part["token"], None)
         if key := key_of(part["token"]):
             keyed.append({"key": key, "dim": dim, "start": dims[dim], "count": part["count"], "time": now})
         dims[dim] += part["count"]
@@ -154,7 +134,7 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
     if keyed:
         kept = [one for one in record.get("appended", ()) if one["time"] > now - KEY_SECONDS]
         grown = {**grown, "appended": [*kept, *keyed][-MOST_KEYS:]}
-    return _with_appends(grown, dim, parts, dropped, elements)
+    return _with_appends(grown, dim, parts, dropped)
 
 
 def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Record:
@@ -166,11 +146,8 @@ def abandon_appends(change: AbandonAppends, record: Record, now: float) -> Recor
         found = any(not change.expired or (part["until"] < now and not part["done"]) for part in parts)
     if not found:
         return record
-    kept = [part | {"done": False, "until": now + TAKEN_SECONDS} for part in parts if is_deferred(part)]
-    dropped = _dropped(record, now)
-    if not kept:
-        dropped |= {part["token"]: now for part in parts}
-    return _with_appends(record, record["appends"]["dim"], kept, dropped, _elements(record)) | _trim(record)
+    dropped = _dropped(record, now) | {part["token"]: now for part in parts}
+    return _with_appends(record, record["appends"]["dim"], [], dropped) | _trim(record)
 
 
 def _last_changes(changes: list[Record]) -> list[Record]:
@@ -191,26 +168,10 @@ def _dropped(record: Record, now: float) -> dict[str, float]:
     return dict(kept[-MOST_DROPPED:])
 
 
-def without_elements(record: Record) -> Record:
-    """Return the record without the elements of deferred parts, for who knows them or asks for none."""
-    if not _elements(record):
-        return record
-    shown = {name: value for name, value in record["appends"].items() if name != "elements"}
-    return {**record, "appends": shown}
-
-
-def _elements(record: Record) -> dict[str, Record]:
-    """Return the elements of deferred parts, by their tokens."""
-    elements: dict[str, Record] = record.get("appends", {}).get("elements", {})
-    return elements
-
-
-def _with_appends(
-    record: Record, dim: int, parts: list[Record], dropped: dict[str, float], elements: dict[str, Record]
-) -> Record:
+def _with_appends(record: Record, dim: int, parts: list[Record], dropped: dict[str, float]) -> Record:
     rest = {key: value for key, value in record.items() if key != "appends"}
     if parts or dropped:
-        rest["appends"] = {"dim": dim, "parts": parts, "dropped": dropped, "elements": elements}
+        rest["appends"] = {"dim": dim, "parts": parts, "dropped": dropped}
     return rest
 
 

@@ -18,7 +18,6 @@ from hsparse.dn.extent_changes import (
     end_append,
     end_trim,
     set_extent,
-    without_elements,
 )
 from hsparse.dn.fences import DeletedNames
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge
@@ -256,16 +255,16 @@ def _(change: EndTrim, record: Record, now: float, deleted: DeletedNames) -> Cha
 @_apply.register
 def _(change: BeginAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
     begun = begin_append(change, record, now)
-    return begun, Outcome(without_elements(begun), changed=begun is not record)
+    return begun, Outcome(begun, changed=begun is not record)
 
 
 @_apply.register
 def _(change: EndAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
     ended = end_append(change, record, now)
     if ended is record:
-        return record, Outcome(without_elements(record))
+        return record, Outcome(record)
     ended = {**ended, "lastModified": now}
-    return ended, Outcome(without_elements(ended), changed=True)
+    return ended, Outcome(ended, changed=True)
 
 
 @_apply.register

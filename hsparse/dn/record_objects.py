@@ -29,7 +29,6 @@ from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFa
 from hsparse.model.ids import delta_key
 from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import has_deferred
 
 LARGE_RECORD = 256 * 1024
 """Bytes of JSON up to which a record is one object, which HSDS can read."""
@@ -193,8 +192,7 @@ class RecordObjects:
         """Store all of a record; in place of the base of `state`, whose delta is sealed first."""
         old = await self._sealed(state)
         new = RecordVersion("")
-        # What is deferred is there for a moment, and put whole with each append.
-        if len(data) > self._limit and not has_deferred(record):
+        if len(data) > self._limit:
             new = await self._new_delta()
             data = await self._workers.run(len(data), self._codec.name_delta, data, record, new.token)
         try:

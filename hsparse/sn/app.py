@@ -36,7 +36,6 @@ from hsparse.sn.records.second_names import names_of
 from hsparse.sn.routes import ROUTES, Route, spelled_out
 from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
-from hsparse.sn.values.deferred_append import DeferredAppends
 
 IDENTITY = "identity"
 CHUNKED = "chunked"
@@ -78,7 +77,6 @@ def create_app(service: Service, routes: tuple[Route, ...] = ROUTES) -> web.Appl
 
     async def stop(app: web.Application) -> None:
         for one in service.all_buckets():
-            await one.component(DeferredAppends).close()
             await one.component(Statistics).close()
             await one.component(Quotas).close()
             await one.component(DomainDeletions).close()

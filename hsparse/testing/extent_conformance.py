@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from hsparse.errors import ErrorKind
 from hsparse.testing.record_conformance import change, created, kind, record_of
-from hsparse.wire.message import DataNode, Record
+from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import (
-    MOST_DEFERRED,
     AbandonAppends,
     BeginAppend,
     EndAppend,
@@ -130,42 +129,6 @@ async def test_appends_that_are_refused(node: DataNode) -> None:
     assert kind(await change(node, BeginAppend(id, "b", (4, 1), 1, 60.0))) == ErrorKind.MOVED
     assert kind(await change(node, SetExtent(id, (1, 5)))) == ErrorKind.MOVED
     assert await extent_of(node, id) == [4, 5]
-
-
-async def test_deferred_appends_stay_until_they_are_written(node: DataNode) -> None:
-    id = await appendable(node, [4, 5])
-    elements = {"places": "AAAA", "values": "BBBB"}
-
-    def begin(token: str, elements: Record | None = elements) -> BeginAppend:
-        return BeginAppend(id, token, (1, 5), 0, 60.0, elements)
-
-    for token in "ab":
-        (await change(node, begin(token))).unwrap()
-    assert kind(await change(node, begin("c", None))) == ErrorKind.MOVED
-    assert kind(await change(node, SetExtent(id, (9, 5)))) == ErrorKind.MOVED
-    (await change(node, EndAppend(id, "b", 0))).unwrap()
-    taken = (await change(node, AbandonAppends(id))).unwrap()
-    assert (taken["trim"], taken["generation"]) == (True, 1)
-    assert (await record_of(node, id))["appends"]["elements"] == {"a": elements, "b": elements}
-    for token in "ab":
-        assert kind(await change(node, EndAppend(id, token, 0))) == ErrorKind.MOVED, "what it wrote is erased"
-    assert kind(await change(node, EndAppend(id, "a", 1))) == ErrorKind.MOVED, "not erased yet"
-    await change(node, EndTrim(id, 1))
-    assert not (await change(node, AbandonAppends(id, expired=True))).changed, "who took them over has time"
-    for token in "ba":
-        (await change(node, EndAppend(id, token, 2))).unwrap()
-    assert await extent_of(node, id) == [6, 5]
-    assert not (await record_of(node, id)).get("appends", {}).get("parts")
-
-
-async def test_deferred_appends_have_so_much_room(node: DataNode) -> None:
-    id = await appendable(node, [0])
-    elements = {"values": "x" * (MOST_DEFERRED // 2)}
-    for token in ("a", "b", "c"):
-        outcome = await change(node, BeginAppend(id, token, (1,), 0, 60.0, elements))
-        last = kind(outcome) if outcome.failure else None
-    assert last == ErrorKind.MOVED
-    assert len((await record_of(node, id))["appends"]["parts"]) == 2
 
 
 async def test_abandoned_appends_are_dropped_and_trimmed(node: DataNode) -> None:

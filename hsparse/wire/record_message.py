@@ -226,9 +226,6 @@ class BeginAppend:
     given to `EndAppend`. The same change again gives the part `lease` more seconds from then. `Moved` if the dataset
     is being shrunk, has other lengths than `slab` beside `dim`, is appended to along another dimension, or has
     dropped the part.
-
-    With `elements` the append is *deferred*: they are kept in the record, and nobody drops them before they are written
-    (`hsparse.dn.extent_changes`). The reply's record leaves them out. `Moved` while other appends are not deferred.
     """
 
     id: str
@@ -236,20 +233,17 @@ class BeginAppend:
     slab: tuple[int, ...]
     dim: int
     lease: float
-    elements: Record | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndAppend:
     """Note that a part is written. It is visible once its token is no longer in the record's `appends`.
 
-    It may be said again. `Moved` if the part was dropped, or is deferred and was not written in the record's
-    `generation`: another node has taken it over, and erased what this one wrote.
+    It may be said again. `Moved` if the part was dropped.
     """
 
     id: str
     token: str
-    generation: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +251,6 @@ class AbandonAppends:
     """Drop all parts that are appended, to be erased as what a shrink cuts off, if the part of `token` is there.
 
     Without a token, drop them if there are any, with `expired` only if a part has had no `BeginAppend` for its lease.
-    Deferred parts stay, to be written by the sender once what is outside the extent is erased.
     """
 
     id: str
@@ -278,39 +271,20 @@ def extents_of_change(record: Record, token: str) -> tuple[tuple[int, ...], tupl
     return None
 
 
-def is_deferred(part: Record) -> bool:
-    """Say whether the elements of a part are in the record, beside the parts."""
-    return "size" in part
-
-
-def has_deferred(record: Record) -> bool:
-    """Say whether elements of deferred appends are in a record."""
-    parts = appended_parts(record)
-    return bool(parts) and is_deferred(parts[0])
-
-
-MOST_DEFERRED = 512 * 1024
-"""Characters of deferred elements in a record from which on they are written first: each append puts all of them."""
-
-
-def may_begin(record: Record, dim: int, *, deferred: bool) -> bool:
-    """Say whether an append along `dim` may begin beside those that are under way."""
-    parts = appended_parts(record)
-    if not parts:
-        return True
-    size = sum([part.get("size", 0) for part in parts])
-    return record["appends"]["dim"] == dim and is_deferred(parts[0]) == deferred and size < MOST_DEFERRED
-
-
-def elements_size(elements: Record) -> int:
-    """Return how many characters the elements of a deferred part have."""
-    return sum(map(len, elements.values()))
-
-
 def appended_parts(record: Record) -> list[Record]:
     """Return the parts that are being appended to a dataset, in order, as `hsparse.dn.extent_changes` has them."""
     parts: list[Record] = list(record.get("appends", {}).get("parts", ()))
     return parts
+
+
+def part_starts(record: Record) -> dict[str, int]:
+    """Return the first place of each part along the dimension that is appended to, by its token."""
+    parts, starts = appended_parts(record), dict[str, int]()
+    start = record["shape"]["dims"][record["appends"]["dim"]] if parts else 0
+    for part in parts:
+        starts[part["token"]] = start
+        start += part["count"]
+    return starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,15 +93,6 @@ async def test_an_append_is_one_request(script: tuple[Script, Rest]) -> None:
     await rest.append_points("d-1", b"points", 5)
     (request,) = server.seen
     assert (request.method, request.path, request.query["append"]) == ("PUT", "/datasets/d-1/value", "5")
-    assert "flush" not in request.query
-    await rest.append_points("d-1", b"points", 5, flush=False)
-    assert server.seen[1].query["flush"] == "0"
-
-
-async def test_the_rows_of_a_dataset_are_those_of_its_first_dimension(script: tuple[Script, Rest]) -> None:
-    server, rest = script
-    server.body = b'{"shape": {"class": "H5S_SIMPLE", "dims": [7, 3]}}'
-    assert await rest.rows("d-1") == 7
 
 
 async def test_a_stream_is_passed_on_in_pieces(script: tuple[Script, Rest]) -> None:

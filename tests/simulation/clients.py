@@ -156,11 +156,9 @@ class Clients:
 
     async def append(self, client: str) -> None:
         value, count = next(self.values), self.generator.randint(1, 3)
-        noted = AppendOperation(value, count, next(self.history.ticks), deferred=value % 2 == 0)
+        noted = AppendOperation(value, count, next(self.history.ticks))
         self.history.appends.append(noted)
-        noted.start = await self._ask(
-            lambda node: node.append(self.names.appended, count, value, deferred=noted.deferred)
-        )
+        noted.start = await self._ask(lambda node: node.append(self.names.appended, count, value))
         if noted.start is not None:
             noted.returned = next(self.history.ticks)
 

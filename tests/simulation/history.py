@@ -48,14 +48,13 @@ class Operation:
 
 @dataclass(slots=True, eq=False)
 class AppendOperation:
-    """An append of elements that all have `value`; `start` is where the answer says they are, if `deferred` will be."""
+    """An append of elements that all have `value`; `start` is where the answer says they are."""
 
     value: int
     count: int
     invoked: int
     returned: int | None = None
     start: int | None = None
-    deferred: bool = False
 
 
 @dataclass(slots=True, eq=False)

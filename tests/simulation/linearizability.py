@@ -128,8 +128,7 @@ def wrong_appends(
     """Return a sentence for each append that is not in the final `values` as it should be, and for each wrong extent.
 
     An append that was answered is there once, whole, where its answer says; any other once or not at all. `first`
-    elements were there before. No read of the extent is behind a read that was answered before it began, or behind an
-    append that was not deferred.
+    elements were there before. No read of the extent is behind a read or an append that was answered before it began.
     """
     sentences = [f"{text}" for append in appends if (text := _wrong_append(values, append))]
     known = {append.value for append in appends}
@@ -142,10 +141,7 @@ def wrong_appends(
         before = [
             append.start + append.count
             for append in appends
-            if append.start is not None
-            and append.returned is not None
-            and append.returned < read.invoked
-            and not append.deferred
+            if append.start is not None and append.returned is not None and append.returned < read.invoked
         ]
         before += [other.length for other in extents if other.returned < read.invoked]
         if read.length < max(before, default=0):

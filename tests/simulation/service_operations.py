@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from contextvars import Context
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +16,6 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.deferred_append import DeferredAppends
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     CreateObject,
@@ -34,9 +32,8 @@ DTYPE = np.dtype("<i8")
 class ServiceOperations:
     """A service node's operations on datasets of one dimension and on records, through its `owners`."""
 
-    def __init__(self, owners: Owners, clock: Clock, variables: Callable[[], Context]) -> None:
+    def __init__(self, owners: Owners, clock: Clock) -> None:
         self.owners = owners
-        self.deferred = DeferredAppends(owners, clock, variables)
         self._clock = clock
 
     async def write(self, id: str, places: Sequence[int], value: int) -> None:
@@ -68,15 +65,13 @@ class ServiceOperations:
         """Return all elements of the extent."""
 
         async def read(dataset: Dataset) -> list[int]:
-            if await self.deferred.look_after(dataset.record):
-                raise Moved("What was deferred is visible now.")
             found = await ChunkFanout(self.owners, dataset).read(Orthogonal.all(dataset.extent))
             return list(map(int, found))
 
         return await self._until_current(id, read)
 
-    async def append(self, id: str, count: int, value: int, *, deferred: bool) -> int:
-        """Append `count` elements of this value, and return where they are, or will be."""
+    async def append(self, id: str, count: int, value: int) -> int:
+        """Append `count` elements of this value, and return where they are."""
 
         async def load() -> Dataset:
             return Dataset.of(await self.owners.record(id))
@@ -88,8 +83,7 @@ class ServiceOperations:
         async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
             await ChunkFanout(self.owners, dataset).write(selection, values)
 
-        later = self.deferred if deferred else None
-        select = await Append(count, 0).apply(self.owners, self._clock, load, prepare, write, deferred=later)
+        select = await Append(count, 0).apply(self.owners, self._clock, load, prepare, write)
         return int(select.strip("[]").split(":")[0])
 
     async def extend(self, id: str, count: int) -> int:

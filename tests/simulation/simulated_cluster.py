@@ -138,7 +138,7 @@ class SimulatedCluster:
         self.service_nodes[machine.process.name] = machine
         stored = MembershipObject(self._view(machine.process), TOKEN)
         nodes = ClusterNodes(stored, machine.clock, self._connect(machine))
-        machine.node = ServiceOperations(Owners(nodes), machine.clock, lambda: machine.process.context)
+        machine.node = ServiceOperations(Owners(nodes), machine.clock)
         return machine
 
     def stop_service_node(self, machine: Machine) -> None:
@@ -148,8 +148,6 @@ class SimulatedCluster:
         async def stop() -> None:
             while machine.requests:  # noqa: ASYNC110 - nobody is told of the last one
                 await asyncio.sleep(0.1)
-            if isinstance(machine.node, ServiceOperations):
-                await machine.node.deferred.close()
             machine.process.kill()
 
         self.loop.spawn(machine.process, stop())
@@ -178,7 +176,7 @@ class SimulatedCluster:
                     continue
                 await member.wait_in_force()
                 owners = Owners(FixedNodes({"local": member}))
-                machine.node = ServiceOperations(owners, clock, lambda: machine.process.context)
+                machine.node = ServiceOperations(owners, clock)
 
         self.loop.spawn(machine.process, start())
         return machine

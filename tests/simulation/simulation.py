@@ -26,8 +26,6 @@ from tests.simulation.virtual_loop import Stuck, VirtualLoop
 
 CLIENTS, OPERATIONS, PAUSE = 3, 15, 0.6
 """Clients, the operations of each, and seconds from one to the next."""
-OUT_OF_TIME = 12.0
-"""Seconds after which what a node that is gone had deferred is written by another one."""
 
 
 @dataclass(slots=True)
@@ -138,9 +136,7 @@ async def finish(clients: Clients, cluster: SimulatedCluster, run: Run) -> None:
     await clients.read_attribute("end")
     await clients.extent("end")
     try:
-        for _ in range(2):  # once for what is found out of time, and once for what came behind it
-            await asyncio.sleep(OUT_OF_TIME)
-            values = await cluster.request(lambda node: node.read_all(clients.names.appended))
+        values = await cluster.request(lambda node: node.read_all(clients.names.appended))
         extent = await cluster.request(lambda node: node.extent(clients.names.extended))
     except HsparseError as error:
         run.wrong.append(f"after all faults: {error!r}")

@@ -26,7 +26,7 @@ from hsparse.storage.object_store import Buffer
 from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.wire.contract import Contract
 from hsparse.wire.record_message import SetExtent
-from tests.simulation.clients import MOST_APPENDS, MOST_READS, MOST_WRITES
+from tests.simulation.clients import MOST_READS, MOST_WRITES
 from tests.simulation.nemesis import (
     ALL,
     bad_network,
@@ -37,7 +37,6 @@ from tests.simulation.nemesis import (
     partition,
     pause,
     pause_long,
-    restart_service_node,
     slow_machine,
     slow_puts,
     suspend,
@@ -154,13 +153,8 @@ def test_a_newer_node_that_says_what_older_ones_do_not_know(
     assert "not a message frame" in found(range(20), (upgrade,))
 
 
-def test_a_deferred_append_that_is_dropped_with_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extent_changes, "is_deferred", lambda part: False)
-    assert "is at []" in found(range(20), (restart_service_node,), operations=40, most=6, mix=MOST_APPENDS)
-
-
 def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def append(node: ServiceOperations, id: str, count: int, value: int, *, deferred: bool) -> int:
+    async def append(node: ServiceOperations, id: str, count: int, value: int) -> int:
         """Grow first, then write there: what no handler does."""
         dataset = Dataset.of((await node.owners.apply(SetExtent(id, (count,), extend_dim=0))).unwrap())
         start = dataset.extent[0] - count

@@ -188,7 +188,6 @@ class SparseWrites(Dataset):
         count: int | None = None,
         axis: int = 0,
         drop_fill: bool = False,
-        flush: bool = True,
     ) -> slice:
         """Grow a dimension and define elements there, as one change; return the slice of what is new.
 
@@ -199,8 +198,6 @@ class SparseWrites(Dataset):
         Others see the old extent, or the new one with the values. Any number of clients may append at the same time.
         What a request has no room for (96 MiB, or the server's limit) takes several: others see the new extent first,
         then values.
-        Without `flush` the elements are durable when this returns, and readers see them a tenth of a second later: many
-        small appends are then written together.
         `OutOfRange` for `coords` that are not in what is new,
         `InvalidValue` for a shape that does not fit, `WrongType` for a type that numpy does not cast by "same_kind".
 
@@ -218,25 +215,23 @@ class SparseWrites(Dataset):
                     f"Say by how many the dimension {axis} grows: append(coords, values, count=...)."
                 )
             column = np.ascontiguousarray(self._cast(values))
-            return self._append_elements(block, column, count, axis, drop_fill, flush)
+            return self._append_elements(block, column, count, axis, drop_fill)
         if count is not None:
             raise InvalidValue(
                 "A count is for coords and values: an array says by its shape how many it appends."
             )
         found = sparse_values(block)
         if found is None:
-            return self.append_region(block, axis=axis, drop_fill=drop_fill, flush=flush)
+            return self.append_region(block, axis=axis, drop_fill=drop_fill)
         dim = self._axis(axis, self.shape)
         stored = self._checked(found)
         if len(stored.shape) == self.ndim - 1:
             stored = stored.with_axis(dim)
         self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
         coords = Elements(tuple(stored.columns), stored.values).coords()
-        return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill, flush)
+        return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill)
 
-    def append_region(
-        self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False, flush: bool = True
-    ) -> slice:
+    def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
         """Append `values`, all of them defined: they have the shape of what is new. Else as `append`.
 
         >>> X.append_region([[7, 0, 8]], drop_fill=True)
@@ -257,12 +252,12 @@ class SparseWrites(Dataset):
                 self.write_region(key, array, drop_fill=drop_fill)
 
             body = partial(array.tobytes)
-            return self._append(array.nbytes, body, fill, dim, array.shape[dim], drop_fill, flush)
+            return self._append(array.nbytes, body, fill, dim, array.shape[dim], drop_fill)
 
         return self._in_current_extent(send)
 
     def _append_elements(
-        self, coords: ArrayLike, column: NDArray[Any], count: int, axis: int, drop_fill: bool, flush: bool
+        self, coords: ArrayLike, column: NDArray[Any], count: int, axis: int, drop_fill: bool
     ) -> slice:
         def send(extent: tuple[int, ...]) -> slice:
             dim = self._axis(axis, extent)
@@ -276,7 +271,7 @@ class SparseWrites(Dataset):
 
             nbytes = points.size * self._element_bytes(points)
             body = partial(REGION.load().encode_region, points, column)
-            return self._append(nbytes, body, fill, dim, count, drop_fill, flush, sparse=1)
+            return self._append(nbytes, body, fill, dim, count, drop_fill, sparse=1)
 
         return self._in_current_extent(send)
 
@@ -288,14 +283,13 @@ class SparseWrites(Dataset):
         dim: int,
         count: int,
         drop_fill: bool,
-        flush: bool,
         **params: object,
     ) -> slice:
         """Append what `body` returns, by one request; extend and `fill` if that is too much for one."""
         if not count:
             return slice(self.shape[dim], self.shape[dim])
         path = self._path("value")
-        params |= {"drop_fill": drop_fill or None, "flush": None if flush else 0}
+        params |= {"drop_fill": drop_fill or None}
         if nbytes <= WHOLE:
             with suppress(TooLarge):
                 return self._grown(

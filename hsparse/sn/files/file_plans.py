@@ -19,12 +19,11 @@ from hsparse.sn.files.compressed_matrices import CompressedMatrices
 from hsparse.sn.files.domain_state import DomainState, changed_files, read_domain_state
 from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.files.sized_chunks import SizedChunks
-from hsparse.sn.records.dataset import finish_trim
+from hsparse.sn.records.dataset import change_extent, finish_trim
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.sn.values.deferred_append import drop_appends
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import appended_parts
+from hsparse.wire.record_message import AbandonAppends, appended_parts
 
 LAYOUT_VERSION = 4
 """Part of every etag; increment it when the layout of files changes."""
@@ -169,7 +168,7 @@ class FilePlans:
         now = [one.unwrap() for one in await self._owners.read(*(record["id"] for record in records))]
         appended = [one["id"] for one in now if appended_parts(one)]
         for id in appended:
-            await drop_appends(self._owners, id, expired=True)
+            await change_extent(self._owners, AbandonAppends(id, expired=True))
         same = all(
             one["shape"] == record["shape"] and "trim" not in record
             for one, record in zip(now, records, strict=True)

@@ -44,10 +44,9 @@ from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.deferred_append import drop_appends
 from hsparse.wire.change_token import keyed_token
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import SetExtent, extents_of_change
+from hsparse.wire.record_message import AbandonAppends, SetExtent, extents_of_change
 
 
 async def get_datasets(context: Context) -> web.StreamResponse:
@@ -229,7 +228,7 @@ async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Reco
         try:
             return await change_extent(owners, change)
         except Moved:
-            await drop_appends(owners, change.id)
+            await change_extent(owners, AbandonAppends(change.id))
             record = await owners.record(change.id)
     raise Busy(f"{change.id} is appended to all the time; try again.")
 

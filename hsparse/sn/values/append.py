@@ -22,16 +22,13 @@ from hsparse.model.json_values import Values
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
-from hsparse.sn.values.deferred_append import DeferredAppends, deferred_elements, drop_appends, part_starts
 from hsparse.wire.change_token import appended_before, keyed_token, part_of
 from hsparse.wire.record_message import (
     AbandonAppends,
     BeginAppend,
     EndAppend,
     appended_parts,
-    elements_size,
-    is_deferred,
-    may_begin,
+    part_starts,
 )
 
 ATTEMPTS = 32
@@ -68,20 +65,12 @@ class Append:
         return dataset.with_length(self.dim, self.count)
 
     async def apply(
-        self,
-        owners: Owners,
-        clock: Clock,
-        load: Load,
-        prepare: Prepare,
-        write: Write,
-        key: str = "",
-        deferred: DeferredAppends | None = None,
+        self, owners: Owners, clock: Clock, load: Load, prepare: Prepare, write: Write, key: str = ""
     ) -> str:
         """Append to the dataset that `load` returns; return the select string of the new elements.
 
         `prepare` has what to append, as a selection in the slab that it is given, and its values. What was appended
-        with `key` before is not appended again; `BadRequest` if that was something else. With `deferred` the elements
-        are durable on return and visible soon, if they are few; else they are visible.
+        with `key` before is not appended again; `BadRequest` if that was something else.
         """
         for _ in range(ATTEMPTS):
             dataset = await load()
@@ -91,12 +80,11 @@ class Append:
                     return self._select(dataset, dataset.extent[self.dim])
                 if "trim" in dataset.record:
                     await finish_trim(owners, dataset.record)
-                elements = None if deferred is None else deferred_elements(slab, selection, values)
                 token = keyed_token(key, clock.token(8).hex())
-                begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE, elements)
+                begin = BeginAppend(slab.id, token, slab.extent, self.dim, LEASE)
                 with suppress(Moved):
-                    return await self._attempt(owners, begin, slab, selection, values, write, deferred)
-            await self._others(owners, dataset.id, deferred=elements is not None)
+                    return await self._attempt(owners, begin, slab, selection, values, write)
+            await self._others(owners, dataset.id)
         raise Busy(f"The extent of {dataset.id} kept changing while it was appended to; try again.")
 
     async def _attempt(
@@ -107,7 +95,6 @@ class Append:
         selection: Selection,
         values: Values,
         write: Write,
-        deferred: DeferredAppends | None,
     ) -> str:
         token = begin.token
         record = (await owners.apply(begin)).unwrap()
@@ -118,14 +105,9 @@ class Append:
         if part is not None and part["token"] != token:
             # Another request has begun it. To write the same would undo what is written there once that one has ended.
             self._require_same(slab, record["appends"]["dim"], part["count"])
-            if is_deferred(part):
-                return self._select(slab, part_starts(record)[part["token"]])
             await self._while_begun(owners, slab.id, part["token"])
             raise Moved("What was appended with this key is visible now, or was dropped.")
         start = part_starts(record)[token]
-        if begin.elements is not None and deferred is not None:
-            deferred.add(record, token, elements_size(begin.elements))
-            return self._select(slab, start)
         try:
             target = Dataset.of(record).with_length(self.dim, start + self.count)
             offset = [start if dim == self.dim else 0 for dim in range(len(slab.extent))]
@@ -162,11 +144,12 @@ class Append:
 
         await _until(owners, id, done)
 
-    async def _others(self, owners: Owners, id: str, *, deferred: bool) -> None:
-        """Return when nothing is appended in another way."""
+    async def _others(self, owners: Owners, id: str) -> None:
+        """Return when nothing is appended along another dimension."""
 
         async def done() -> bool:
-            return may_begin(await owners.record(id), self.dim, deferred=deferred)
+            record = await owners.record(id)
+            return not appended_parts(record) or record["appends"]["dim"] == self.dim
 
         await _until(owners, id, done)
 
@@ -191,7 +174,7 @@ async def _until(owners: Owners, id: str, done: Callable[[], Awaitable[bool]]) -
     wait, waited = LEAST_WAIT, 0.0
     while not await done():
         if waited > PATIENCE:
-            await drop_appends(owners, id, expired=True)
+            await change_extent(owners, AbandonAppends(id, expired=True))
             waited = 0.0
         await asyncio.sleep(wait)
         waited += wait

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.concurrency.offload import offload
-from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.axis import as_span
@@ -28,7 +28,6 @@ from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.access import require_right
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.deferred_append import DeferredAppends
 from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import ValueRead, WriteBody
@@ -73,8 +72,6 @@ async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
     medium = accepted_medium(context.request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        if await context.service.component(DeferredAppends).look_after(dataset.record):
-            raise Moved(f"What a node that is gone had appended to {dataset.id} is visible now.")
         async with selected(
             context, dataset.extent, request.body, request.resolve, request.work
         ) as selection:
@@ -107,11 +104,11 @@ async def put_value(context: Context) -> web.StreamResponse:
         await until_current(context, write.apply)
         return respond({})
     owners, clock = context.service.owners, context.service.clock
+    if context.arg("flush") is not None and not context.flag("flush"):
+        raise BadRequest("An append is visible when it is answered: leave out flush=0.")
     key = idempotency_key(context.request, context.principal.name)
-    is_deferred = write.may_defer and context.arg("flush") is not None and not context.flag("flush")
-    deferred = context.service.component(DeferredAppends) if is_deferred else None
     selection = await write.body.append.apply(
-        owners, clock, lambda: load_dataset(context), write.resolve, write.write, key, deferred
+        owners, clock, lambda: load_dataset(context), write.resolve, write.write, key
     )
     return respond({"selection": selection})
 
@@ -126,11 +123,6 @@ class ValueWrite:
         self._most = context.service.settings.max_write_size
         self._drop_fill = context.flag("drop_fill")
         self._sparse = self._drop_fill or body.sparse or context.flag("sparse")
-
-    @property
-    def may_defer(self) -> bool:
-        """Whether what is written is whole elements as they are."""
-        return not self._drop_fill and not self.body.fields
 
     async def apply(self, dataset: Dataset) -> None:
         """Write to the dataset; `Moved` if its extent was shrunk meanwhile."""

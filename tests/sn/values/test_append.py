@@ -18,7 +18,7 @@ from hsparse.model.ids import chunk_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
-from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
+from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, PutRecord
 from tests.sn.value_client import ARROW, BINARY, create, read, sparse, value_client
 from tests.sn.values.test_sparse import arrow
 from tests.support.rest_client import Reply, RestClient
@@ -275,3 +275,27 @@ async def test_an_extent_that_is_expected(client: RestClient) -> None:
     assert (await client("PUT", f"{path}/shape", shrink | {"expect": [5, COLUMNS]})).status == 201
     assert await extent(client, path) == [2, COLUMNS]
     assert (await client("PUT", f"{path}/shape", {"extend": 1, "expect": "all"})).status == 400
+
+
+async def test_an_append_that_would_be_visible_later_is_refused(client: RestClient) -> None:
+    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
+    body = {"append": 1, "value": [1] * COLUMNS}
+    refused = await client("PUT", f"{path}/value", body, flush=0)
+    assert refused.status == 400
+    assert "visible when it is answered" in refused.body["error"]["message"]
+    assert await extent(client, path) == [5, COLUMNS]
+    assert (await client("PUT", f"{path}/value", body, flush=1)).status == 200
+
+
+async def test_elements_that_an_older_server_kept_in_the_record_are_dropped(client: RestClient) -> None:
+    """They go as the part of an append that died does."""
+    path = await create(client, [5, COLUMNS], "H5T_STD_I64LE", maxdims=UNLIMITED, **LAYOUTS["sparse"])
+    id = path.rpartition("/")[2]
+    part = {"token": "old", "count": 1, "until": 0.0, "done": False, "size": 4}
+    appends = {"dim": 0, "parts": [part], "dropped": {}, "elements": {"old": {"values": "AAAA"}}}
+    record = await client.service.owners.record(id)
+    await send(client, PutRecord(id, {**record, "appends": appends}))
+    assert (await by_json(client, path, np.ones((1, COLUMNS), int))).body == {"selection": "[5:6,:]"}
+    record = await client.service.owners.record(id)
+    assert record["appends"]["parts"] == []
+    assert "elements" not in record["appends"]
