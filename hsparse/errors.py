@@ -178,7 +178,7 @@ class Unanswered(HsparseError):
 
 
 class Outdated(HsparseError):
-    """A node speaks no version of the messages that has this; the message names both. It carried out nothing."""
+    """A node speaks another version of the messages; the sentence names both. It carried out nothing."""
 
     kind = ErrorKind.OUTDATED
 

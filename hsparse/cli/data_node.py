@@ -87,7 +87,7 @@ async def _open_member(settings: Settings, requests: StoreRequests, admission: A
         membership,
         clock,
         token,
-        lambda url, version: RemoteNode(url, token, version),
+        lambda url: RemoteNode(url, token),
         settings.cluster.lease,
         buckets=[store.name for store in stores[1:]],
         schema=partial(needed_schema, stores),
@@ -219,7 +219,7 @@ async def _open_member_server(settings: Settings, stores: list[ObjectStore], clo
     return node
 
 
-def _connect_to_nobody(url: str, version: int) -> DataNode:
+def _connect_to_nobody(url: str) -> DataNode:
     raise Unanswered("A server sends no messages to other members.")
 
 

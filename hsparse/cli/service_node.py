@@ -25,6 +25,7 @@ from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
+from hsparse.wire.contract import VERSION
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 
@@ -35,8 +36,8 @@ LOCAL = "dn-001"
 @asynccontextmanager
 async def cluster_owners(stores: list[ObjectStore], token: str) -> AsyncIterator[Owners]:
     """Yield the members of the cluster over some stores, the first of which has the membership."""
-    stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]])
-    nodes = ClusterNodes(stored, SystemClock(), lambda url, version: RemoteNode(url, token, version))
+    stored = MembershipObject(stores[0], token, [store.name for store in stores[1:]], VERSION)
+    nodes = ClusterNodes(stored, SystemClock(), lambda url: RemoteNode(url, token))
     try:
         yield Owners(nodes)
     finally:

@@ -30,7 +30,7 @@ class Membership:
     """A digest of the nodes' token."""
     servers: tuple[str, ...] = ()
     versions: Mapping[str, int] = field(default_factory=dict)
-    """The newest version of the messages that each reachable member understands."""
+    """The version of the messages that each reachable member speaks."""
     buckets: frozenset[str] | None = None
     """The buckets besides the first that every data node serves, None where none says."""
     schema: Schema = FIRST_SCHEMA

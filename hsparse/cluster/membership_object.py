@@ -2,7 +2,7 @@
 
 The object is JSON, `db/.cluster/members.json`: `version`, `epoch`, `secret` (a digest of the nodes' token), `schema`
 (what members have to know of what is stored; nothing where it is missing), and `members`, by id the `url` of each, the
-newest `version` of the messages that it understands and the `oldest` (1 for both where they are missing), the `buckets`
+`version` of the messages that it speaks (1 where it is missing), the `buckets`
 that it serves besides the first (where they are missing it does not say), whether it is `leaving`, and whether it is a
 `server`, which has no URL. There is no coordinator: any data node may remove one that is gone
 (`hsparse.cluster.lease_object` says when).
@@ -24,7 +24,6 @@ from hsparse.errors import (
     Corrupt,
     Misconfigured,
     NotFound,
-    Outdated,
     PreconditionFailed,
     Unsupported,
 )
@@ -51,11 +50,12 @@ class Seen:
 class MembershipObject:
     """The membership of the data nodes of one store that share the secret `token`.
 
-    `buckets` are those that the node of this object serves besides that store.
+    `buckets` are those that the node of this object serves besides that store; it speaks a `version` of the messages.
     """
 
-    def __init__(self, store: ObjectStore, token: str, buckets: Iterable[str] = ()) -> None:
+    def __init__(self, store: ObjectStore, token: str, buckets: Iterable[str] = (), version: int = 1) -> None:
         self._store = store
+        self._version = version
         self._buckets = frozenset(buckets)
         self._secret = blake2b(token.encode(), digest_size=8, person=b"hsparse-member").hexdigest()
 
@@ -76,7 +76,21 @@ class MembershipObject:
 
     def unusable(self, view: Membership) -> Misconfigured | None:
         """Return the error for a membership whose data nodes a service node may not use, None for one that it may."""
-        return self.other_token(view) or self.unserved_bucket(view) or self.newer_schema(view, writes=False)
+        return self.unreachable(view) or self.unserved_bucket(view) or self.newer_schema(view, writes=False)
+
+    def unreachable(self, view: Membership) -> Misconfigured | None:
+        """Return the error for a membership whose data nodes refuse what this node says, None for another one."""
+        return self.other_token(view) or self.other_version(view)
+
+    def other_version(self, view: Membership) -> Misconfigured | None:
+        """Return the error for a membership with a data node that speaks another version of the messages."""
+        for id, version in view.versions.items():
+            if version != self._version:
+                return Misconfigured(
+                    f"The data node {id} speaks version {version} of the messages, this hsparse {self._version}: stop "
+                    "all nodes of one of them."
+                )
+        return None
 
     def newer_schema(self, view: Membership, *, writes: bool = True) -> Misconfigured | None:
         """Return the error for a store that this hsparse cannot read, or cannot write; None for one that it can."""
@@ -109,25 +123,18 @@ class MembershipObject:
             f"{_flags(unserved)}, or this service node without."
         )
 
-    async def join(
-        self, id: str, url: str, version: int = 1, oldest: int = 1, schema: Schema = FIRST_SCHEMA
-    ) -> Membership:
-        """Add a data node that understands these versions of the messages to a store of this schema.
+    async def join(self, id: str, url: str, schema: Schema = FIRST_SCHEMA) -> Membership:
+        """Add a data node to a store of this schema and return the new membership.
 
-        Returns the new membership. `Outdated` while there is a member that speaks none of the versions, `Misconfigured`
-        where the members have another token or other buckets, or this hsparse does not know what they need; else
-        raises as `read`.
+        `Misconfigured` where the members have another token, other buckets or another version of the messages, or this
+        hsparse does not know what they need; else raises as `read`.
         """
 
         def check(view: Membership) -> Misconfigured | None:
-            return self.other_token(view) or self.newer_schema(view) or self.lacking_bucket(view)
+            return self.unreachable(view) or self.newer_schema(view) or self.lacking_bucket(view)
 
-        def join(members: Members) -> Members:
-            _check_versions(members, version, oldest)
-            entry = {"url": url, "version": version, "oldest": oldest, "buckets": sorted(self._buckets)}
-            return {**members, id: entry}
-
-        return await self._change(join, schema, check)
+        entry = {"url": url, "version": self._version, "buckets": sorted(self._buckets)}
+        return await self._change(lambda members: {**members, id: entry}, schema, check)
 
     async def join_as_server(self, id: str, schema: Schema = FIRST_SCHEMA) -> Membership:
         """Add a whole server, which needs no token: nobody sends to it. It may have any buckets. Raises as `join`."""
@@ -239,18 +246,6 @@ def _flags(buckets: Iterable[str]) -> str:
     return " ".join(f"--bucket {bucket}" for bucket in buckets)
 
 
-def _check_versions(members: Members, version: int, oldest: int) -> None:
-    """Raise `Outdated` if a member understands no version of the messages from `oldest` to `version`."""
-    for id, one in members.items():
-        its_version, its_oldest = one.get("version", 1), one.get("oldest", 1)
-        if one.get("server") or (its_oldest <= version and its_version >= oldest):
-            continue
-        raise Outdated(
-            f"The data node {id} speaks versions {its_oldest} to {its_version} of the messages, this hsparse "
-            f"{oldest} to {version}: upgrade the older one of both, if need be to a version between them first."
-        )
-
-
 def _membership(form: dict[str, Any]) -> Membership:
     members: Members = form["members"]
     reachable = {id: one for id, one in members.items() if not one.get("server")}
@@ -281,7 +276,6 @@ def _decode(data: bytes) -> dict[str, Any]:
             and all(
                 isinstance(one["url"], str)
                 and isinstance(one.get("version", 1), int)
-                and isinstance(one.get("oldest", 1), int)
                 and _are_names(one.get("buckets", []))
                 for one in form["members"].values()
             )

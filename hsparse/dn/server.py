@@ -18,7 +18,7 @@ from hsparse.dn.metrics import NodeMetrics
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.contract import CONTRACT, Contract
+from hsparse.wire.contract import VERSION, check_version
 from hsparse.wire.http import (
     FRAME_TYPE,
     PATH,
@@ -49,13 +49,13 @@ def create_node_app(
     ready: Callable[[], bool] = lambda: True,
     metrics: NodeMetrics | None = None,
     tracer: Tracer | None = None,
-    contract: Contract = CONTRACT,
+    version: int = VERSION,
 ) -> web.Application:
     """Make the application that answers for `node`; only messages with `node_token` are answered, none if it is empty.
 
     `/readyz` answers 503 while the node is not `ready`: it owns nothing. `/metrics` has its `metrics`.
-    A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span. The
-    `contract` says which versions are understood; a message is answered in its own.
+    A message that takes `slow` seconds is logged with what was done for it; 0 is never. `tracer` begins its span.
+    Messages of another `version` are refused.
     """
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -67,24 +67,23 @@ def create_node_app(
             end_trace(token)
 
     async def answer_traced(request: web.Request, trace: RequestTrace) -> web.StreamResponse:
-        version = contract.oldest  # in which any sender understands why it is refused
         try:
             _check_token(request, node_token)
-            version = _version(request, contract)
+            _check_version(request, version)
             _take_over(request, trace)
-            message = decode_frame(await _body(request), contract)
+            message = decode_frame(await _body(request))
             if tracer is not None:
                 trace.span = _begin_span(tracer, request, message, trace)
             with _measuring(message, trace, slow, metrics):
-                status, reply = 200, encode_frame(await node.send(message), version, contract)
+                status, reply = 200, encode_frame(await node.send(message))
         except HsparseError as error:
-            status, reply = STATUS[error.kind], encode_frame(Failure.of(error), version, contract)
+            status, reply = STATUS[error.kind], encode_frame(Failure.of(error))
         except Exception:
             # The edge of the process: a defect must cost one message its reply, not the node its life.
             log.exception("a message failed")
             failure = Failure.of(HsparseError("Internal error of a data node."))
-            status, reply = 500, encode_frame(failure, version, contract)
-        return await _respond(request, reply, status, contract)
+            status, reply = 500, encode_frame(failure)
+        return await _respond(request, reply, status)
 
     async def info(request: web.Request) -> web.Response:
         return web.json_response({"id": (await node.send(GetInfo())).id, "state": "READY"})
@@ -149,13 +148,12 @@ def _check_token(request: web.Request, token: str) -> None:
         raise Unauthenticated("The node token does not match; give every node the same HSPARSE_NODE_TOKEN.")
 
 
-def _version(request: web.Request, contract: Contract) -> int:
-    """Return the version that the sender speaks; `Outdated` if it is not understood here."""
+def _check_version(request: web.Request, own: int) -> None:
+    """Raise `Outdated` if the sender speaks another version than this node's `own`."""
     version = request.headers.get(VERSION_HEADER, "")
     if not (version.isascii() and version.isdecimal()):
         raise BadRequest(f"{VERSION_HEADER} must be the version of the messages that the sender speaks.")
-    contract.check_spoken(int(version))
-    return int(version)
+    check_version(int(version), own)
 
 
 def _take_over(request: web.Request, trace: RequestTrace) -> None:
@@ -183,11 +181,8 @@ async def _body(request: web.Request) -> memoryview:
     return memoryview(data).toreadonly()
 
 
-async def _respond(
-    request: web.Request, pieces: list[bytes | memoryview], status: int, contract: Contract
-) -> web.StreamResponse:
-    headers = {"Content-Type": FRAME_TYPE, VERSION_HEADER: str(contract.version)}
-    response = web.StreamResponse(status=status, headers=headers)
+async def _respond(request: web.Request, pieces: list[bytes | memoryview], status: int) -> web.StreamResponse:
+    response = web.StreamResponse(status=status, headers={"Content-Type": FRAME_TYPE})
     response.content_length = sum(len(piece) for piece in pieces)
     await response.prepare(request)
     for piece in pieces:

@@ -5,8 +5,7 @@ its name under `!`, an array `[dtype, shape, nbytes]` in an extension of type 1 
 buffer (each begins at a multiple of 8 bytes from the frame's start), a record JSON in an extension of
 type 2. Arrays of compound types travel as opaque elements: both sides know the datatype.
 
-Writer and reader are strict: only what the contract has (`hsparse.wire.contract`), in the version that the receiver
-speaks. A field that is missing has its default: its sender's version does not have it.
+Writer and reader are strict: only what the contract has (`hsparse.wire.contract`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 import orjson
 
 from hsparse.errors import BadRequest
-from hsparse.wire.contract import CONTRACT, Contract
+from hsparse.wire.contract import KINDS
 from hsparse.wire.message import Record
 
 ARRAY = 1
@@ -30,20 +29,15 @@ RECORD = 2
 ALIGN = 8
 
 
-def encode_frame(
-    value: Any, version: int = CONTRACT.version, contract: Contract = CONTRACT
-) -> list[bytes | memoryview]:
-    """Return a frame as buffers to send in this order; those of arrays are views of the arrays' memory.
-
-    It has only what `version` of the contract has; `Outdated` if it cannot be said in that.
-    """
-    writer = _Writer(version, contract)
+def encode_frame(value: Any) -> list[bytes | memoryview]:
+    """Return a frame as buffers to send in this order; those of arrays are views of the arrays' memory."""
+    writer = _Writer()
     header = msgpack.packb(value, default=writer.pack, strict_types=True)
     head = len(header).to_bytes(4, "little") + header
     return [head + bytes(-len(head) % ALIGN), *writer.buffers]
 
 
-def decode_frame(data: bytes | memoryview, contract: Contract = CONTRACT) -> Any:
+def decode_frame(data: bytes | memoryview) -> Any:
     """Return the value of a frame, arrays as read-only views of `data`; `BadRequest` if it is not a frame."""
     view = memoryview(data)
     try:
@@ -52,7 +46,7 @@ def decode_frame(data: bytes | memoryview, contract: Contract = CONTRACT) -> Any
         return msgpack.unpackb(
             view[4 : 4 + length],
             ext_hook=reader.extension,
-            object_hook=lambda packed: _unpack(packed, contract),
+            object_hook=_unpack,
             strict_map_key=False,
         )
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
@@ -62,10 +56,8 @@ def decode_frame(data: bytes | memoryview, contract: Contract = CONTRACT) -> Any
 class _Writer:
     """Packs what msgpack does not know; `buffers` are those of the arrays, in order."""
 
-    def __init__(self, version: int, contract: Contract) -> None:
+    def __init__(self) -> None:
         self.buffers: list[memoryview | bytes] = []
-        self._version = version
-        self._contract = contract
 
     def pack(self, item: Any) -> Any:
         if isinstance(item, tuple):
@@ -75,16 +67,11 @@ class _Writer:
         if isinstance(item, np.generic):
             return item.item()
         name = type(item).__name__
-        if self._contract.kinds.get(name) is not type(item):
+        if KINDS.get(name) is not type(item):
             raise TypeError(f"{type(item)} is not part of the wire contract")
-        if self._version < self._contract.version:
-            told = self._contract.as_told_to(item, self._version)
-            if type(told) is not type(item):
-                return self.pack(told)
-            item = told
         records = _records(type(item))
         packed: dict[str, Any] = {"!": name}
-        for field in self._contract.fields_in(name, self._version):
+        for field in _converters(type(item)):
             value = getattr(item, field)
             packed[field] = _pack_record(value) if field in records else value
         return packed
@@ -128,11 +115,11 @@ def _pack_array(array: np.ndarray[Any, Any], buffers: list[memoryview | bytes]) 
     return msgpack.ExtType(ARRAY, msgpack.packb([kind, array.shape, nbytes]))
 
 
-def _unpack(packed: dict[Any, Any], contract: Contract) -> Any:
+def _unpack(packed: dict[Any, Any]) -> Any:
     name = packed.pop("!", None)
     if name is None:
         return packed
-    cls = contract.kinds.get(name)
+    cls = KINDS.get(name)
     if cls is None:
         raise ValueError(f"unknown message {name!r}")
     converters = _converters(cls)

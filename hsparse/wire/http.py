@@ -11,7 +11,7 @@ from hsparse.errors import ErrorKind
 
 PATH = "/messages"
 VERSION_HEADER = "X-Hsparse-Version"
-"""Of a message the version that its sender speaks, and is answered in; of a reply the newest that its node speaks."""
+"""The version of the messages that the sender of one speaks."""
 TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
 """The secret that the nodes of one installation share."""
 REQUEST_HEADER = "X-Hsparse-Request"

@@ -9,43 +9,38 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 from hsparse.errors import Misdirected
-from hsparse.wire.contract import FIRST
 from hsparse.wire.message import DataNode, Message
 
 R = TypeVar("R")
 
-Connect: TypeAlias = Callable[[str, int], DataNode]
-"""Connects to the node at a URL, which understands the messages up to a version; `Outdated` if that is too old."""
+Connect: TypeAlias = Callable[[str], DataNode]
+"""Connects to the node at a URL."""
 
 
 class MemberConnections:
-    """Connections to the members of the newest membership, made by `connect` from their URLs and versions."""
+    """Connections to the members of the newest membership, made by `connect` from their URLs."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._urls: Mapping[str, str] = {}
-        self._versions: Mapping[str, int] = {}
         self._nodes: dict[str, DataNode] = {}
 
-    async def follow(self, urls: Mapping[str, str], versions: Mapping[str, int]) -> None:
-        """Let the members be those with `urls` and `versions`, by their ids; close the connections to others."""
-        self._urls, self._versions = urls, versions
+    async def follow(self, urls: Mapping[str, str]) -> None:
+        """Let the members be those with `urls`, by their ids; close the connections to others."""
+        self._urls = urls
         gone = [self._nodes.pop(id) for id in self._nodes.keys() - urls.keys()]
         for node in gone:  # which takes a moment, and others may call this meanwhile
             await node.close()
 
     async def send(self, id: str, message: Message[R]) -> R:
-        """Send a message to a member; `Misdirected` for a node that is none any more, `Unanswered` without a reply.
-
-        `Outdated` for what cannot be said in a version that the member understands.
-        """
+        """Send a message to a member; `Misdirected` for a node that is none any more, `Unanswered` without a reply."""
         node = self._nodes.get(id)
         if node is None:
             if id not in self._urls:
                 raise Misdirected(f"{id} is no member of the cluster.")
-            node = self._nodes[id] = self._connect(self._urls[id], self._versions.get(id, FIRST))
+            node = self._nodes[id] = self._connect(self._urls[id])
         return await node.send(message)
 
     async def close(self) -> None:
         """Close all connections; later messages make none."""
-        await self.follow({}, {})
+        await self.follow({})

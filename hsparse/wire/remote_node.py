@@ -12,9 +12,9 @@ from urllib.parse import quote
 import aiohttp
 
 from hsparse.concurrency.request_trace import Work, current_trace, seconds_left
-from hsparse.errors import HsparseError, Outdated, Unanswered
+from hsparse.errors import HsparseError, Unanswered
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.contract import CONTRACT, Contract
+from hsparse.wire.contract import VERSION
 from hsparse.wire.http import (
     FRAME_TYPE,
     PATH,
@@ -36,20 +36,12 @@ CONNECT = 1.0
 
 
 class RemoteNode:
-    """The data node at `url`, with pooled connections. `token` is the nodes' secret.
+    """The data node at `url`, with pooled connections. `token` is the nodes' secret, `version` that of the messages."""
 
-    It is spoken with so that a node understands it that knows the messages up to `version`; `Outdated` if this one
-    does not speak so old a version.
-    """
-
-    def __init__(
-        self, url: str, token: str, version: int = CONTRACT.version, contract: Contract = CONTRACT
-    ) -> None:
+    def __init__(self, url: str, token: str, version: int = VERSION) -> None:
         self.url = url.rstrip("/")
-        self._contract = contract
-        self._version = contract.spoken_with(version, f"The data node at {self.url}")
         self._session = aiohttp.ClientSession(
-            headers={VERSION_HEADER: str(self._version), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
+            headers={VERSION_HEADER: str(version), TOKEN_HEADER: token, "Content-Type": FRAME_TYPE},
             connector=aiohttp.TCPConnector(limit=256),
             auto_decompress=False,
         )
@@ -58,36 +50,25 @@ class RemoteNode:
         """Send the message, see `DataNode`; `Unanswered` when the node cannot be reached or fails to answer.
 
         A message is never sent twice here: after a lost reply it is not known whether it was carried out. `Outdated`
-        for one that the node's version does not have.
+        from a node of another version.
         """
-        pieces = encode_frame(message, self._version, self._contract)
+        pieces = encode_frame(message)
         length = sum(len(piece) for piece in pieces)
         try:
-            status, understood, reply = await self._traced_post(
-                message, pieces, {"Content-Length": str(length)}
-            )
+            status, reply = await self._traced_post(message, pieces, {"Content-Length": str(length)})
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise Unanswered(f"The data node at {self.url} did not answer: {reason}.") from error
         if isinstance(reply, Failure):
-            raise self._error(reply, understood)
+            raise reply.error()
         if status != 200:
             raise HsparseError(f"The data node at {self.url} answered {status}.")
         return cast(R, reply if not isinstance(reply, list) else tuple(reply))
 
-    def _error(self, failure: Failure, understood: str) -> HsparseError:
-        error = failure.error()
-        if isinstance(error, Outdated) and understood.isdecimal() and int(understood) < self._version:
-            # A process of an older version has the address now: the member that was meant does not answer there.
-            return Unanswered(
-                f"The node at {self.url} speaks version {understood} of the messages, its member {self._version}."
-            )
-        return error
-
     async def _traced_post(
         self, message: Message[Any], pieces: list[bytes | memoryview], headers: dict[str, str]
-    ) -> tuple[int, str, Any]:
-        """Return status, version and reply of the node that is sent a message, counted in the current trace."""
+    ) -> tuple[int, Any]:
+        """Return status and reply of the node that is sent a message, counted in the current trace."""
         trace = current_trace()
         if trace is None:
             return await self._post(pieces, headers, DEADLINE)
@@ -101,7 +82,7 @@ class RemoteNode:
 
     async def _post(
         self, pieces: list[bytes | memoryview], headers: dict[str, str], seconds: float
-    ) -> tuple[int, str, Any]:
+    ) -> tuple[int, Any]:
         timeout = aiohttp.ClientTimeout(total=seconds, connect=CONNECT)
         async with self._session.post(
             self.url + PATH,
@@ -115,8 +96,7 @@ class RemoteNode:
                     f"The data node at {self.url} did not answer: a redirect ({response.status}) came from there. Give "
                     "it an address by --advertise at which nothing else answers."
                 )
-            reply = decode_frame(memoryview(await response.read()), self._contract)
-            return response.status, response.headers.get(VERSION_HEADER, ""), reply
+            return response.status, decode_frame(memoryview(await response.read()))
 
     async def close(self) -> None:
         """Close the connections."""

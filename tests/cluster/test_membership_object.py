@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
-from hsparse.errors import Corrupt, Misconfigured, Outdated, PreconditionFailed
+from hsparse.errors import Corrupt, Misconfigured, PreconditionFailed
 from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.memory import MemoryStore
 
@@ -99,45 +99,39 @@ async def test_an_object_of_a_newer_hsparse_is_refused() -> None:
         await MembershipObject(store, "secret").read()
 
 
-async def test_members_say_which_versions_of_the_messages_they_understand() -> None:
+async def test_data_nodes_of_one_version_are_members() -> None:
     store = MemoryStore()
-    stored = MembershipObject(store, "secret")
-    await stored.join("old", "http://old")
-    await stored.join_as_server("s")
-    view = await stored.join("new", "http://new", 3, oldest=1)
-    assert view.versions == {"old": 1, "new": 3}
-    assert (await stored.leave("new")).versions == view.versions
-    await stored.remove("old")
-    form = json.loads((await store.get(KEY)).data)
-    form["members"]["silent"] = {"url": "http://silent"}  # by an hsparse that knew of no versions
-    form["members"]["new"]["later"] = {"what": "this hsparse does not know"}
-    await store.put(KEY, json.dumps(form).encode())
-    view = await stored.join("old", "http://old")
-    assert view.versions == {"new": 3, "silent": 1, "old": 1}
-    assert json.loads((await store.get(KEY)).data)["members"]["new"]["later"], "it is kept"
+    ours, theirs = (MembershipObject(store, "secret", version=version) for version in (3, 1))
+    before = await ours.join("a", "http://a")
+    assert (before.versions, ours.unusable(before)) == ({"a": 3}, None)
+    refused = "a speaks version 3 of the messages, this hsparse 1"
+    assert refused in str(theirs.unusable(before))
+    with pytest.raises(Misconfigured, match=refused):
+        await theirs.join("b", "http://b")
+    assert await ours.read() == before
+    await ours.remove("a")
+    await ours.join_as_server("s")
+    view = await theirs.join("b", "http://b")
+    assert view.nodes == ("b",), "servers are sent no message"
 
 
-@pytest.mark.parametrize(("there", "joining"), [((1, 1), (3, 2)), ((3, 2), (1, 1))])
-async def test_members_have_a_version_in_common(there: tuple[int, int], joining: tuple[int, int]) -> None:
-    stored = MembershipObject(MemoryStore(), "secret")
-    before = await stored.join("a", "http://a", *there)
-    with pytest.raises(
-        Outdated, match=f"a speaks versions {there[1]} to {there[0]} .* {joining[1]} to {joining[0]}"
-    ):
-        await stored.join("b", "http://b", *joining)
-    assert await stored.read() == before
-    await stored.remove("a")
-    await stored.join_as_server("s")
-    assert (await stored.join("b", "http://b", *joining)).nodes == ("b",), "servers are sent no message"
-
-
-@pytest.mark.parametrize("field", ["version", "oldest"])
-async def test_a_version_that_is_no_number_is_damage(field: str) -> None:
+async def test_what_a_member_says_besides_is_kept() -> None:
     store = MemoryStore()
     stored = MembershipObject(store, "secret")
     await stored.join("a", "http://a")
     form = json.loads((await store.get(KEY)).data)
-    form["members"]["a"][field] = "new"
+    form["members"]["a"]["later"] = {"what": "this hsparse does not know"}
+    await store.put(KEY, json.dumps(form).encode())
+    await stored.join("b", "http://b")
+    assert json.loads((await store.get(KEY)).data)["members"]["a"] == form["members"]["a"]
+
+
+async def test_a_version_that_is_no_number_is_damage() -> None:
+    store = MemoryStore()
+    stored = MembershipObject(store, "secret")
+    await stored.join("a", "http://a")
+    form = json.loads((await store.get(KEY)).data)
+    form["members"]["a"]["version"] = "new"
     await store.put(KEY, json.dumps(form).encode())
     with pytest.raises(Corrupt):
         await stored.read()

@@ -10,11 +10,9 @@ from typing import Any
 
 from hsparse.cluster.lease_object import MARGIN
 from hsparse.cluster.membership_object import KEY
-from hsparse.wire.contract import CONTRACT
 from tests.simulation.simulated_cluster import CALM, Machine, SimulatedCluster
 from tests.simulation.simulated_network import FaultRates
 from tests.simulation.simulated_store import STORE
-from tests.support.newer_contract import NEXT_CONTRACT
 
 Fault = Callable[["Nemesis"], Coroutine[Any, Any, None]]
 TAKES_OVER, JOINS = 10.0, 3.0
@@ -338,15 +336,14 @@ async def pause_server(nemesis: Nemesis) -> None:
 
 
 async def upgrade(nemesis: Nemesis) -> None:
-    """Replace all nodes, one by one, by those of the next version, or if they are of that one by the former ones."""
+    """Replace all nodes by others, one by one."""
     cluster, generator = nemesis.cluster, nemesis.generator
-    cluster.contract = NEXT_CONTRACT if cluster.contract is CONTRACT else CONTRACT
     machines = [*cluster.living(cluster.data_nodes), *cluster.living(cluster.service_nodes)]
     for machine in generator.sample(machines, len(machines)):
         if machine.process.dead or machine.ending:
             continue
         machine.ending = True
-        nemesis.tell(f"replace {machine.process.name} by version {cluster.contract.version}")
+        nemesis.tell(f"replace {machine.process.name}")
         if machine.process.name in cluster.service_nodes:
             cluster.start_service_node()
             cluster.stop_service_node(machine)

@@ -20,7 +20,6 @@ from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.contract import CONTRACT, Contract
 from tests.simulation.service_operations import ServiceOperations
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
 from tests.simulation.simulated_store import SimulatedStore
@@ -49,7 +48,6 @@ class Machine:
     is_server: bool = False
     ending: bool = False
     """Whether it is about to be killed, or leaves."""
-    contract: Contract = CONTRACT
     requests: int = 0
     """The requests of clients that it has not answered yet."""
     unready: bool = False
@@ -82,8 +80,6 @@ class SimulatedCluster:
         self.store = MemoryStore(clock=VirtualClock(loop, random.Random(f"store {seed}")))
         self.data_nodes: dict[str, Machine] = {}
         self.service_nodes: dict[str, Machine] = {}
-        self.contract = CONTRACT
-        """That of the nodes that are started."""
         self.longest = 0.0
         """The most seconds that a client has waited for an answer."""
         self.rebuilding = 0
@@ -104,9 +100,7 @@ class SimulatedCluster:
 
         async def start() -> None:
             while True:
-                machine.node = MemberNode(
-                    make, view, clock, TOKEN, self._connect(machine), contract=machine.contract
-                )
+                machine.node = MemberNode(make, view, clock, TOKEN, self._connect(machine))
                 try:
                     await machine.node.join(machine.process.name)
                 except HsparseError as error:
@@ -162,7 +156,7 @@ class SimulatedCluster:
         def make(ownership: Ownership) -> DataService:
             return DataService(view, clock, self._settings, ownership=ownership)
 
-        def connect(url: str, version: int) -> SimulatedNode:
+        def connect(url: str) -> SimulatedNode:
             raise AssertionError("a server sends to nobody")
 
         async def start() -> None:
@@ -218,7 +212,7 @@ class SimulatedCluster:
         self._count += 1
         process = Process(f"{kind}{self._count}")
         generator = random.Random(f"{process.name} {self._seed}")
-        return Machine(process, VirtualClock(self.loop, generator), contract=self.contract)
+        return Machine(process, VirtualClock(self.loop, generator))
 
     def _view(self, process: Process) -> ObjectStore:
         return self._wrap(SimulatedStore(self.store, self.network, process, self._rates_of))
@@ -228,15 +222,13 @@ class SimulatedCluster:
         is_data = method.startswith("put") and "/.cluster/" not in key
         return self.put_rates or self.store_rates if is_data else self.store_rates
 
-    def _connect(self, sender: Machine) -> Callable[[str, int], SimulatedNode]:
-        def connect(url: str, version: int) -> SimulatedNode:
-            def receiver() -> tuple[Process, Any, Contract]:
+    def _connect(self, sender: Machine) -> Callable[[str], SimulatedNode]:
+        def connect(url: str) -> SimulatedNode:
+            def receiver() -> tuple[Process, Any]:
                 machine = self.data_nodes[url]
-                return machine.process, machine.node, machine.contract
+                return machine.process, machine.node
 
-            return SimulatedNode(
-                self.network, sender.process, receiver, lambda: self.rates, sender.contract, version
-            )
+            return SimulatedNode(self.network, sender.process, receiver, lambda: self.rates)
 
         return connect
 

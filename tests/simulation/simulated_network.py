@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from hsparse.errors import HsparseError, StoreFailed
-from hsparse.wire.contract import CONTRACT, Contract
+from hsparse.wire.codec import decode_frame, encode_frame
 from hsparse.wire.message import Message
 from tests.simulation.virtual_loop import Process, VirtualLoop
-from tests.support.newer_contract import carried, spoken
 
 R = TypeVar("R")
 Work = Callable[[], Coroutine[Any, Any, R]]
@@ -190,29 +189,29 @@ class SimulatedNode:
         self,
         network: SimulatedNetwork,
         sender: Process,
-        receiver: Callable[[], tuple[Process, Any, Contract]],
+        receiver: Callable[[], tuple[Process, Any]],
         rates: Callable[[], FaultRates],
-        contract: Contract = CONTRACT,
-        member: int = CONTRACT.version,
     ) -> None:
-        """`contract` is the sender's; it takes the receiver for a `member` of that version."""
         self._network = network
         self._sender = sender
         self._receiver = receiver
         self._rates = rates
-        self._contract = contract
-        self._member = member
 
     async def send(self, message: Message[R]) -> R:
         """Send the message; raises the network's `error` when there was no answer."""
-        process, node, contract = self._receiver()
-        version = spoken(self._contract, contract, self._member)
-        sent = carried(message, version, self._contract, contract)
+        process, node = self._receiver()
+        sent = carried(message)
 
         async def work() -> Any:
-            return carried(await node.send(sent), version, contract, self._contract)
+            return carried(await node.send(sent))
 
         return cast(R, await self._network.call(self._sender, process, work, self._rates()))
 
     async def close(self) -> None:
         """Hold nothing."""
+
+
+def carried(value: Any) -> Any:
+    """Return a message or a reply as its receiver reads it."""
+    read = decode_frame(b"".join(encode_frame(value)))
+    return tuple(read) if isinstance(read, list) else read

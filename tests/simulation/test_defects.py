@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.store_wrapper import StoreWrapper
-from hsparse.wire.contract import Contract
 from hsparse.wire.record_message import SetExtent
 from tests.simulation.clients import MOST_READS, MOST_WRITES
 from tests.simulation.nemesis import (
@@ -40,7 +38,6 @@ from tests.simulation.nemesis import (
     slow_machine,
     slow_puts,
     suspend,
-    upgrade,
 )
 from tests.simulation.service_operations import DTYPE, ServiceOperations, points
 from tests.simulation.simulation import run_seed
@@ -135,22 +132,6 @@ def test_an_extension_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_messages_of_older_epochs_that_are_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AdoptedMembership, "require", lambda adopted, epoch: None)
     found(range(54, 154), ALL)
-
-
-@pytest.mark.parametrize("said_to_older_nodes", ["kinds", "fields"])
-def test_a_newer_node_that_says_what_older_ones_do_not_know(
-    monkeypatch: pytest.MonkeyPatch, said_to_older_nodes: str
-) -> None:
-    if said_to_older_nodes == "kinds":
-        monkeypatch.setattr(Contract, "has_in", lambda contract, kind, version: True)
-    else:
-        monkeypatch.setattr(Contract, "as_told_to", lambda contract, item, version: item)
-        monkeypatch.setattr(
-            Contract,
-            "fields_in",
-            lambda contract, kind, version: [field.name for field in fields(contract.kinds[kind])],
-        )
-    assert "not a message frame" in found(range(20), (upgrade,))
 
 
 def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from hsparse.errors import NotFound, PreconditionFailed, StoreFailed
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.contract import CONTRACT
 from hsparse.wire.message import GetInfo, NodeInfo
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
 from tests.simulation.simulated_store import STORE, SimulatedStore
@@ -30,7 +29,7 @@ class Bench:
         self.a, self.b = Process("a"), Process("b")
         self.memory = MemoryStore(clock=VirtualClock(self.loop, random.Random(1)))
         self.store = SimulatedStore(self.memory, self.network, self.a, lambda method, key: rates)
-        self.node = SimulatedNode(self.network, self.a, lambda: (self.b, self, CONTRACT), lambda: rates)
+        self.node = SimulatedNode(self.network, self.a, lambda: (self.b, self), lambda: rates)
         self.got = 0
 
     async def send(self, message: GetInfo) -> NodeInfo:

@@ -20,9 +20,8 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CrashingStore
-from hsparse.wire.contract import CONTRACT, Contract
+from hsparse.wire.contract import VERSION, check_version
 from hsparse.wire.message import Message
-from tests.support.newer_contract import carried, spoken
 
 R = TypeVar("R")
 
@@ -37,7 +36,6 @@ class Link:
     cluster: Cluster
     sender: str
     url: str
-    version: int = CONTRACT.version
 
     async def send(self, message: Message[R], /) -> R:
         if (self.sender, self.url) in self.cluster.hung:
@@ -47,13 +45,8 @@ class Link:
             raise Unanswered(f"{self.url} does not answer.")
         if self.cluster.token(self.sender) != self.cluster.token(self.url):
             raise Unauthenticated(f"{self.url} has another token.")
-        own, other = self.cluster.contract(self.sender), self.cluster.contract(self.url)
-        if own is other is CONTRACT:
-            reply: R = await member.send(message)
-        else:
-            version = spoken(own, other, self.version)
-            reply = await member.send(carried(message, version, own, other))
-            reply = carried(reply, version, other, own)
+        check_version(self.cluster.version(self.sender), self.cluster.version(self.url))
+        reply: R = await member.send(message)
         if self.url not in self.cluster.members or (self.sender, self.url) in self.cluster.cut:
             raise Unanswered(f"{self.url} does not answer any more.")
         return reply
@@ -76,9 +69,8 @@ class Cluster:
     hung: set[tuple[str, str]] = field(default_factory=set)
     started: int = 0
     dead: list[MemberNode] = field(default_factory=list)
-    contracts: dict[str, Contract] = field(default_factory=dict)
-    """The contracts of nodes, by URL or as senders, that have another one."""
-
+    versions: dict[str, int] = field(default_factory=dict)
+    """The versions of the messages of nodes, by URL or as senders, that speak another one."""
     tokens: dict[str, str] = field(default_factory=dict)
     """The tokens of nodes, by URL or as senders, that have another one."""
 
@@ -86,9 +78,9 @@ class Cluster:
         """Return a node's token."""
         return self.tokens.get(node, TOKEN)
 
-    def contract(self, node: str) -> Contract:
-        """Return a node's contract."""
-        return self.contracts.get(node, CONTRACT)
+    def version(self, node: str) -> int:
+        """Return the version of the messages that a node speaks."""
+        return self.versions.get(node, VERSION)
 
     def make(
         self,
@@ -98,8 +90,10 @@ class Cluster:
         server: bool = False,
         buckets: Sequence[str] = (),
         schema: Callable[[], Awaitable[Schema]] | None = None,
+        version: int = VERSION,
     ) -> MemberNode:
         """Return a data node that has not joined."""
+        self.versions[url] = version
         store = self.stores[url] = CrashingStore(self.store)
         if token not in ("", TOKEN):
             self.tokens[url] = token
@@ -109,19 +103,18 @@ class Cluster:
             store,
             clock,
             token,
-            lambda other, version: Link(self, url, other, version),
+            lambda other: Link(self, url, other),
             LEASE / 2,
             server=server,
-            contract=self.contract(url),
+            version=version,
             buckets=buckets,
             schema=schema,
         )
 
-    async def start(self, contract: Contract = CONTRACT, *, buckets: Sequence[str] = ()) -> str:
+    async def start(self, *, buckets: Sequence[str] = ()) -> str:
         """Start a data node, which serves more `buckets`; return its URL once it owns something."""
         self.started += 1
         url = f"http://node-{self.started}"
-        self.contracts[url] = contract
         member = self.members[url] = self.make(url, buckets=buckets)
         await member.join(url)
         await self.in_force(url)
@@ -163,17 +156,15 @@ class Cluster:
     def owners(
         self,
         sender: str = "sn",
-        contract: Contract = CONTRACT,
         *,
         token: str = TOKEN,
         buckets: Sequence[str] = (),
+        version: int = VERSION,
     ) -> Owners:
         """Return the owners as a service node has them."""
-        self.contracts[sender] = contract
-        stored = MembershipObject(self.store, token, buckets)
-        return Owners(
-            ClusterNodes(stored, SystemClock(), lambda url, version: Link(self, sender, url, version))
-        )
+        self.versions[sender] = version
+        stored = MembershipObject(self.store, token, buckets, version)
+        return Owners(ClusterNodes(stored, SystemClock(), lambda url: Link(self, sender, url)))
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -16,7 +16,6 @@ from hsparse.wire.message import GetInfo, Message
 @dataclass(slots=True)
 class Node:
     url: str
-    version: int
     closed: bool = False
 
     async def send(self, message: Message[Any], /) -> Any:
@@ -33,15 +32,15 @@ class Node:
 class Network:
     made: list[Node] = field(default_factory=list)
 
-    def connect(self, url: str, version: int) -> Node:
-        self.made.append(Node(url, version))
+    def connect(self, url: str) -> Node:
+        self.made.append(Node(url))
         return self.made[-1]
 
 
 async def test_a_connection_is_made_once_and_on_use() -> None:
     network = Network()
     connections = MemberConnections(network.connect)
-    await connections.follow({"a": "http://a", "b": "http://b"}, {"a": 1, "b": 2})
+    await connections.follow({"a": "http://a", "b": "http://b"})
     for _ in range(2):
         assert await connections.send("a", GetInfo()) == "http://a"
     assert [node.url for node in network.made] == ["http://a"]
@@ -51,20 +50,11 @@ async def test_members_may_be_followed_by_many_at_once() -> None:
     network = Network()
     connections = MemberConnections(network.connect)
     urls = {name: f"http://{name}" for name in "abc"}
-    await connections.follow(urls, {})
+    await connections.follow(urls)
     for name in urls:
         await connections.send(name, GetInfo())
-    await asyncio.gather(*(connections.follow({}, {}) for _ in range(3)))
+    await asyncio.gather(*(connections.follow({}) for _ in range(3)))
     assert all(node.closed for node in network.made)
-
-
-async def test_a_member_is_spoken_to_in_its_version() -> None:
-    network = Network()
-    connections = MemberConnections(network.connect)
-    await connections.follow({"a": "http://a", "b": "http://b"}, {"b": 2})
-    for id in "ab":
-        await connections.send(id, GetInfo())
-    assert [(node.url, node.version) for node in network.made] == [("http://a", 1), ("http://b", 2)]
 
 
 async def test_a_member_that_is_gone_is_disconnected_and_never_connected_again() -> None:
@@ -72,10 +62,10 @@ async def test_a_member_that_is_gone_is_disconnected_and_never_connected_again()
     connections = MemberConnections(network.connect)
     with pytest.raises(Misdirected):
         await connections.send("a", GetInfo())
-    await connections.follow({"a": "http://a", "b": "http://b"}, {"a": 1, "b": 2})
+    await connections.follow({"a": "http://a", "b": "http://b"})
     await connections.send("a", GetInfo())
     await connections.send("b", GetInfo())
-    await connections.follow({"b": "http://b"}, {"b": 2})
+    await connections.follow({"b": "http://b"})
     assert [node.closed for node in network.made] == [True, False]
     with pytest.raises(Misdirected):
         await connections.send("a", GetInfo())

@@ -16,7 +16,7 @@ from hsparse.concurrency.staggered import staggered
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.peers import PATIENCE, Peers
-from hsparse.errors import Misconfigured, Misdirected, Outdated, Unanswered
+from hsparse.errors import Misconfigured, Misdirected, Unanswered
 from hsparse.wire.membership_message import CheckMember
 
 ASKS = 3
@@ -37,11 +37,11 @@ class AbsentMembers:
 
         A member that answers finds out about those that do not: this node's own link may be to blame. Where none
         answers, their leases tell. `Unanswered` for a member that is alive, and does not answer this node;
-        `Misconfigured` if that has another token.
+        `Misconfigured` if that has another token or version.
         """
         while True:
-            await self._peers.follow(view.urls, view.versions)
-            refused = self._stored.other_token(view)
+            await self._peers.follow(view.urls)
+            refused = self._stored.unreachable(view)
             answering = set() if refused else await self._peers.answering(view.reachable, view.epoch)
             absent = [other for other in view.reachable if other not in answering]
             if not absent:
@@ -61,11 +61,11 @@ class AbsentMembers:
             try:
                 async with asyncio.timeout(2 * PATIENCE):
                     # Again, as who is asked has to know that this node reaches it still.
-                    if await staggered(ASKS * (asking,), 2 * PATIENCE / ASKS, (Unanswered, Outdated)):
+                    if await staggered(ASKS * (asking,), 2 * PATIENCE / ASKS, (Unanswered,)):
                         break
             except (Misdirected, TimeoutError):
                 return
-            except (Unanswered, Outdated):
+            except Unanswered:
                 continue
             return
         raise _is_alive(absent, view)

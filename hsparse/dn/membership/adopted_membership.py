@@ -23,7 +23,7 @@ from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, Kept, MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.dn.membership.witnesses import Witnesses
-from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
+from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class AdoptedMembership:
         self._settling = (
             self._tasks.start(self._settle(view)) if own in (*view.nodes, *view.servers) else None
         )
-        await self._peers.follow(view.urls, view.versions)
+        await self._peers.follow(view.urls)
         await self.notify()
         if (error := self._stored.newer_schema(view)) is not None:
             self._refuse(error)
@@ -223,10 +223,7 @@ class AdoptedMembership:
             await self.notify()
 
     async def _settle_with(self, other: str, epoch: int) -> None:
-        """Return once another member has adopted the epoch, has left, or was evicted.
-
-        `Outdated` if the two speak no version in common: that ends this node, and it says so when it joins again.
-        """
+        """Return once another member has adopted the epoch, has left, or was evicted."""
         while True:
             try:
                 if await self._peers.adopted(other, epoch):
@@ -240,8 +237,6 @@ class AdoptedMembership:
                 except HsparseError as error:
                     log.warning("%s could not be evicted: %s", other, error.message)
                 await asyncio.sleep(PATIENCE)
-            except Outdated:
-                raise
             except HsparseError as error:  # it is alive, and could not read the membership itself
                 log.warning("%s has not adopted epoch %d yet: %s", other, epoch, error.message)
                 await asyncio.sleep(PATIENCE)

@@ -26,10 +26,10 @@ from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership, O
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.replaced_messages import ReplacedMessages
 from hsparse.dn.membership.witnesses import Witnesses
-from hsparse.errors import HsparseError, Misconfigured, Misdirected, Outdated, Unanswered
+from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.contract import CONTRACT, Contract
+from hsparse.wire.contract import VERSION
 from hsparse.wire.member_connections import Connect
 from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.message import GetInfo, Message, NodeInfo
@@ -51,8 +51,8 @@ class MemberNode:
     """`DataNode` over a service that shares its store with the other members, which `connect` reaches.
 
     `make` makes the service, given what it owns. `token` is the nodes' secret. The lease is renewed every `period`
-    seconds, and lasts twice as long. A `server` answers only its own service node, directly. `contract` has the
-    versions of the messages that it understands. `buckets` are served besides that of `store`; `schema` reads what the
+    seconds, and lasts twice as long. A `server` answers only its own service node, directly. `version`
+    is that of the messages that it speaks. `buckets` are served besides that of `store`; `schema` reads what the
     stores need. One event loop uses it.
     """
 
@@ -66,15 +66,14 @@ class MemberNode:
         period: float = 1.0,
         *,
         server: bool = False,
-        contract: Contract = CONTRACT,
+        version: int = VERSION,
         buckets: Iterable[str] = (),
         schema: Callable[[], Awaitable[Schema]] | None = None,
     ) -> None:
-        self._contract = contract
         self._clock = clock
         self._server = server
         self._schema = schema
-        self._stored = MembershipObject(store, token, buckets)
+        self._stored = MembershipObject(store, token, buckets, version)
         self._leases = LeaseObjects(store)
         self._lease = LeaseKeeper(self._leases, clock, period)
         self._ownership = MemberOwnership(self._lease.holds, server=server)
@@ -120,7 +119,7 @@ class MemberNode:
 
     @property
     def defect(self) -> asyncio.Event:
-        """Set when a task has failed by a defect, or for this node's version: it is of no use, and should end."""
+        """Set when a task has failed by a defect: it is of no use, and should end."""
         return self._tasks.defect
 
     @property
@@ -143,8 +142,8 @@ class MemberNode:
     async def join(self, url: str = "") -> None:
         """Become a member that is reached at `url`, and stay one until `close`; raises as `MembershipObject.read`.
 
-        `Misconfigured` when there are members with another token or other buckets, or that need a newer hsparse,
-        `Outdated` when one speaks no version that this node does, `Unanswered` when one is alive but does not answer.
+        `Misconfigured` when there are members with another token, buckets or version of the messages, or that need a
+        newer hsparse, `Unanswered` when one is alive but does not answer.
         """
         self._url = url
         await self._join()
@@ -188,12 +187,11 @@ class MemberNode:
             view = await self._absent.evicted(id, view)
         self._ownership.node = id
         await self._lease.take(id, view.epoch)
-        contract = self._contract
         try:
             if self._server:
                 view = await self._stored.join_as_server(id, schema)
             else:
-                view = await self._stored.join(id, self._url, contract.version, contract.oldest, schema)
+                view = await self._stored.join(id, self._url, schema)
         except HsparseError:
             self._lease.give_up()
             with suppress(HsparseError):  # what is left of it runs out
@@ -231,7 +229,7 @@ class MemberNode:
                     return
                 self._service.forget_news()
                 await self._join()
-            except (Misconfigured, Outdated):
+            except Misconfigured:
                 raise
             except HsparseError as error:
                 if error.message != told:

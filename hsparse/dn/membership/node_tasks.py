@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from hsparse.errors import HsparseError, Outdated, Unanswered
+from hsparse.errors import HsparseError, Unanswered
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class NodeTasks:
         self._once: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.defect = asyncio.Event()
-        """Set when a task has failed by a defect, or for this node's version: it might own nothing for ever."""
+        """Set when a task has failed by a defect: it might own nothing for ever."""
 
     async def once(self, what: str, about: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what `work` returns, done once for all who wait for it; `Unanswered` when this node stops."""
@@ -52,7 +52,7 @@ class NodeTasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and (isinstance(error, Outdated) or not isinstance(error, HsparseError)):
+        if error is not None and not isinstance(error, HsparseError):
             log.error("a task of the data node %s failed", self._name(), exc_info=error)
             self.defect.set()
 

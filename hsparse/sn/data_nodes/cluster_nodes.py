@@ -27,7 +27,6 @@ from hsparse.errors import (
     HsparseError,
     Misconfigured,
     Misdirected,
-    Outdated,
     StoreFailed,
     Unanswered,
 )
@@ -54,7 +53,7 @@ RECALL = 0.5
 """Seconds in which a node that did not answer may say that it has carried a change out, before another one does."""
 ASKS = 4
 """How often others are asked whether a node is gone, while they find out."""
-UNREAD = (Unanswered, StoreFailed, Outdated)
+UNREAD = (Unanswered, StoreFailed)
 """The failures of a read that another node may not have."""
 
 
@@ -126,7 +125,7 @@ class ClusterNodes:
             if self._refused is not None:
                 log.warning("this service node is ready again")
             self.membership, self._refused = newest, None
-            await self._connections.follow(newest.urls, newest.versions)
+            await self._connections.follow(newest.urls)
         except Misconfigured as error:
             if self._refused is None:
                 log.error("this service node is not ready: %s", error.message)
@@ -156,9 +155,6 @@ class ClusterNodes:
             return await self._change_at(membership, node, message, attempts)
         except Misdirected:
             pass
-        except Outdated:
-            if not await self._has_changed(membership):
-                raise
         except Unanswered:
             attempts.doubtful = True
             message = message.again()
@@ -166,14 +162,9 @@ class ClusterNodes:
                 return await self._ask_instead(membership, node, message, attempts)
             except (Misdirected, Unanswered):
                 pass
-            with suppress(Misdirected, Unanswered, Outdated):
+            with suppress(Misdirected, Unanswered):
                 return await self._recall(membership, node, message, attempts)
         return self._resend(again, membership, attempts)
-
-    async def _has_changed(self, membership: Membership) -> bool:
-        """Look into the store whether there is a newer membership: where nothing is sent, nobody tells."""
-        await self._read()
-        return self.membership.epoch > membership.epoch
 
     def _never_sent(self) -> Resend:
         left = seconds_left()
@@ -274,7 +265,7 @@ class ClusterNodes:
         asking = ASKS * [partial(self._connections.send, other, check) for other in others]
         if asking:
             try:
-                return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered, Outdated))
+                return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered,))
             except Misdirected:
                 return True
             except HsparseError:  # what the store tells is left
@@ -294,7 +285,7 @@ class ClusterNodes:
             try:
                 sending = self._connections.send(other, change)
                 return await self._unless_gone(membership, other, sending, node)
-            except (Unanswered, Outdated):  # what is too new for another one, `node` may have carried out
+            except Unanswered:
                 continue
         raise Unanswered(f"No other data node answers for {node}.")
 
@@ -337,12 +328,8 @@ class ClusterNodes:
             asked = (partial(self._connections.send, node, message) for node in nodes)
             delay = self._patience.with_reads if message.only_reads else DEADLINE
             try:
-                failures = UNREAD if message.only_reads else (Unanswered, Outdated)
+                failures = UNREAD if message.only_reads else (Unanswered,)
                 return await staggered(asked, delay, failures)
-            except Outdated:
-                if not await self._has_changed(membership):
-                    raise
-                again = self._resend(again, membership, Attempts.after(None, membership.epoch, self._clock))
             except (Misdirected, Unanswered) as error:
                 attempts = Attempts.after(again, membership.epoch, self._clock)
                 attempts.doubtful = isinstance(error, Unanswered)

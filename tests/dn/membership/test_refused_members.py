@@ -40,6 +40,7 @@ async def newer() -> Schema:
         ({"token": "guess"}, "HSPARSE_NODE_TOKEN"),
         ({"buckets": ("y",)}, "--bucket x"),
         ({"buckets": ("x",), "schema": newer}, "newer hsparse"),
+        ({"buckets": ("x",), "version": 2}, "speaks version 1 of the messages, this hsparse 2"),
     ],
 )
 async def test_who_is_refused_leaves_no_trace(options: dict[str, object], named: str) -> None:
@@ -92,6 +93,27 @@ async def test_a_service_node_with_another_token_is_not_ready_until_the_nodes_ha
         assert TOKEN not in caplog.text
         await made.leave(urls[0])
         assert await stranger.unready() is None, "it waits for a data node"
+
+
+async def test_a_service_node_of_another_version_is_not_ready_until_the_nodes_have_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes that are gone do not count, as soon as their leases have run out."""
+    monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
+    async with cluster(1) as (made, urls):
+        await create(made.owners())
+        later = made.owners("later", version=2)
+        with pytest.raises(Misconfigured, match="speaks version 1 of the messages, this hsparse 2"):
+            await read(later)
+        made.kill(urls[0])
+        member = made.members["http://later"] = made.make("http://later", version=2)
+        await member.join("http://later")
+        await made.in_force("http://later")
+        assert await later.unready() is None
+        await write(later, 7)
+        assert await read(later) == {7}
+        with pytest.raises(Misconfigured, match="speaks version 2 of the messages, this hsparse 1"):
+            await read(made.owners())
 
 
 async def test_a_member_that_adopts_a_newer_schema_leaves() -> None:

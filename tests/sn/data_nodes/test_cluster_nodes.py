@@ -81,7 +81,7 @@ class Times:
 def members(answers: dict[str, Answer]) -> tuple[ClusterNodes, StoredMembership]:
     """Return members of epoch 1 with these answers, by their ids."""
     stored = StoredMembership(Membership(1, tuple(answers), urls={id: id for id in answers}))
-    return ClusterNodes(stored, SystemClock(), lambda url, version: Member(answers[url])), stored
+    return ClusterNodes(stored, SystemClock(), lambda url: Member(answers[url])), stored
 
 
 @pytest.fixture(autouse=True)
