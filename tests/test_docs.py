@@ -150,7 +150,7 @@ def test_pages_name_no_flag_of_hsparse_that_is_none(capsys: pytest.CaptureFixtur
         ("map",),
         ("nodes",),
         ("sweep",),
-        *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm", "quota")),
+        *((name,) for name in ("ls", "info", "mkdir", "cp", "mv", "rm", "quota", "acl", "du")),
     ):
         with pytest.raises(SystemExit):
             main([*command, "--help"])

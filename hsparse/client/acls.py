@@ -5,7 +5,7 @@ Tests: tests/client/test_acls.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, MutableMapping
 
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, MissingKey
@@ -14,7 +14,7 @@ from hsparse.errors import NotFound
 RIGHTS = ("create", "read", "update", "delete", "readACL", "updateACL")
 
 
-class Acls(Mapping[str, frozenset[str]]):
+class Acls(MutableMapping[str, frozenset[str]]):
     """The rights of users of a domain or a folder, by name: of `default` for those who have no entry, `g:x` of a group.
 
     Each look asks the server. Rights are `create`, `read`, `update`, `delete`, `readACL` and `updateACL`.
@@ -53,6 +53,19 @@ class Acls(Mapping[str, frozenset[str]]):
         if unknown := given - set(RIGHTS):
             raise InvalidValue(f"{sorted(unknown)} are no rights; there are {', '.join(RIGHTS)}.")
         self._connection.json("PUT", f"/acls/{name}", {right: right in given for right in RIGHTS})
+
+    def __delitem__(self, name: str) -> None:
+        """Remove the entry of a user: then those of the user's groups, or `default`, decide; `MissingKey` without one.
+
+        >>> f.acls["ann"] = ["read"]
+        >>> del f.acls["ann"]
+        >>> "ann" in f.acls
+        False
+        """
+        try:
+            self._connection.json("DELETE", f"/acls/{name}")
+        except NotFound as error:
+            raise MissingKey(f"{self._connection.domain} has no ACL of {name!r}.") from error
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

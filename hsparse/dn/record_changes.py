@@ -184,14 +184,19 @@ def _(change: PutAcl, record: Record, now: float, deleted: DeletedNames) -> Chan
     acls = record.get("acls") or {}
     if not is_expected(change.expect, record) or not is_expected(change.expect_acls, acls):
         raise Conflict(f"{change.id} was changed, or deleted and created again, meanwhile; try again.")
-    entry, _ = _acl_after(change, record)
+    entry, is_there = _acl_after(change, record)
+    if entry is None:
+        others = {user: rights for user, rights in acls.items() if user != change.user}
+        return (record, Outcome(record)) if is_there else _renew(record, now, acls=others, changed=True)
     created = change.user not in acls
     return _renew(record, now, acls={**acls, change.user: entry}, changed=True, created=created)
 
 
-def _acl_after(change: PutAcl, record: Record) -> tuple[Record, bool]:
-    """Return the user's entry after a change, and whether it is there already."""
+def _acl_after(change: PutAcl, record: Record) -> tuple[Record | None, bool]:
+    """Return the user's entry after a change, None for none, and whether it is there already."""
     there = (record.get("acls") or {}).get(change.user)
+    if change.rights is None:
+        return None, there is None
     rights = {right.value: False for right in Right} | (there or {}) | change.rights
     entry = rights | {ORIGIN: change.origin}
     return entry, entry == there

@@ -18,6 +18,7 @@ from hsparse.sn.chunks.stored_chunk_read import post_chunk_values
 from hsparse.sn.context import Context
 from hsparse.sn.domains.folder_handlers import get_domains
 from hsparse.sn.domains.handlers import (
+    delete_acl,
     delete_domain,
     get_acl,
     get_acls,
@@ -153,6 +154,7 @@ DOMAIN_ROUTES = (
     Route("GET", "/acls", get_acls, Right.READ_ACL),
     Route("GET", "/acls/{user}", get_acl, None),
     Route("PUT", "/acls/{user}", put_acl, Right.UPDATE_ACL),
+    Route("DELETE", "/acls/{user}", delete_acl, Right.UPDATE_ACL),
     Route("GET", "/quota", get_quota, Right.READ),
     Route("PUT", "/quota", put_quota, Right.READ),
 )

@@ -277,6 +277,13 @@ async def test_an_acl_is_merged(node: DataNode) -> None:
     }
 
 
+async def test_an_acl_is_removed(node: DataNode) -> None:
+    id = await created(node, acls={"me": {"read": True}, "you": {"read": True}})
+    assert (await change(node, PutAcl(id, "you", None, "b/home/me"))).changed
+    assert (await record_of(node, id))["acls"] == {"me": {"read": True}}
+    assert not (await change(node, PutAcl(id, "you", None, "b/home/me"))).changed
+
+
 async def test_an_acl_is_put_only_where_what_allowed_it_stands(node: DataNode) -> None:
     mine: Record = {"updateACL": True}
     id = await created(node, created=1.0, acls={"me": mine})

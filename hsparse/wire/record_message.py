@@ -127,7 +127,7 @@ class DeleteLinks:
 
 @dataclass(frozen=True, slots=True)
 class PutAcl:
-    """Set rights in a domain's ACL: `rights` is merged over what the user has there.
+    """Set rights in a domain's ACL: `rights` is merged over what the user has there; None removes the entry.
 
     `origin`, bucket and path of the domain, is kept in the entry as `domain`, also where another domain inherits it.
     `Conflict` if not all fields of `expect` are in the record, or all entries of `expect_acls` in its ACL, as they are
@@ -136,7 +136,7 @@ class PutAcl:
 
     id: str
     user: str
-    rights: dict[str, bool]
+    rights: dict[str, bool] | None
     origin: str
     expect: Record | None = None
     expect_acls: Record | None = None

@@ -28,6 +28,10 @@ def test_rights_are_a_mapping(url: str) -> None:
                 assert place.acls.get("nobody") is None
                 with pytest.raises(KeyError, match="nobody"):
                     place.acls["nobody"]
+                del place.acls["g:team"]
+                assert "g:team" not in place.acls
+                with pytest.raises(KeyError, match="g:team"):
+                    del place.acls["g:team"]
                 with pytest.raises(ValueError, match="'write'"):
                     place.acls["bob"] = ["read", "write"]
             assert file.acls[file.owner] == set(RIGHTS)

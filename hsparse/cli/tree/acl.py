@@ -16,9 +16,10 @@ Show the rights of users in a domain or a folder or, with a user and rights, set
   hsparse acl /home/ann/run1.h5 bob read
   hsparse acl /home/ann/run1.h5 g:lab read,create,update
   hsparse acl /home/ann/run1.h5 default none
+  hsparse acl /home/ann/run1.h5 --remove bob
 
 The user has these rights then and no others: create, read, update, delete, readACL, updateACL; all, or none. `default`
-are users without an entry, `g:NAME` a group.
+are users without an entry, `g:NAME` a group. With --remove the entry is gone, and groups or `default` decide.
 """
 ALL, NONE = "all", "none"
 
@@ -30,14 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "rights", nargs="?", metavar="RIGHTS", help="rights with commas between, or all, or none"
     )
+    parser.add_argument("--remove", metavar="USER", help="remove the entry of a user, default, or g:GROUP")
     add_tree_arguments(parser, ABOUT, show_acl)
 
 
 def show_acl(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
-    """Set the rights, if there are some, and show them: of the user, or of all entries."""
+    """Set the rights, if there are some, or remove them, and show them: of the user, or of all entries."""
+    if args.remove is not None and args.who is not None:
+        raise BadRequest("--remove USER stands alone: leave USER and RIGHTS out.")
     path = tree.find_place(args.path).path
     with tree.connect(path) as connection:
         acls = Acls(connection)
+        if args.remove is not None:
+            del acls[args.remove]
         if args.rights is not None:
             acls[args.who] = _rights(args.rights)
         for who, rights in sorted(acls.items() if args.who is None else [(args.who, acls[args.who])]):

@@ -247,17 +247,31 @@ async def get_acl(context: Context) -> web.StreamResponse:
 
 
 async def put_acl(context: Context) -> web.StreamResponse:
-    """Set some or all of a user's rights; those left out stay as they are.
-
-    The data node applies it only where what allows it still stands: who loses the right meanwhile cannot give it back
-    to themselves.
-    """
+    """Set some or all of a user's rights; those left out stay as they are."""
     user = context.request.match_info["user"]
     if not 0 < len(user) <= MAX_NAME:
         raise BadRequest(f"A user's name has 1 to {MAX_NAME} characters.")
     body = await read_json_object(context)
     body.pop("userName", None)
-    rights = check_rights(body)
+    await _change_acl(context, user, check_rights(body))
+    return respond({}, status=201)
+
+
+async def delete_acl(context: Context) -> web.StreamResponse:
+    """Remove a user's entry, so that those of the user's groups, or `default`, decide."""
+    user = context.request.match_info["user"]
+    if user not in (context.domain.record.get("acls") or {}):
+        raise NotFound(f"{context.domain.path} has no ACL for {user!r}.")
+    await _change_acl(context, user, None)
+    return respond({"hrefs": _acl_hrefs(context, context.domain)})
+
+
+async def _change_acl(context: Context, user: str, rights: dict[str, bool] | None) -> None:
+    """Set rights of a user, or remove them all with the entry.
+
+    The data node applies it only where what allows it still stands: who loses the right meanwhile cannot give it back
+    to themselves.
+    """
     if context.domain.path == "/":
         raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
     owners, origin = context.service.owners, context.service.settings.bucket + context.domain.path
@@ -269,7 +283,6 @@ async def put_acl(context: Context) -> web.StreamResponse:
         if outcome.failure is None or outcome.failure.kind != ErrorKind.CONFLICT:
             break
     outcome.unwrap()
-    return respond({}, status=201)
 
 
 def _acl_hrefs(context: Context, domain: Domain) -> list[Href]:

@@ -22,6 +22,15 @@ def test_rights_are_shown_and_set(run: Run, made: str) -> None:
     assert json.loads(line) == {"path": made, "user": "g:lab", "rights": ALL.split(",")}
 
 
+def test_an_entry_is_removed(run: Run, made: str) -> None:
+    run("acl", made, "bob", "none")
+    assert "bob" not in {line.split()[0] for line in run("acl", made, "--remove", "bob")}
+    (line,) = run("acl", made, "--remove", "bob", status=2)
+    assert "no ACL of 'bob'" in line
+    (line,) = run("acl", made, "eve", "--remove", "bob", status=2)
+    assert "stands alone" in line
+
+
 def test_folders_have_rights(run: Run, folder: str) -> None:
     assert run("acl", f"{folder}/", "default", "read")[0].split() == ["default", "read"]
 

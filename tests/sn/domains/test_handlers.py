@@ -132,6 +132,17 @@ async def test_rights_are_given_in_parts(rest: RestClient, root: str) -> None:
     assert acl["domain"] == f"hsparse{DOMAIN}"
 
 
+async def test_an_entry_that_is_removed_decides_no_more(rest: RestClient) -> None:
+    await rest("PUT", "/acls/default", {"read": True})
+    await rest("PUT", "/acls/test_user2", {"read": False})
+    assert (await rest("GET", "/", user="test_user2")).status == 403
+    assert (await rest("DELETE", "/acls/test_user2", user="test_user2")).status == 403
+    assert (await rest("DELETE", "/acls/test_user2")).status == 200
+    assert (await rest("GET", "/acls/test_user2")).status == 404
+    assert (await rest("GET", "/", user="test_user2")).status == 200
+    assert (await rest("DELETE", "/acls/test_user2")).status == 404
+
+
 async def test_by_group_and_for_all(rest: RestClient) -> None:
     assert (await rest("PUT", "/acls/g:test_group", {"read": True})).status == 201
     assert (await rest("GET", "/", user="test_user2")).status == 200
