@@ -2,8 +2,6 @@
 
 Each sample is a process of its own, in turns with those of h5pyd, if this environment has it, and with an interpreter
 that does nothing. Bytecode is there, as pip writes it.
-
-Tests: tests/benchmarks/test_first_value.py.
 """
 
 from __future__ import annotations

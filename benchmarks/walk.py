@@ -3,8 +3,6 @@
 A server in this process, as `hsparse serve` runs it, answers four requests that are warm: all that it needs is in its
 cache, and the same request was answered before. A tracer (`sys.setprofile`) notes each function of hsparse that is
 called, in every thread. The limits are in `limits.toml` beside this module: they are tightened, never loosened.
-
-Tests: tests/benchmarks/test_walk.py.
 """
 
 from __future__ import annotations

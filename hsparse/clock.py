@@ -1,7 +1,4 @@
-"""Injected time and randomness: the only source of both outside of tests.
-
-Tests: tests/test_clock.py.
-"""
+"""Injected time and randomness: the only source of both outside of tests."""
 
 from __future__ import annotations
 

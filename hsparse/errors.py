@@ -2,8 +2,6 @@
 
 `ErrorKind` is append-only: its values travel between nodes and appear in logs and answers. HTTP
 statuses are in `hsparse.wire.http`.
-
-Tests: tests/test_errors.py.
 """
 
 from __future__ import annotations

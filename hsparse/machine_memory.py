@@ -1,7 +1,4 @@
-"""How much memory there is for this process: what defaults that grow with it are made of.
-
-Tests: tests/test_machine_memory.py.
-"""
+"""How much memory there is for this process: what defaults that grow with it are made of."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """How a metric is declared, and served in Prometheus's text format: by service nodes and data nodes.
 
 A label has few values, whatever clients send.
-
-Tests: tests/sn/test_metrics.py, tests/dn/test_metrics.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Modules that are imported when they are used: they take long to import, or need an extra that is not installed.
 
 Their names stand as strings in calls of `OptionalModule`, which `tests/test_import_law.py` reads as imports.
-
-Tests: tests/cli/test_main.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The sections of settings that belong to a process: its address and log, its cluster, sign-in, and those of a client.
 
 Those of the store and the nodes are beside their code. All of it can be imported with the base install.
-
-Tests: tests/test_config.py, tests/cli/test_environment.py.
 """
 
 from __future__ import annotations

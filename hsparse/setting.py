@@ -3,8 +3,6 @@
 A section is such a dataclass: `StoreSettings`, `DataSettings`, `ServiceSettings`, and those in `hsparse.sections`. A
 field declared by `setting` has a flag, a variable, a help text and checked bounds, all made from its declaration; a
 field with a plain default is not configurable from outside. `GROUP` of a section is the title of its flags in a help.
-
-Tests: tests/test_config.py, tests/test_setting.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names: each module says which tests hold it, and no public name is a word that the vocabulary has another one for."""
+"""Names: no public name is a word that the vocabulary has another one for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "hsparse"
+PACKAGE = Path(__file__).parent.parent / "hsparse"
 MODULES = sorted(
     path
     for path in PACKAGE.rglob("*.py")
@@ -110,23 +107,10 @@ def public_names(path: Path) -> Iterator[str]:
             )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_has_tests_by_its_name_or_says_which(path: Path) -> None:
-    relative = path.relative_to(PACKAGE)
-    if (ROOT / "tests" / relative.parent / f"test_{path.stem}.py").exists():
-        return
-    docstring = ast.get_docstring(tree_of(path)) or ""
-    _, found, rest = docstring.partition("Tests: ")
-    assert found, f"{relative} has no test of its name, and its docstring no line 'Tests: tests/...'"
-    tests = re.findall(r"tests/[\w/]+\.py", rest)
-    assert tests, f"{relative} names no tests"
-    assert [test for test in tests if not (ROOT / test).exists()] == []
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_public_name_is_another_word_for_something(path: Path) -> None:
+def test_no_public_name_is_another_word_for_something() -> None:
     found = {
-        name: OTHER_WORDS[word]
+        f"{path.relative_to(PACKAGE)} {name}": OTHER_WORDS[word]
+        for path in MODULES
         for name in public_names(path)
         for word in words_of(name)
         if word in OTHER_WORDS and name not in ALLOWED

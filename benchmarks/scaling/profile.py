@@ -3,8 +3,6 @@
 A server in this process answers each request some times over a store in memory, with what it needs in its cache, under
 cProfile, which makes small functions look up to twice as slow as they are. Built-in functions count for their callers.
 The profile is that of the event loop; what threads do beside it is a part of its own.
-
-Tests: tests/benchmarks/test_scaling.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What `hsparse user` does with a password file; it requires packages of the server.
-
-Tests: tests/cli/test_user.py.
-"""
+"""What `hsparse user` does with a password file; it requires packages of the server."""
 
 from __future__ import annotations
 

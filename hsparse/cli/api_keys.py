@@ -1,7 +1,4 @@
-"""What `hsparse key` does with a key file; it requires packages of the server.
-
-Tests: tests/cli/test_key.py.
-"""
+"""What `hsparse key` does with a key file; it requires packages of the server."""
 
 from __future__ import annotations
 

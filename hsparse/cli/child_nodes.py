@@ -1,7 +1,4 @@
-"""Data nodes as child processes of `hsparse serve --dn N`, restarted when they die.
-
-Tests: tests/cli/test_serve.py.
-"""
+"""Data nodes as child processes of `hsparse serve --dn N`, restarted when they die."""
 
 from __future__ import annotations
 

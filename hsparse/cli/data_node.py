@@ -1,8 +1,6 @@
 """`hsparse dn`, a data node as a process, and the data node that `hsparse serve` has in its own.
 
 It imports nothing of the service node: a data node starts in two thirds of a server's time.
-
-Tests: tests/cli/test_data_node.py, tests/cli/test_serve.py, tests/test_deployment.py.
 """
 
 from __future__ import annotations

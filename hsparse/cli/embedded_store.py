@@ -2,8 +2,6 @@
 
 The server is that of `hsparse serve`: one implementation of reads, writes and what makes them durable. The client
 loads this module by its name when it opens a directory (`hsparse.client.embedded`).
-
-Tests: tests/client/test_embedded.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What `hsparse serve`, `sn` and `dn` have in common: flags, logs, memory, a listener and an end.
 
 Their flags come from the settings, so that a flag, its environment variable and its help are written once.
-
-Tests: tests/cli/test_serve.py, tests/test_deployment.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`hsparse nodes`: the members of a cluster, as the store has them.
-
-Tests: tests/cli/test_nodes.py.
-"""
+"""`hsparse nodes`: the members of a cluster, as the store has them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The stores that the settings name: directories and buckets, opened, probed and locked.
-
-Tests: tests/cli/test_stores.py, tests/cli/test_serve.py, tests/cli/test_store_schema.py.
-"""
+"""The stores that the settings name: directories and buckets, opened, probed and locked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The tracer of a node's process, if its environment asks for spans.
-
-Tests: tests/test_open_telemetry.py.
-"""
+"""The tracer of a node's process, if its environment asks for spans."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Who may do what with a domain or a folder.
-
-Tests: tests/client/test_acls.py.
-"""
+"""Who may do what with a domain or a folder."""
 
 from __future__ import annotations
 

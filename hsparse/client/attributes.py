@@ -1,7 +1,4 @@
-"""The attributes of an object as a mapping from names to numpy's values, as h5py has them.
-
-Tests: tests/client/test_group.py.
-"""
+"""The attributes of an object as a mapping from names to numpy's values, as h5py has them."""
 
 from __future__ import annotations
 

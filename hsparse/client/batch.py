@@ -1,7 +1,4 @@
-"""Creations and attributes that wait to be sent together, see `Group.batch`.
-
-Tests: tests/client/test_batch.py.
-"""
+"""Creations and attributes that wait to be sent together, see `Group.batch`."""
 
 from __future__ import annotations
 

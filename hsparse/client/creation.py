@@ -1,7 +1,4 @@
-"""The body of a request that creates a dataset, of h5py's options and those that only hsparse has.
-
-Tests: tests/client/test_h5py_habits.py.
-"""
+"""The body of a request that creates a dataset, of h5py's options and those that only hsparse has."""
 
 from __future__ import annotations
 

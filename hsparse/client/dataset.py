@@ -1,7 +1,4 @@
-"""What dense and sparse datasets have in common: their place, type and extent, and changes of the extent.
-
-Tests: tests/client/test_sparse_dataset.py, tests/client/test_dense_dataset.py.
-"""
+"""What dense and sparse datasets have in common: their place, type and extent, and changes of the extent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Creation of datasets in a group, alone or many together.
-
-Tests: tests/client/test_h5py_habits.py, tests/client/test_batch.py.
-"""
+"""Creation of datasets in a group, alone or many together."""
 
 from __future__ import annotations
 

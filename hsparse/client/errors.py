@@ -2,8 +2,6 @@
 
 `except hsparse.NotFound` and `except KeyError` both catch a missing object. Each has `kind`, and `request_id` if a
 server answered: the id that the server's log has for the request.
-
-Tests: tests/client/test_connection.py.
 """
 
 from __future__ import annotations

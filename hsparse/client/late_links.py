@@ -1,7 +1,4 @@
-"""Objects that are created without links: they are linked once they are whole, also in the place of others.
-
-Tests: tests/client/test_late_links.py, tests/client/anndata/test_element_writer.py.
-"""
+"""Objects that are created without links: they are linked once they are whole, also in the place of others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Links as h5py has them, and their HDF5/JSON.
-
-Tests: tests/client/test_h5py_habits.py.
-"""
+"""Links as h5py has them, and their HDF5/JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Copies of datasets by the client, within a file and between files: values travel through this process, in blocks.
-
-Tests: tests/client/test_h5py_habits.py.
-"""
+"""Copies of datasets by the client, within a file and between files: values travel through this process, in blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The records of all objects below a group, by path: through hard links, then through soft and external ones.
-
-Tests: tests/client/test_object_records.py.
-"""
+"""The records of all objects below a group, by path: through hard links, then through soft and external ones."""
 
 from __future__ import annotations
 

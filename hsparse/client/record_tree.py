@@ -1,7 +1,4 @@
-"""A tree of records as text to print.
-
-Tests: tests/client/test_h5py_habits.py.
-"""
+"""A tree of records as text to print."""
 
 from __future__ import annotations
 

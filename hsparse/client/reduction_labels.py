@@ -1,7 +1,4 @@
-"""The labels of groups, read for a reduction in this process; what they mean is as in requests for reductions.
-
-Tests: tests/client/test_block_reduction.py.
-"""
+"""The labels of groups, read for a reduction in this process; what they mean is as in requests for reductions."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 What a server does not compute, because it is older, of another make, or has lower limits, is computed here, block by
 block.
-
-Tests: tests/client/test_sparse_arrays.py, tests/client/test_reductions.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Either can be wrong. A monotonic clock may stand while the machine is suspended, and the time of day may be set. A lease
 counts on what has passed at most, whoever waits for its end on what has passed at least.
-
-Tests: tests/cluster/test_clock_reading.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Watching other nodes' leases: until one has run out, or until its holder has adopted a membership.
-
-Tests: tests/cluster/test_lease_watch.py, tests/dn/membership/test_member_node.py.
-"""
+"""Watching other nodes' leases: until one has run out, or until its holder has adopted a membership."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Rebuilding the membership, when its object is damaged or lost: nobody's lease holds when an empty one is put.
 
 Nodes that run find their leases revoked, and join again by themselves.
-
-Tests: tests/cluster/test_rebuilding.py, tests/dn/membership/test_rebuilt_cluster.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Offload encoding, decoding and merging to threads, so that the event loop stays free.
-
-Tests: tests/concurrency/test_offload.py.
-"""
+"""Offload encoding, decoding and merging to threads, so that the event loop stays free."""
 
 from __future__ import annotations
 

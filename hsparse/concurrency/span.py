@@ -1,8 +1,6 @@
 """What a request's trace has for distributed tracing: a span, and what makes the first one in a process.
 
 A node makes spans with `hsparse.open_telemetry` if its environment asks for it; otherwise there are none.
-
-Tests: tests/test_open_telemetry.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A data node of several buckets: one service for each store, over one cache, one budget and one pool of threads.
-
-Tests: tests/dn/test_buckets.py, tests/sn/test_buckets.py.
-"""
+"""A data node of several buckets: one service for each store, over one cache, one budget and one pool of threads."""
 
 from __future__ import annotations
 

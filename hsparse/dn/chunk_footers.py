@@ -1,7 +1,4 @@
-"""The footers of a dataset's chunks, as columns: of those in memory, and read from the store.
-
-Tests: tests/dn/test_chunk_index.py.
-"""
+"""The footers of a dataset's chunks, as columns: of those in memory, and read from the store."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 The store's listing says which chunks exist; one of all chunks of a dataset is remembered for the version of the chunks
 that it is of. The chunk map has the footers' contents of chunks by their etags, so that only the other footers are
 read. Dense chunks have no footers.
-
-Tests: tests/dn/test_chunk_index.py, tests/dn/test_chunk_listing.py.
 """
 
 from __future__ import annotations

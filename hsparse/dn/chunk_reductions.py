@@ -1,8 +1,6 @@
 """Reductions of the chunks that a data node owns: each chunk is reduced by its kind, in a thread, and merged in order.
 
 The order of chunks is that of the message, so that the same request has the same sums of floats, to the last bit.
-
-Tests: tests/dn/test_service.py, which runs the conformance suites.
 """
 
 from __future__ import annotations

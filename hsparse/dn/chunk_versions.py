@@ -1,7 +1,4 @@
-"""The versions of datasets' chunks: a client that has the map of an unchanged dataset need not be sent it again.
-
-Tests: tests/dn/test_chunk_versions.py, tests/sn/chunks/test_map_etag.py.
-"""
+"""The versions of datasets' chunks: a client that has the map of an unchanged dataset need not be sent it again."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 A chunk's kind (`hsparse.format.kinds`) reads and changes it. This module loads and commits chunks, and limits the
 memory that they take.
-
-Tests: tests/dn/test_service.py, which runs the conformance suites.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Settings of a data node.
-
-Tests: tests/test_config.py.
-"""
+"""Settings of a data node."""
 
 from __future__ import annotations
 

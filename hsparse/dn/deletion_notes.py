@@ -8,8 +8,6 @@ The note of a dataset is always intended: it is decided once the dataset's recor
 While a root has a note, no domain gets that root: whoever stores such a domain looks for the note afterwards, and
 takes the domain back (`hsparse.sn.domains.domain_creation`). A sweep stores its note first and looks for domains
 afterwards. So one of them sees the other.
-
-Tests: tests/dn/test_deletions.py, tests/dn/test_sweep_races.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A scan of all domains in a store: which root groups they name.
-
-Tests: tests/dn/test_sweep.py.
-"""
+"""A scan of all domains in a store: which root groups they name."""
 
 from __future__ import annotations
 

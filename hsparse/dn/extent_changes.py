@@ -16,8 +16,6 @@ sends again is not appended again; see `hsparse.wire.change_token`.
 
 `record["extents"]` has the last changes of the extent by their tokens, with the extents before and after each, so that
 one that is sent again, because its reply was lost, is not made again.
-
-Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/sn/values/test_append.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Fences refuse chunk operations with a stale plan: planned before a shrink of the extent, or for a deleted dataset.
 
 Deleted names are remembered for a while, so that they are answered with 410 (`Gone`) and not with 404 (`NotFound`).
-
-Tests: tests/dn/test_fences.py, tests/dn/test_service.py.
 """
 
 from __future__ import annotations

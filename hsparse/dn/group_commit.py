@@ -1,7 +1,4 @@
-"""Group commit: the changes of an object that share a put, and what they make of its value.
-
-Tests: tests/dn/test_group_commit.py, tests/dn/test_cached_object.py.
-"""
+"""Group commit: the changes of an object that share a put, and what they make of its value."""
 
 from __future__ import annotations
 

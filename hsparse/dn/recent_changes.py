@@ -1,7 +1,4 @@
-"""Which domains had their objects changed lately: a client that is told all of such a domain would keep it as it is.
-
-Tests: tests/dn/test_recent_changes.py, tests/dn/test_service.py.
-"""
+"""Which domains had their objects changed lately: a client that is told all of such a domain would keep it as it is."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 They modify nothing, neither the old record nor the deleted names, so that a change can be applied again when another
 writer has put in between. They are not pure: which error a missing name gets depends on the names deleted so far.
-
-Tests: tests/dn/test_service.py, which runs the conformance suites.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The bytes of a record: JSON, with the `schema` that it needs.
-
-Tests: tests/dn/test_record_codec.py, tests/dn/test_record_schema.py.
-"""
+"""The bytes of a record: JSON, with the `schema` that it needs."""
 
 from __future__ import annotations
 

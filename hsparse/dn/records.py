@@ -1,7 +1,4 @@
-"""The records that a data node owns: read, changed and listed. They are stored as JSON.
-
-Tests: tests/dn/test_service.py, which runs the conformance suites, and tests/dn/test_record_codec.py.
-"""
+"""The records that a data node owns: read, changed and listed. They are stored as JSON."""
 
 from __future__ import annotations
 

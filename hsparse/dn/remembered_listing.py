@@ -1,7 +1,4 @@
-"""The listing of a dataset's chunks in a data node's cache: what was listed in one version of the chunks.
-
-Tests: tests/dn/test_remembered_listing.py.
-"""
+"""The listing of a dataset's chunks in a data node's cache: what was listed in one version of the chunks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How an object's value is kept in the store: the protocol `StoredForm`, and `SingleObject`, one object for one value.
-
-Tests: tests/dn/test_cached_object.py.
-"""
+"""How an object's value is kept in the store: the protocol `StoredForm`, and `SingleObject`, one object for a value."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The specification of a dataset's chunks, taken from its record: all that a data node needs to decode and encode them.
-
-Tests: tests/model/test_layout.py, tests/model/test_file_backed.py.
-"""
+"""The specification of a dataset's chunks, from its record: all that a data node needs to decode and encode them."""
 
 from __future__ import annotations
 

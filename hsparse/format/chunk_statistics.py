@@ -7,8 +7,6 @@ A column has five words of 8 bytes: the number of NaN; the least and the greates
 in two words, as `total` of `hsparse.format.reductions.partials` has it. Floats are doubles, integers have 64 bits. Of
 no numbers at all the least is the greatest of the type, and the greatest the least. A number of NaN of `UNKNOWN` says
 that a chunk has no statistics.
-
-Tests: tests/format/test_chunk_statistics.py.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ Clients describe the filters of a file incompletely. They give no filter masks; 
 compression of bitshuffle. So a piece that does not decode as described is tried as libhdf5 may have written it:
 with filters skipped that did not make it smaller, with a checksum, and with other compressions. A way that decodes is
 certain: sizes and checksums must fit exactly.
-
-Tests: tests/format/test_file_backed_pieces.py, tests/format/test_file_backed_chunk.py.
 """
 
 from __future__ import annotations

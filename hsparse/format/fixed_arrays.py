@@ -1,7 +1,4 @@
-"""Arrays of values whose elements have a fixed size: numpy arrays.
-
-Tests: tests/sn/values/test_values.py, tests/sn/values/media/test_typed_json.py.
-"""
+"""Arrays of values whose elements have a fixed size: numpy arrays."""
 
 from __future__ import annotations
 

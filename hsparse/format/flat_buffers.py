@@ -1,7 +1,4 @@
-"""Reading FlatBuffers ("FlatBuffers Internals"): the tables of Arrow's messages. No offset or length is trusted.
-
-Tests: tests/format/test_arrow_stream.py.
-"""
+"""Reading FlatBuffers ("FlatBuffers Internals"): the tables of Arrow's messages. No offset or length is trusted."""
 
 from __future__ import annotations
 

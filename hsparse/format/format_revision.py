@@ -1,7 +1,4 @@
-"""The revisions of structured chunks in HDF5 files: all are read, and one of them is written.
-
-Tests: tests/format/hdf5/messages/test_structured_layout.py, tests/format/structured/test_vlen_sections.py.
-"""
+"""The revisions of structured chunks in HDF5 files: all are read, and one of them is written."""
 
 from __future__ import annotations
 

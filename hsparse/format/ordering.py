@@ -1,7 +1,4 @@
-"""The first elements in the order of a field's values.
-
-Tests: tests/format/test_ordering.py.
-"""
+"""The first elements in the order of a field's values."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 A service node plans, pages, gathers and converts values through it, without distinguishing the two. Elements of a fixed
 size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
 `ValueArrays.of_fields` returns the arrays of some fields of a compound, so that fields need no code of their own.
-
-Tests: tests/sn/values/test_values.py, tests/sn/values/test_vlen_values.py.
 """
 
 from __future__ import annotations

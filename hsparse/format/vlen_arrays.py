@@ -1,7 +1,4 @@
-"""Arrays of values whose elements have a variable length: offsets and a heap (`hsparse.model.vlen_array`).
-
-Tests: tests/sn/values/test_vlen_values.py, tests/sn/values/test_chunk_fanout.py.
-"""
+"""Arrays of values whose elements have a variable length: offsets and a heap (`hsparse.model.vlen_array`)."""
 
 from __future__ import annotations
 

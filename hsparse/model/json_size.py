@@ -1,7 +1,4 @@
-"""How large values are in JSON: their lists count too, of which a selection of no elements may have any number.
-
-Tests: tests/model/test_json_size.py.
-"""
+"""How large values are in JSON: their lists count too, of which a selection of no elements may have any number."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""JSON of numbers and of other elements of a fixed size, as arrays at once.
-
-Tests: tests/sn/values/media/test_value_json.py, tests/sn/values/test_values.py.
-"""
+"""JSON of numbers and of other elements of a fixed size, as arrays at once."""
 
 from __future__ import annotations
 

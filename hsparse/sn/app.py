@@ -1,7 +1,4 @@
-"""The application: middleware, and the binding of routes, which authenticates and finds the domain of each request.
-
-Tests: tests/sn/http/test_error_middleware.py, tests/sn/test_routes.py, tests/sn/test_shapes.py.
-"""
+"""The application: middleware, and the binding of routes, which authenticates and finds the domain of each request."""
 
 from __future__ import annotations
 

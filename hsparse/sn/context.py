@@ -1,7 +1,4 @@
-"""The context of a request: its principal and its domain.
-
-Tests: tests/sn/http/test_request.py, tests/sn/records/test_access.py.
-"""
+"""The context of a request: its principal and its domain."""
 
 from __future__ import annotations
 

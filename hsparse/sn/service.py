@@ -1,7 +1,4 @@
-"""The components of a service node, which all requests share.
-
-Tests: tests/sn/http/test_rate_limit.py, tests/sn/test_statistics.py.
-"""
+"""The components of a service node, which all requests share."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Settings of a service node.
-
-Tests: tests/test_config.py.
-"""
+"""Settings of a service node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The base of stores over another one: each call goes to that, but for those that a subclass answers otherwise.
-
-Tests: tests/storage/test_conditional_delete.py, tests/storage/test_conditional_put.py, tests/storage/test_read_only.py.
-"""
+"""The base of stores over another one: each call goes to that, but for those that a subclass answers otherwise."""
 
 from __future__ import annotations
 

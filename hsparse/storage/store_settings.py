@@ -1,7 +1,4 @@
-"""Settings of a store: which one it is, and how it writes.
-
-Tests: tests/test_config.py.
-"""
+"""Settings of a store: which one it is, and how it writes."""
 
 from __future__ import annotations
 

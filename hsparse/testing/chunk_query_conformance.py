@@ -2,8 +2,6 @@
 
 A test module of an implementation imports all of these by `*`, beside those of
 `hsparse.testing.chunk_conformance`.
-
-Tests: tests/dn/test_service.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A test module of an implementation imports all of these by `*`, beside those of the other conformance modules,
 and provides the fixture; none is to be overridden.
-
-Tests: tests/dn/test_service.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A test module of a store imports all of these by `*` and provides the fixture, whose store lists pages of at
 most `PAGE_SIZE` entries, to have several of them soon; none of the tests is to be overridden.
-
-Tests: tests/storage/test_object_store.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A store against a dict: moves drawn by hypothesis, and the check that makes them on both.
-
-Tests: tests/storage/test_memory.py, tests/storage/test_posix.py.
-"""
+"""A store against a dict: moves drawn by hypothesis, and the check that makes them on both."""
 
 from __future__ import annotations
 

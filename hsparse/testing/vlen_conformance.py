@@ -1,8 +1,6 @@
 """What every `DataNode` must do with chunks of variable-length types, as tests over a fixture `node`.
 
 A test module of an implementation imports all of these by `*`; none is to be overridden.
-
-Tests: tests/dn/test_service.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The token of a request with an `Idempotency-Key` is `KEY.REST`, KEY a digest of that and of the user: a client may send
 it again by another service node, with another REST, and it is the same change. Other tokens have no dot.
-
-Tests: tests/sn/values/test_idempotency.py, tests/dn/test_service.py, which runs the conformance suites.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Messages about stored chunks: which there are, and their encoded bytes.
-
-Tests: tests/dn/test_chunk_index.py, tests/dn/test_direct_chunks.py, tests/dn/test_service.py.
-"""
+"""Messages about stored chunks: which there are, and their encoded bytes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Messages about the elements of chunks, by chunk selections, each in its chunk's own coordinates.
-
-Tests: tests/wire/test_codec.py, tests/dn/test_service.py.
-"""
+"""Messages about the elements of chunks, by chunk selections, each in its chunk's own coordinates."""
 
 from __future__ import annotations
 

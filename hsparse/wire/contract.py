@@ -1,8 +1,6 @@
 """The contract between nodes: which kinds of messages and parts there are, in one version.
 
 Nodes of one version speak with each other; a node that is sent another one refuses it, and names both.
-
-Tests: tests/wire/test_contract.py, tests/wire/test_codec.py, tests/dn/test_server.py.
 """
 
 from __future__ import annotations

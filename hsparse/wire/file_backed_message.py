@@ -1,7 +1,4 @@
-"""Messages about chunks of file-backed datasets.
-
-Tests: tests/dn/test_file_backed_chunks.py.
-"""
+"""Messages about chunks of file-backed datasets."""
 
 from __future__ import annotations
 

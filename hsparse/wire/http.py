@@ -1,8 +1,6 @@
 """The contract over HTTP: the path and the headers of messages between nodes, and the status of each error kind.
 
 The statuses are those of service nodes for clients too.
-
-Tests: tests/dn/test_server.py, tests/dn/test_service.py, tests/test_docs.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Connections to the members of a cluster, by their ids: made when they are used, closed when a member is gone.
-
-Tests: tests/wire/test_member_connections.py.
-"""
+"""Connections to the members of a cluster, by their ids: made when they are used, closed when a member is gone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Messages of the members of a cluster: an envelope that names the membership, and those by which one is adopted.
-
-Tests: tests/wire/test_codec.py, tests/dn/membership/test_member_node.py.
-"""
+"""Messages of the members of a cluster: an envelope that names the membership, and those by which one is adopted."""
 
 from __future__ import annotations
 

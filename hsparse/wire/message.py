@@ -2,8 +2,6 @@
 
 A message is a frozen dataclass whose generic parameter is the type of its reply. `DataNode` has two
 equal implementations: the data node's own service, called directly, and a client of it over HTTP.
-
-Tests: tests/wire/test_codec.py, tests/dn/test_service.py, tests/test_errors.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Ids are object ids (`g-...`, `d-...`, `t-...`), domain paths (`/home/user/file.h5`), or those of summaries (`s-...`) and
 jobs (`j-...`): all objects of the store that are JSON records.
-
-Tests: tests/wire/test_codec.py, tests/dn/test_service.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`DataNode` over HTTP: a message is a POST to the data node's one path.
-
-Tests: tests/dn/test_server.py, tests/dn/test_service.py.
-"""
+"""`DataNode` over HTTP: a message is a POST to the data node's one path."""
 
 from __future__ import annotations
 

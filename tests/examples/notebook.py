@@ -4,8 +4,6 @@
 
 runs a notebook with a server over the directory STORE, and keeps in it what its cells print and show, which the tests
 compare with.
-
-Tests: tests/examples/test_notebooks.py.
 """
 
 from __future__ import annotations

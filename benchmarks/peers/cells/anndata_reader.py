@@ -1,7 +1,4 @@
-"""AnnData, with the matrix left in the file: HDF5 by `backed="r"`, Zarr by `sparse_dataset` and `read_lazy`.
-
-Tests: tests/benchmarks/test_cells.py.
-"""
+"""AnnData, with the matrix left in the file: HDF5 by `backed="r"`, Zarr by `sparse_dataset` and `read_lazy`."""
 
 from __future__ import annotations
 

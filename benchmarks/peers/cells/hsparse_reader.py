@@ -1,7 +1,4 @@
-"""hsparse's client: over HTTP, straight from the server's directory, or embedded, as `hsparse.open` is told.
-
-Tests: tests/benchmarks/test_cells.py.
-"""
+"""hsparse's client: over HTTP, straight from the server's directory, or embedded, as `hsparse.open` is told."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 The modules of this folder are run by those environments, which have numpy, scipy and the library, not this project's
 dependencies.
-
-Tests: tests/benchmarks/test_cells.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""scDataset over a backed AnnData file: random batches, and nothing else.
-
-Tests: tests/benchmarks/test_cells.py.
-"""
+"""scDataset over a backed AnnData file: random batches, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""TileDB-SOMA: an experiment and its axis queries; random batches by tiledbsoma_ml.
-
-Tests: tests/benchmarks/test_cells.py.
-"""
+"""TileDB-SOMA: an experiment and its axis queries; random batches by tiledbsoma_ml."""
 
 from __future__ import annotations
 

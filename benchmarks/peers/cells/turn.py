@@ -4,8 +4,6 @@ JOB is JSON: `reader` (a name of `READERS`), `path` (what the reader opens, with
 so that the page cache has them), `size`, `seed`, `seconds` (after which no batch is begun), `n_genes` (a file),
 `genes`, `cell_type` and `above`. Times and answers go to standard output as one line of JSON. With `prepare` in place
 of `size` and the rest, the reader's own form of that file is written.
-
-Tests: tests/benchmarks/test_cells.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Sparse datasets of a file of the layout stock: ordinary chunks, and beside them which elements are defined.
-
-Tests: tests/cli/importer/test_defined_upload.py, tests/cli/importer/test_round_trips.py.
-"""
+"""Sparse datasets of a file of the layout stock: ordinary chunks, and beside them which elements are defined."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The data of a dataset of a file, read by boxes; not for structured chunks.
-
-Tests: tests/cli/importer/test_dense_upload.py, tests/cli/importer/test_hdf5_import.py.
-"""
+"""The data of a dataset of a file, read by boxes; not for structured chunks."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ that are sparse matrices become datasets: those of AnnData (`encoding-type`, and
 Binsparse.
 
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification
-
-Tests: tests/cli/importer/test_hdf5_import.py, tests/cli/importer/test_hdf5_matrix.py.
 """
 
 from __future__ import annotations

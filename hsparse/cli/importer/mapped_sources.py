@@ -1,7 +1,4 @@
-"""The sources of a virtual dataset, and its extent: patterns of names and mappings without end are resolved.
-
-Tests: tests/cli/importer/test_virtual_data.py.
-"""
+"""The sources of a virtual dataset, and its extent: patterns of names and mappings without end are resolved."""
 
 from __future__ import annotations
 

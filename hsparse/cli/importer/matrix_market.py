@@ -4,8 +4,6 @@ https://math.nist.gov/MatrixMarket/formats.html. The header line is `%%MatrixMar
 comments follow, then the numbers of rows, columns and entries, then a line for each entry, with indices from 1. In the
 format `array` there is no number of entries, and lines are of values alone, column by column, of a symmetric matrix
 those from the diagonal on, of a skew-symmetric one those below it. `unsigned-integer` is a field of scipy's.
-
-Tests: tests/cli/importer/test_sparse_matrix.py.
 """
 
 from __future__ import annotations

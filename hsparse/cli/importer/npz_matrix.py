@@ -1,7 +1,4 @@
-"""Sparse arrays in `.npz` files, of `scipy.sparse.save_npz` and of `sparse.save_npz` (pydata).
-
-Tests: tests/cli/importer/test_sparse_matrix.py.
-"""
+"""Sparse arrays in `.npz` files, of `scipy.sparse.save_npz` and of `sparse.save_npz` (pydata)."""
 
 from __future__ import annotations
 

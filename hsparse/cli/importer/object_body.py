@@ -1,7 +1,4 @@
-"""The bodies of requests that create the objects of a file: type, extent, attributes, links, creation properties.
-
-Tests: tests/cli/importer/test_hdf5_import.py, tests/cli/importer/test_round_trips.py.
-"""
+"""The bodies of requests that create the objects of a file: type, extent, attributes, links, creation properties."""
 
 from __future__ import annotations
 

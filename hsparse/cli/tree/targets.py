@@ -1,7 +1,4 @@
-"""Where `hsparse cp` and `hsparse mv` put what they copy or move.
-
-Tests: tests/cli/tree/test_cp.py, tests/cli/tree/test_mv.py.
-"""
+"""Where `hsparse cp` and `hsparse mv` put what they copy or move."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the commands about the tree of a server have in common: flags, the tree, lines of output, and an end.
-
-Tests: tests/cli/tree/test_ls.py, tests/cli/tree/test_rm.py.
-"""
+"""What the commands about the tree of a server have in common: flags, the tree, lines of output, and an end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Compressed sparse matrices of scipy, as AnnData has them: matrices, or arrays if its settings say so.
-
-Tests: tests/client/anndata/test_compressed_matrix.py, tests/client/anndata/test_anndata_reader.py.
-"""
+"""Compressed sparse matrices of scipy, as AnnData has them: matrices, or arrays if its settings say so."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The objects of a domain with their attributes, asked for by one request, as AnnData's specification sees them.
-
-Tests: tests/client/anndata/test_anndata_reader.py.
-"""
+"""The objects of a domain with their attributes, asked for by one request, as AnnData's specification sees them."""
 
 from __future__ import annotations
 

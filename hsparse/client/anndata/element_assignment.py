@@ -1,8 +1,6 @@
 """What `group[path] = value` stores as AnnData's files have it: data frames, dicts and the like, and columns of frames.
 
 A frame names its columns in an attribute, so that what is only linked below it is no column.
-
-Tests: tests/client/anndata/test_element_assignment.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """What AnnData's specification makes of objects: groups and datasets with attributes, by path.
 
 Nothing is sent here: `hsparse.client.anndata.element_writer` does that.
-
-Tests: tests/client/anndata/test_element_writer.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 An element is a group or a dataset with the attribute `encoding-type`; what a type means is said at
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html. A matrix is a sparse dataset or, without elements, the
 group of its arrays.
-
-Tests: tests/client/anndata/test_anndata_reader.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A column of a data frame as arrays of numpy: the one form that pandas, polars and xarray make theirs of.
-
-Tests: tests/client/anndata/test_anndata_reader.py, tests/client/polars/test_frame_scan.py.
-"""
+"""A column of a data frame as arrays of numpy: the one form that pandas, polars and xarray make theirs of."""
 
 from __future__ import annotations
 

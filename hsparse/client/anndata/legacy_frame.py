@@ -1,8 +1,6 @@
 """Data frames of AnnData before 0.7: a dataset of compounds, whose first field is the index.
 
 A categorical has codes there, and its categories in `uns/<name>_categories`.
-
-Tests: tests/client/anndata/test_query.py.
 """
 
 from __future__ import annotations

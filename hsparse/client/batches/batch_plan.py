@@ -1,7 +1,4 @@
-"""Which rows a batch has: random blocks of rows are read together, and their rows shuffled.
-
-Tests: tests/client/batches/test_batches.py.
-"""
+"""Which rows a batch has: random blocks of rows are read together, and their rows shuffled."""
 
 from __future__ import annotations
 

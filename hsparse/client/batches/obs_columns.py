@@ -1,7 +1,4 @@
-"""Columns of the `obs` of an AnnData, by name: what goes with the rows of its matrix.
-
-Tests: tests/client/batches/test_batches.py.
-"""
+"""Columns of the `obs` of an AnnData, by name: what goes with the rows of its matrix."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From the coordinates in a chunk to those in the dataset: narrow columns, written where they stay.
-
-Tests: tests/client/direct/test_direct_elements.py.
-"""
+"""From the coordinates in a chunk to those in the dataset: narrow columns, written where they stay."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The map of a dataset as a client keeps it: where the chunks are, and all that is needed to decode them.
-
-Tests: tests/client/direct/test_direct_elements.py.
-"""
+"""The map of a dataset as a client keeps it: where the chunks are, and all that is needed to decode them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Selected rows and columns of a matrix, from its chunks to compressed rows: without coordinates of all elements.
-
-Tests: tests/client/direct/test_direct_rows.py.
-"""
+"""Selected rows and columns of a matrix, from its chunks to compressed rows: without coordinates of all elements."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A dataset's map that is asked for once, and revalidated by its etag at each read: 304 if nothing has changed.
-
-Tests: tests/client/direct/test_direct_elements.py.
-"""
+"""A dataset's map that is asked for once, and revalidated by its etag at each read: 304 if nothing has changed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What direct reads need of a store: the bytes of an object in the state that the map names.
-
-Tests: tests/client/direct/test_directory_objects.py, tests/client/direct/test_bucket_objects.py.
-"""
+"""What direct reads need of a store: the bytes of an object in the state that the map names."""
 
 from __future__ import annotations
 

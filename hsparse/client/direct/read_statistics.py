@@ -1,7 +1,4 @@
-"""What direct reads did: requests, bytes, and how often the server was asked after all.
-
-Tests: tests/client/direct/test_direct_elements.py.
-"""
+"""What direct reads did: requests, bytes, and how often the server was asked after all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How objects are read: in a way that is given, or in one that the server offers in the dataset's map.
-
-Tests: tests/client/direct/test_direct_source.py.
-"""
+"""How objects are read: in a way that is given, or in one that the server offers in the dataset's map."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What answers say: the JSON object, and the error, as the client has them.
-
-Tests: tests/client/http/test_answers.py, tests/client/test_connection.py.
-"""
+"""What answers say: the JSON object, and the error, as the client has them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The span of a request, where the application traces with OpenTelemetry: the server's spans are below it.
-
-Tests: tests/test_open_telemetry.py.
-"""
+"""The span of a request, where the application traces with OpenTelemetry: the server's spans are below it."""
 
 from __future__ import annotations
 

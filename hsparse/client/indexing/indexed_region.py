@@ -1,7 +1,4 @@
-"""A key in an extent, resolved: which elements it selects, and where each stands in the result.
-
-Tests: tests/client/indexing/test_index_key.py.
-"""
+"""A key in an extent, resolved: which elements it selects, and where each stands in the result."""
 
 from __future__ import annotations
 

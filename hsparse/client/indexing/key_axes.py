@@ -2,8 +2,6 @@
 
 A *position* is a place in the result, a *place* one in the dataset. An axis stands for the dimensions `dims` of the
 dataset, and for as many of the result as `shape` has. It selects `size` different places, in ascending order.
-
-Tests: tests/client/indexing/test_index_key.py.
 """
 
 from __future__ import annotations

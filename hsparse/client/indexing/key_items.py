@@ -1,8 +1,6 @@
 """What a key has for each dimension: an index, a slice or a list.
 
 https://numpy.org/doc/stable/user/basics.indexing.html, without new axes and field names.
-
-Tests: tests/client/indexing/test_index_key.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Labels of an axis in keys: text stands for the index that has it.
-
-Tests: tests/client/test_sparse_arrays.py.
-"""
+"""Labels of an axis in keys: text stands for the index that has it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a method of a dataset is asked for, in any of its forms, as a region of the dataset.
-
-Tests: tests/client/indexing/test_select.py.
-"""
+"""What a method of a dataset is asked for, in any of its forms, as a region of the dataset."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A data frame of a domain as polars scans it: the columns that a query needs, in blocks of rows.
-
-Tests: tests/client/polars/test_frame_scan.py.
-"""
+"""A data frame of a domain as polars scans it: the columns that a query needs, in blocks of rows."""
 
 from __future__ import annotations
 

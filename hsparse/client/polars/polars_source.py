@@ -1,6 +1,6 @@
 """`hsparse.scan`: a sparse dataset, a row for each defined element, or a data frame as a LazyFrame of polars.
 
-Needs the extra `polars`. Tests: tests/client/polars/test_polars_source.py.
+Needs the extra `polars`.
 """
 
 from __future__ import annotations

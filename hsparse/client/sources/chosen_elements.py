@@ -1,8 +1,6 @@
 """Where a dataset's values are read from: the server, or past it. Chosen when the first values are read.
 
 What reads past the server takes as long to import as the rest of the client, and a few elements need none of it.
-
-Tests: tests/client/test_file.py, tests/client/direct/test_direct_source.py.
 """
 
 from __future__ import annotations

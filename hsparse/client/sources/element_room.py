@@ -1,7 +1,4 @@
-"""Memory for the elements of a long answer: they are received where they stay.
-
-Tests: tests/client/sources/test_element_room.py.
-"""
+"""Memory for the elements of a long answer: they are received where they stay."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How a selection is sent: as a `select` string in the URL, or in a body.
-
-Tests: tests/client/sources/test_http_elements.py.
-"""
+"""How a selection is sent: as a `select` string in the URL, or in a body."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Uploads cut into requests: a server takes bodies of a bounded size.
-
-Tests: tests/client/sources/test_upload.py.
-"""
+"""Uploads cut into requests: a server takes bodies of a bounded size."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A frame of a sparse dataset, as an array of scipy that plots take.
-
-Tests: tests/client/test_sparse_arrays.py.
-"""
+"""A frame of a sparse dataset, as an array of scipy that plots take."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Matrices written to sparse datasets in bands, so that each stored chunk is written once.
-
-Tests: tests/client/sparse/test_from_scipy.py, tests/client/anndata/test_element_writer.py.
-"""
+"""Matrices written to sparse datasets in bands, so that each stored chunk is written once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads of a sparse dataset: as elements, as dense values, and as the arrays of other packages.
-
-Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_arrays.py.
-"""
+"""Reads of a sparse dataset: as elements, as dense values, and as the arrays of other packages."""
 
 from __future__ import annotations
 

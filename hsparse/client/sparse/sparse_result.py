@@ -1,8 +1,6 @@
 """Defined elements as the arrays that people compute with: scipy's, sparse.COO, numpy's, a table of Arrow.
 
 Numbers come in the machine's byte order: scipy and numba take no other.
-
-Tests: tests/client/test_sparse_arrays.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Values that are assigned or appended: scipy's sparse arrays and sparse.COO as elements, all others as dense ones.
-
-Tests: tests/client/test_sparse_assignment.py.
-"""
+"""Values that are assigned or appended: scipy's sparse arrays and sparse.COO as elements, all others as dense ones."""
 
 from __future__ import annotations
 

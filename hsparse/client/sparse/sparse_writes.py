@@ -1,7 +1,4 @@
-"""Writes to a sparse dataset: they define elements, or erase them.
-
-Tests: tests/client/test_sparse_dataset.py, tests/client/test_sparse_assignment.py.
-"""
+"""Writes to a sparse dataset: they define elements, or erase them."""
 
 from __future__ import annotations
 

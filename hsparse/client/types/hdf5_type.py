@@ -2,8 +2,6 @@
 
 Variable-length text is an object array of `str`, a variable-length sequence an object array of arrays; in a compound
 they are fields of objects. An array type adds its dimensions to those of the data, as in h5py.
-
-Tests: tests/client/test_dense_dataset.py, tests/client/test_group.py.
 """
 
 from __future__ import annotations

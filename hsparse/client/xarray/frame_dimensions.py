@@ -2,8 +2,6 @@
 
 The dimension has the frame's name, and the frame's index is its coordinate. Where an array has it twice, as those of
 obsp do, the second one is called `obs_2`.
-
-Tests: tests/client/xarray/test_frame_dimensions.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A dimension is named by its scale (`DIMENSION_LIST`), a scale by its link; a scale of several dimensions refers to
 others by number (`_Netcdf4Coordinates`). A dimension without a scale is a data frame's, or `<dataset>_dim_<number>`.
 https://docs.unidata.ucar.edu/netcdf-c/current/file_format_specifications.html
-
-Tests: tests/client/xarray/test_xarray_backend.py.
 """
 
 from __future__ import annotations

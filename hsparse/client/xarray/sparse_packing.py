@@ -1,8 +1,6 @@
 """The packing of values by the conventions of CF, undone for sparse arrays: xarray's own code makes dense ones.
 
 https://cfconventions.org/cf-conventions/cf-conventions.html#packed-data, #missing-data.
-
-Tests: tests/client/xarray/test_xarray_backend.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`xarray.open_dataset(url, engine="hsparse")`: groups of domains as lazy datasets of xarray.
 
 Registered as an entry point, so xarray knows the engine when the extra `xarray` is installed. Values of sparse datasets
-are `sparse.COO`, of others numpy's. Tests: tests/client/xarray/test_xarray_backend.py.
+are `sparse.COO`, of others numpy's.
 """
 
 from __future__ import annotations

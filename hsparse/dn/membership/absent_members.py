@@ -1,7 +1,4 @@
-"""Members that do not answer a node that is about to join: they are evicted first, or the node may not join yet.
-
-Tests: tests/dn/membership/test_absent_members.py.
-"""
+"""Members that do not answer a node that is about to join: they are evicted first, or the node may not join yet."""
 
 from __future__ import annotations
 

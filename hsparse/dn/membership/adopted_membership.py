@@ -2,8 +2,6 @@
 
 A membership is *settled* at a node once every other member has adopted it and has finished the changes that it accepted
 before, or was evicted. Until then, and whenever its lease does not hold, a node owns nothing.
-
-Tests: tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations

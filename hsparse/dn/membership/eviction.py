@@ -3,8 +3,6 @@
 A node that is cut off from all others, but not from the store, goes on renewing its lease. A member that reaches most
 of the members may revoke it; one that reaches few may not, since it may be the one that is cut off. Of two halves the
 one may that somebody outside asks for it, a *witness*: a service node, or a node that joins.
-
-Tests: tests/dn/membership/test_eviction.py, tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 It is counted on the clock of the machine that has gone further, the monotonic one or the time of day, so that one that
 stands or goes slowly does not lengthen it. When they do not agree a renewal has to tell whether it still holds.
-
-Tests: tests/dn/membership/test_lease_keeper.py, tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The tasks of a data node that is a member: they end with it, and a defect in one ends it.
-
-Tests: tests/dn/membership/test_node_tasks.py.
-"""
+"""The tasks of a data node that is a member: they end with it, and a defect in one ends it."""
 
 from __future__ import annotations
 

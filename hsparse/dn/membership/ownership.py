@@ -1,7 +1,4 @@
-"""Whether a data node may answer from its cache: only while no other node can have changed the object.
-
-Tests: tests/dn/test_cached_object.py, tests/dn/membership/test_member_node.py.
-"""
+"""Whether a data node may answer from its cache: only while no other node can have changed the object."""
 
 from __future__ import annotations
 

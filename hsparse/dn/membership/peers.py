@@ -1,7 +1,4 @@
-"""The other members of the cluster: connections to them, and whether they answer.
-
-Tests: tests/dn/membership/test_member_node.py.
-"""
+"""The other members of the cluster: connections to them, and whether they answer."""
 
 from __future__ import annotations
 

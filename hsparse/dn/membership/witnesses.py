@@ -1,8 +1,6 @@
 """Witnesses: nodes outside the membership that ask about a member which does not answer them.
 
 A member that they reach is not the one that is cut off.
-
-Tests: tests/dn/membership/test_witnesses.py.
 """
 
 from __future__ import annotations

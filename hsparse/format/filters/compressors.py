@@ -1,8 +1,6 @@
 """The compressors: Blosc, LZ4, deflate, Zstandard and LZF, and filters that hsparse knows by name only.
 
 To add one, write a class and list it in `FILTERS`. HSDS's clients are told of compressors in that order.
-
-Tests: tests/format/filters/test_pipeline.py, tests/format/filters/test_table.py.
 """
 
 from __future__ import annotations

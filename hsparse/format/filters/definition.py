@@ -2,8 +2,6 @@
 
 All that hsparse knows of a filter is in its definition: its id, its names in every dialect, its parameters,
 its codec, what HSDS makes of it, and what readers of references need. `table` has the definitions.
-
-Tests: tests/format/filters/test_table.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The filters that do not compress: byte and bit shuffle, the checksum, and filters that hsparse knows by name only.
 
 To add one, write a class and list it in `FILTERS`.
-
-Tests: tests/format/filters/test_pipeline.py, tests/format/filters/test_table.py.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ changes and stores chunks uses the protocol and does not distinguish kinds.
 A chunk in memory is a value of type `V`, never modified once it is committed; None stands for a chunk that was never
 written. A `ChunkChange` depends on the chunk alone and does not modify it, so that it can be applied again after
 another writer's put.
-
-Tests: tests/format/kinds/test_kinds.py, tests/format/kinds/test_chunk_query.py.
 """
 
 from __future__ import annotations

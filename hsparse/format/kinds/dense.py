@@ -4,8 +4,6 @@ The object is what an HDF5 file holds. It has no place for a filter mask, so eve
 HDF5 would skip a filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is
 stored, which HDF5 decodes like any other. `hsparse.format.filters.hsds` chooses the pipeline, and reads the objects
 that HSDS wrote.
-
-Tests: tests/format/kinds/test_dense_chunk.py, tests/format/kinds/test_kinds.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Their objects have two forms, both in `hsparse.format.kinds.vlen_chunk`: bare, as in HSDS (elements in length-prefixed
 form, filtered), or a structured chunk where the layout says so.
-
-Tests: tests/format/kinds/test_kinds.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The registry of chunk kinds, and of arrays of values. A new kind is one module beside the others and one row here.
-
-Tests: tests/format/kinds/test_kinds.py.
-"""
+"""The registry of chunk kinds, and of arrays of values. A new kind is one module beside the others and one row here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Sparse chunks of elements of a fixed size: reading and changing their columns.
 
 The columns and the object that holds them: `hsparse.format.kinds.sparse_chunk`.
-
-Tests: tests/format/kinds/test_kinds.py.
 """
 
 from __future__ import annotations

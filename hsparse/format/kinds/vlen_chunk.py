@@ -7,9 +7,6 @@ Structured object, of a sparse chunk and of a dense one whose layout says so: se
 heap. RFC "File Format Changes for Enabling Sparse Storage in HDF5", section 2.1, tables 6 and 7; the heap has the
 newest form (`hsparse.format.structured.heap`). All sections hold metadata and have checksums. A dense chunk, whose
 elements are all defined, has no selection: section 0 has no bytes, and section 1 begins at 0.
-
-Tests: tests/format/kinds/test_sparse_vlen_chunk.py, tests/format/kinds/test_bare_vlen_chunk.py,
-tests/format/kinds/test_structured_vlen_chunk.py.
 """
 
 from __future__ import annotations

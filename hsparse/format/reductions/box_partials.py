@@ -1,8 +1,6 @@
 """Partial results of the elements of a box of a selection, as an array or by their positions.
 
 Places are those in the box's result.
-
-Tests: tests/format/reductions/test_partials.py, tests/format/kinds/test_kinds.py.
 """
 
 from __future__ import annotations

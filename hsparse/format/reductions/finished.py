@@ -1,7 +1,4 @@
-"""The result of a reduction, of the partial results of all elements.
-
-Tests: tests/sn/values/test_reduce.py, tests/client/test_block_reduction.py.
-"""
+"""The result of a reduction, of the partial results of all elements."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Groups of the positions along an axis: those that have the same label.
-
-Tests: tests/sn/values/test_reduce_groups.py, tests/client/test_block_reduction.py.
-"""
+"""Groups of the positions along an axis: those that have the same label."""
 
 from __future__ import annotations
 

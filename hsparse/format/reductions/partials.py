@@ -8,8 +8,6 @@ Partial results of different elements merge into that of all of them.
   min(n, 2^20) u times the sum of their absolute values; usually it is that of the last rounding.
 - Sums of squared deviations from the mean are taken in two passes over a block, and merged as by Chan, Golub and
   LeVeque (1979).
-
-Tests: tests/format/reductions/test_partials.py.
 """
 
 from __future__ import annotations

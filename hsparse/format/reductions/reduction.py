@@ -2,8 +2,6 @@
 
 The result has a dimension for each axis that is kept, in order, of the selection's length; the grouped axis, if there
 is one, has one place for each group instead. A group is the set of its positions that have the same code.
-
-Tests: tests/format/reductions/test_partials.py, tests/sn/values/test_reduce.py.
 """
 
 from __future__ import annotations

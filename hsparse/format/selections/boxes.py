@@ -1,8 +1,6 @@
 """Irregular hyperslabs: unions of disjoint boxes, and the search for two that overlap.
 
 For the sets that occur the search takes about as long as a sort.
-
-Tests: tests/format/selections/test_boxes.py, tests/format/selections/test_overlap.py.
 """
 
 from __future__ import annotations

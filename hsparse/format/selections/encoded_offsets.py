@@ -1,8 +1,6 @@
 """Section 0 of a structured chunk without its checksum, as offsets in the chunk or as columns of coordinates.
 
 The image is that of `encoded_selection`, over the chunk's full dimensions.
-
-Tests: tests/format/selections/test_encoded_selection.py.
 """
 
 from __future__ import annotations

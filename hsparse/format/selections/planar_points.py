@@ -2,8 +2,6 @@
 
 HDF5 File Format Specification, "Dataspace Selection", points of version 2 and hyperslabs of version 3, as hsparse
 writes them.
-
-Tests: tests/format/kinds/test_chunk_columns.py.
 """
 
 from __future__ import annotations

@@ -21,8 +21,6 @@ little-endian:
 A collection is `GCOL`, version 1, three zeros, its length (u64), then objects: index (u16, from 1), number of
 references (u16, 0), four zeros, size (u64), and the payload, padded to 8 bytes. A reference is the number of
 elements (u32), slot (u16), index (u16), eight zeros; of a null one all is zero. Without payloads there are no bytes.
-
-Tests: tests/format/structured/test_packed_heap.py, tests/format/structured/test_heap_set.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Sparse values of a variable-length type of any region as structured-chunk bytes, see `format.structured.region`.
-
-Tests: tests/format/structured/test_region.py.
-"""
+"""Sparse values of a variable-length type of any region as structured-chunk bytes, see `format.structured.region`."""
 
 from __future__ import annotations
 

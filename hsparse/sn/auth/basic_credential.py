@@ -1,8 +1,6 @@
 """Basic credentials (RFC 7617), as servers and the commands that they start as jobs read them.
 
 A module of its own because commands use it where only the client is installed.
-
-Tests: tests/sn/auth/test_authenticator.py.
 """
 
 from __future__ import annotations

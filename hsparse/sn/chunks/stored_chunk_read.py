@@ -3,8 +3,6 @@
 The answer has a frame for each chunk, in the order in which they are named: the length of the chunk's object in
 bytes, u64 little-endian, then the bytes. The length `CHANGED`, without bytes, says that the object is gone or has
 another etag.
-
-Tests: tests/sn/chunks/test_stored_chunk_read.py.
 """
 
 from __future__ import annotations

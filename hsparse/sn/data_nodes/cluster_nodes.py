@@ -3,8 +3,6 @@
 A data node that is gone costs a message a hop: the next in rendezvous order reads for it at once, and it is taken over
 from when its lease has run out (`hsparse.dn.membership`). A message that may have been carried out already is sent
 again: changes of records say so (`Message.again`), appends have tokens, and other writes set what they set.
-
-Tests: tests/sn/data_nodes/test_cluster_nodes.py, tests/dn/membership/test_member_node.py.
 """
 
 from __future__ import annotations

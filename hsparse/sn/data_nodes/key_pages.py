@@ -1,7 +1,4 @@
-"""Listings of the store's keys, page by page, as any data node answers them.
-
-Tests: tests/sn/test_statistics.py.
-"""
+"""Listings of the store's keys, page by page, as any data node answers them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The data nodes that a service node sends to: those of this process, or the members of a cluster, behind one protocol.
-
-Tests: tests/sn/data_nodes/test_owners.py, tests/dn/membership/test_member_node.py.
-"""
+"""The data nodes that a service node sends to, of this process or the members of a cluster, behind one protocol."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Sending messages to the owner of each object: split by owner, sent at once, results in the order of the items.
-
-Tests: tests/sn/data_nodes/test_owners.py, tests/test_two_owners.py, tests/dn/test_service.py.
-"""
+"""Sending messages to the owner of each object: split by owner, sent at once, results in the order of the items."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Dean and Barroso, "The Tail at Scale", 2013: a second request after the 95th percentile costs a few more requests, and
 cuts off the slowest answers. Where all nodes are slow because they have too much to do, it would double what they have
 to do: so no more than a part of the reads is hedged, as in gRPC's retry throttling.
-
-Tests: tests/sn/data_nodes/test_patience.py.
 """
 
 from __future__ import annotations

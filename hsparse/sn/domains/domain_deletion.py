@@ -1,7 +1,4 @@
-"""Deletion of a domain: noted in the store first, so that any data node can finish it after a crash.
-
-Tests: tests/sn/domains/test_domain_deletion.py, tests/dn/test_deletions.py.
-"""
+"""Deletion of a domain: noted in the store first, so that any data node can finish it after a crash."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Two deletions at the same moment can each rely on the name that the other one deletes. So each looks again afterwards,
 and puts its name back where the objects are left without one.
-
-Tests: tests/sn/quotas/test_kept_objects.py, tests/sn/quotas/test_quotas.py.
 """
 
 from __future__ import annotations

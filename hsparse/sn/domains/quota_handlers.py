@@ -1,7 +1,4 @@
-"""Handlers of `/quota`: how many bytes the domains below a folder may take, and take.
-
-Tests: tests/sn/quotas/test_quotas.py.
-"""
+"""Handlers of `/quota`: how many bytes the domains below a folder may take, and take."""
 
 from __future__ import annotations
 

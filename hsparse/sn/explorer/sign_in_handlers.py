@@ -1,7 +1,4 @@
-"""Handlers of the sign-in at an issuer: what a page asks before it sends somebody there, and afterwards.
-
-Tests: tests/sn/explorer/test_sign_in_handlers.py.
-"""
+"""Handlers of the sign-in at an issuer: what a page asks before it sends somebody there, and afterwards."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 These are the chunks of the file, which may be smaller than those that reads are planned by. Contiguous data is one
 chunk.
-
-Tests: tests/sn/file_backed/test_chunk_info.py, tests/sn/file_backed/test_chunk_counts.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Chunk tables that the server fills from the file, as `hsload --fastlink` asks for: HSDS's initializer `chunklocator`.
-
-Tests: tests/sn/file_backed/test_chunk_locator.py, tests/clients/test_hsload_link.py.
-"""
+"""Chunk tables that the server fills from the file, as `hsload --fastlink` asks for: the initializer `chunklocator`."""
 
 from __future__ import annotations
 

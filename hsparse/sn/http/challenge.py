@@ -2,8 +2,6 @@
 
 A browser shows its own window for a password when it meets a `Basic` challenge. That is right for a page that a person
 opens, and wrong for a script of a page, which shows a form of its own.
-
-Tests: tests/sn/http/test_challenge.py.
 """
 
 from __future__ import annotations

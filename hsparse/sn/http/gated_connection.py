@@ -1,7 +1,4 @@
-"""A connection with a gate before the parser, at which requests wait for their turns or are refused.
-
-Tests: tests/sn/test_server.py, tests/sn/http/test_request_gate.py.
-"""
+"""A connection with a gate before the parser, at which requests wait for their turns or are refused."""
 
 from __future__ import annotations
 

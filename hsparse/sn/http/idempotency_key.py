@@ -1,8 +1,6 @@
 """The header `Idempotency-Key`: a client's name for a change, under which it may send that again.
 
 It is as in draft-ietf-httpapi-idempotency-key-header: a string of RFC 8941, section 3.3.3, in quotation marks.
-
-Tests: tests/sn/values/test_idempotency.py.
 """
 
 from __future__ import annotations

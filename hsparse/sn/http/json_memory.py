@@ -1,7 +1,4 @@
-"""How much memory a JSON body takes once it is parsed: up to twenty times that of its text.
-
-Tests: tests/sn/http/test_json_memory.py.
-"""
+"""How much memory a JSON body takes once it is parsed: up to twenty times that of its text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """JSON of large answers, encoded in pieces and in a thread.
 
 To encode keeps the interpreter to itself: in one piece, it would stop everything else for as long as that takes.
-
-Tests: tests/sn/http/test_json_pieces.py.
 """
 
 from __future__ import annotations

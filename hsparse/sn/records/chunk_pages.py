@@ -2,8 +2,6 @@
 
 A page names the version of the chunks that the client's request began with, so that the data node lists them once for
 all pages, and for all requests until a chunk is changed.
-
-Tests: tests/sn/chunks/test_map_etag.py, tests/sn/chunks/test_map_handlers.py, tests/sn/files/test_domain_state.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A dataset of a request: load it from its record, list its chunks, finish an interrupted shrink.
-
-Tests: tests/sn/objects/test_dataset_handlers.py, tests/test_shrink_race.py.
-"""
+"""A dataset of a request: load it from its record, list its chunks, finish an interrupted shrink."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 A pattern is parts between its stars, each of a fixed length: the first begins the name, the last ends it, and each of
 the others is looked for behind the one before, where the first place is as good as any.
-
-Tests: tests/sn/records/test_name_pattern.py.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The place at the end is reserved first, then written, and the extent grows over it last: a reader sees the elements,
 or the old extent. An append that fails leaves the extent as it was, and what it wrote is erased
 (`hsparse.dn.extent_changes`).
-
-Tests: tests/sn/values/test_append.py, tests/sn/values/test_values.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Operations on the chunks of a dataset: plan, send one message to each owner, put the results into place.
-
-Tests: tests/sn/values/test_chunk_fanout.py, tests/sn/values/test_values.py, tests/test_store_requests.py.
-"""
+"""Operations on the chunks of a dataset: plan, send one message to each owner, put the results into place."""
 
 from __future__ import annotations
 

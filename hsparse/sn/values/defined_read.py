@@ -1,7 +1,4 @@
-"""Reading the defined elements of a selection, places and values together, piece by piece.
-
-Tests: tests/sn/values/test_defined_read.py, tests/sn/values/test_sparse.py, tests/sn/values/test_defined_vlen_read.py.
-"""
+"""Reading the defined elements of a selection, places and values together, piece by piece."""
 
 from __future__ import annotations
 

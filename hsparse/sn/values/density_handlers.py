@@ -1,7 +1,4 @@
-"""Handler of `/datasets/{id}/density`: what a picture of a sparse dataset needs, see `hsparse.sn.values.density`.
-
-Tests: tests/sn/values/test_density.py.
-"""
+"""Handler of `/datasets/{id}/density`: what a picture of a sparse dataset needs, see `hsparse.sn.values.density`."""
 
 from __future__ import annotations
 

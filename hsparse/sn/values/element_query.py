@@ -2,8 +2,6 @@
 
 Data nodes send only the elements that they find. The fill value is a value like any other: a query that it does not
 fit skips the chunks that were never written.
-
-Tests: tests/sn/values/test_element_query.py, tests/sn/values/test_vlen_query.py.
 """
 
 from __future__ import annotations

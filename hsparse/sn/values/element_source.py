@@ -1,8 +1,6 @@
 """Where the elements of a dataset are read, and the source of most datasets: chunk objects, through their owners.
 
 The other source is `FileBackedElements`. Each owner gets one message an operation.
-
-Tests: tests/sn/values/test_chunk_fanout.py, tests/sn/values/test_values.py.
 """
 
 from __future__ import annotations

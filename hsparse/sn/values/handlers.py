@@ -1,7 +1,4 @@
-"""Handlers that read, write and erase values: `/datasets/{id}/value`, `/defined` and `/erase`.
-
-Tests: tests/sn/values/test_values.py, tests/sn/values/test_sparse.py, tests/sn/values/test_query_values.py.
-"""
+"""Handlers that read, write and erase values: `/datasets/{id}/value`, `/defined` and `/erase`."""
 
 from __future__ import annotations
 

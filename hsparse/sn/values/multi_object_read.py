@@ -3,8 +3,6 @@
 The answer has a part for each dataset, in the order in which they are named. A part is blocks, and a block of length 0
 ends it; a block is its length in bytes, u64 little-endian, then the bytes. The bytes of a dense part, joined, are all
 selected values in C order; those of a sparse part are an Arrow stream of the defined elements.
-
-Tests: tests/sn/values/test_multi_object_read.py.
 """
 
 from __future__ import annotations

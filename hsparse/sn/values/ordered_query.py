@@ -2,8 +2,6 @@
 
 Each owner sends at most as many elements of a chunk as are wanted. Where chunks have statistics, the most promising
 ones are asked first, until no other one can have anything better.
-
-Tests: tests/sn/values/test_ordered_query.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The elements that a value request names: by select string, points or hyperslab.
 
 Selections are resolved in the extent that the dataset has when it is read or written.
-
-Tests: tests/sn/test_value_selections.py, tests/sn/values/test_values.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A request's selection in a dataset's extent, made in a thread if it takes long, in memory that is reserved.
-
-Tests: tests/sn/values/test_selected.py.
-"""
+"""A request's selection in a dataset's extent, made in a thread if it takes long, in memory that is reserved."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A write whose body is larger than `max_request_size`, as stock clients send it: a part is in memory at a time.
-
-Tests: tests/sn/values/test_streamed_write.py.
-"""
+"""A write whose body is larger than `max_request_size`, as stock clients send it: a part is in memory at a time."""
 
 from __future__ import annotations
 

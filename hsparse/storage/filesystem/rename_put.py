@@ -1,6 +1,4 @@
-"""A put of a posix store by a temporary file and a rename: for objects of any size, durable by itself.
-Tests: tests/storage/test_posix.py.
-"""
+"""A put of a posix store by a temporary file and a rename: for objects of any size, durable by itself."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 A request is sent again, with exponential backoff and jitter, until it is answered or the operation's
 deadline has passed. The error codes are those of the Amazon S3 API Reference, "Error responses"; other
 servers answer with the HTTP status alone, so the status is looked at last.
-Tests: tests/storage/s3/test_s3_client.py, tests/storage/s3/test_s3_store.py.
 """
 
 from __future__ import annotations

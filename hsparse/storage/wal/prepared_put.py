@@ -1,6 +1,4 @@
-"""A put of a small object on its way through the write-ahead log: prepared, logged, then applied to its file.
-Tests: tests/storage/wal/test_wal_writer.py.
-"""
+"""A put of a small object on its way through the write-ahead log: prepared, logged, then applied to its file."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ modification time, and every later put of the key has a later one, whichever pro
 logs need no order among each other, and recovery is idempotent.
 
 What was deleted after it was logged stays deleted: `hsparse.storage.wal.deletion_markers`.
-Tests: tests/storage/wal/test_recovery.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The plan of an extensible array: only blocks that have chunks, and of paged data blocks only such pages.
 
 H5.format.html, VII.D "The Extensible Array Index".
-
-Tests: tests/format/hdf5/chunk_indexes/test_extensible_array.py.
 """
 
 from __future__ import annotations

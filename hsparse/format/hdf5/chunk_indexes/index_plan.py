@@ -1,7 +1,4 @@
-"""The plan of a chunk index: the places of chunks give its size, their addresses its bytes.
-
-Tests: tests/format/hdf5/chunk_indexes/test_index_registry.py.
-"""
+"""The plan of a chunk index: the places of chunks give its size, their addresses its bytes."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 Integers of fewer bits than their bytes become whole ones of the same values, as h5py reads them; HDF5's complex numbers
 become compounds of r and i. Times, and floats and integers of other sizes, become opaque elements of the same bytes,
 whose tag says the type, so that a file of them has it again (`hsparse.format.hdf5.messages.file_type`).
-
-Tests: tests/cli/importer/test_hdf5_import.py.
 """
 
 from __future__ import annotations

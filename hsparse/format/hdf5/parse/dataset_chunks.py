@@ -1,7 +1,4 @@
-"""The chunks of a dataset of a file, and the dataset at a path.
-
-Tests: tests/format/hdf5/parse/test_dataset_chunks.py, tests/cli/importer/test_hdf5_import.py.
-"""
+"""The chunks of a dataset of a file, and the dataset at a path."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The user block of a file, bytes before the superblock that HDF5 leaves to others: MATLAB's head, a script.
 
 It is a creation property of a domain's root group: `{"size": 512, "value_base64": ...}`, without the zeros at its end.
-
-Tests: tests/cli/importer/test_hdf5_import.py.
 """
 
 from __future__ import annotations

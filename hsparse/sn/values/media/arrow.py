@@ -1,8 +1,6 @@
 """Sparse values as an Arrow IPC stream, `application/vnd.apache.arrow.stream`.
 
 The columns are `dim_0 ... dim_{n-1}` and `value`.
-
-Tests: tests/format/test_arrow_stream.py, tests/sn/values/media/test_arrow_columns.py.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Columns are `dim_i` for the axes that are kept, with their indices in the dataset, `group` for the labels of groups, and
 one column for each operation.
-
-Tests: tests/sn/values/test_reduce_groups.py.
 """
 
 from __future__ import annotations

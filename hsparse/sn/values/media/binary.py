@@ -2,8 +2,6 @@
 
 All values of a selection are the elements in C order. Defined elements, and bodies with `sparse=1`, are a structured
 chunk over the extent (`hsparse.format.structured.region`). A selection is its H5Sencode image.
-
-Tests: tests/sn/values/test_values.py, tests/sn/values/test_sparse.py, tests/sn/values/test_vlen_values.py.
 """
 
 from __future__ import annotations

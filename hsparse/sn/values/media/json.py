@@ -1,7 +1,4 @@
-"""JSON bodies and answers of values: `application/json`, the form that every HDF REST client speaks.
-
-Tests: tests/sn/values/test_values.py, tests/sn/values/test_query_values.py, tests/sn/values/media/test_typed_json.py.
-"""
+"""JSON bodies and answers of values: `application/json`, the form that every HDF REST client speaks."""
 
 from __future__ import annotations
 

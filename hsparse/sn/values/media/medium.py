@@ -1,7 +1,4 @@
-"""The interface of a media type of values: functions that encode answers and decode bodies.
-
-Tests: tests/sn/values/media/test_registry.py.
-"""
+"""The interface of a media type of values: functions that encode answers and decode bodies."""
 
 from __future__ import annotations
 

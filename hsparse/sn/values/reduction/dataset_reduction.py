@@ -1,7 +1,4 @@
-"""A reduction of a dataset: owners reduce their chunks, and what they send is combined here.
-
-Tests: tests/sn/values/test_reduce.py, tests/sn/values/test_reduce_groups.py.
-"""
+"""A reduction of a dataset: owners reduce their chunks, and what they send is combined here."""
 
 from __future__ import annotations
 

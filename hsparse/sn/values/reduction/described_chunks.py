@@ -1,7 +1,4 @@
-"""Chunks that are reduced by their statistics, without being read.
-
-Tests: tests/sn/values/test_statistics_pruning.py.
-"""
+"""Chunks that are reduced by their statistics, without being read."""
 
 from __future__ import annotations
 

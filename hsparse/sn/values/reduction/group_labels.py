@@ -2,8 +2,6 @@
 
 A column of an AnnData's obs is such a dataset or, if it is categorical, a group with the datasets `codes` and
 `categories`.
-
-Tests: tests/sn/values/test_reduce_groups.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Handlers of reductions: `/datasets/{id}/reduce`.
-
-Tests: tests/sn/values/test_reduce.py, tests/sn/values/test_reduce_groups.py.
-"""
+"""Handlers of reductions: `/datasets/{id}/reduce`."""
 
 from __future__ import annotations
 

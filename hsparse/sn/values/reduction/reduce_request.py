@@ -1,7 +1,4 @@
-"""What a request for a reduction asks for: operations, axes, elements, and groups.
-
-Tests: tests/sn/values/test_reduce.py.
-"""
+"""What a request for a reduction asks for: operations, axes, elements, and groups."""
 
 from __future__ import annotations
 
