@@ -14,10 +14,12 @@ from tempfile import TemporaryDirectory
 
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.file_arguments import check_target
+from hsparse.cli.file_copy import check_copy
 from hsparse.cli.terminal_text import terminal_text
-from hsparse.client.files.domain_file import check_domain
+from hsparse.client.connection import Connection
+from hsparse.client.files.domain_file import DomainFile, check_domain
 from hsparse.format.format_revision import FormatRevision
-from hsparse.format.hdf5.plan.file_form import FileLayout
+from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 
 PARQUET = "kerchunk-parquet"
 FORMATS = ("json", "kerchunk", PARQUET, "dmrpp")
@@ -74,8 +76,11 @@ def run(args: argparse.Namespace) -> int:
     write = partial(_write_parquet, args.load_part("parquet").write_references) if parquet else _write
     params = {name: getattr(args, name) for name in ("addresses", "layout", "revision", "base", "urls")}
     params["format"] = "kerchunk" if parquet else args.format
+    connect = connector(args, args.domain)
+    if args.base and args.addresses == "file":
+        _check_base(args, connect)
     with (
-        connector(args, args.domain)() as connection,
+        connect() as connection,
         connection.response("GET", "/map", **params) as answer,
         TemporaryDirectory(".part", f"{args.out.name}.", args.out.absolute().parent) as directory,
     ):
@@ -86,6 +91,15 @@ def run(args: argparse.Namespace) -> int:
         part.replace(args.out)
     print(args.out)
     return 0
+
+
+def _check_base(args: argparse.Namespace, connect: Callable[[], Connection]) -> None:
+    """Raise `Conflict` if the copy that the map is to lead to is another file."""
+    form = FileForm.parse(args.layout or FileLayout.STOCK.value, args.revision)
+    flags = " ".join(f"--{name} {value}" for name, value in form.params.items())
+    with connect() as connection:
+        file = DomainFile(connection.for_domain(None), args.domain, form)
+        check_copy(args.base, file, f"Copy it there by hsparse export {args.domain} FILE {flags}.")
 
 
 def _write(answer: HTTPResponse, path: Path) -> None:

@@ -97,6 +97,35 @@ def test_references_to_a_copy_of_the_file(url: str, tmp_path: Path) -> None:
         check(file, "g/dense", "g/sparse")
 
 
+@pytest.mark.parametrize("form", ["kerchunk", "kerchunk-parquet", "dmrpp"])
+@pytest.mark.parametrize("made", ["by default", "of another state", "over HTTP"])
+def test_a_copy_that_is_another_file_is_refused(
+    url: str, tmp_path: Path, form: str, made: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy, out = tmp_path / "copy.h5", tmp_path / "out"
+    layout = [] if made == "by default" else ["--layout", "stock"]
+    assert main(["export", DOMAIN, str(copy), "--endpoint", url, *layout]) == 0
+    if made == "of another state":
+        with h5py.File(copy, "r+") as file:
+            file["g/dense"][::100] = 7
+    capsys.readouterr()
+    base = f"{url}/files{DOMAIN}?layout=structured" if made == "over HTTP" else str(copy)
+    assert make(url, out, "--format", form, "--addresses", "file", "--base", base) == 2
+    said = capsys.readouterr().err
+    assert "is not the file of the map" in said
+    assert f"hsparse export {DOMAIN} FILE --layout stock" in said
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("base", ["/none/copy.h5", "s3://bucket/copy.h5"])
+def test_a_copy_that_cannot_be_read_is_named(
+    url: str, tmp_path: Path, base: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--addresses", "file", "--base", base]
+    assert make(url, tmp_path / "out", "--format", "kerchunk", *where) == 0
+    assert f"{base} is not checked" in capsys.readouterr().err
+
+
 def test_dmrpp(url: str, tmp_path: Path) -> None:
     out = tmp_path / "map.h5.dmrpp"
     assert make(url, out, "--format", "dmrpp", "--addresses", "file", "--layout", "structured") == 0
