@@ -1,4 +1,4 @@
-"""Tokens of changes of the extent that a record remembers."""
+"""Tokens of changes of the extent that a record remembers, and the time that parts of appends have."""
 
 from __future__ import annotations
 
@@ -48,3 +48,15 @@ def test_a_dropped_append_is_not_taken_for_a_visible_one_by_another_clock(behind
         end_append(EndAppend(ID, "a"), record, now)
     assert record["shape"]["dims"] == [7]
     assert MOST_DROPPED > 100
+
+
+def test_a_part_is_out_of_time_unless_it_was_begun_again_or_is_done() -> None:
+    def expired(record: Record, now: float) -> bool:
+        return abandon_appends(AbandonAppends(ID, expired=True), record, now) is not record
+
+    change = BeginAppend(ID, "b", (2,), 0, 10.0)
+    record = begin_append(change, begin_append(BeginAppend(ID, "a", (2,), 0, 99.0), dataset(4), 0.0), 0.0)
+    assert [expired(record, now) for now in (9.0, 11.0)] == [False, True]
+    again = begin_append(change, record, 8.0)
+    assert [expired(again, now) for now in (17.0, 19.0)] == [False, True]
+    assert not expired(end_append(EndAppend(ID, "b"), record, 1.0), 11.0)

@@ -22,7 +22,6 @@ from tests.format.hdf5.host_file import assert_same, fetch_from
 
 ADDRESS = 40
 """Where the tests put an index in its file, so that no address of it is an offset."""
-ARRAYS_AND_TREE = [IndexKind.FIXED_ARRAY, IndexKind.EXTENSIBLE_ARRAY, IndexKind.BTREE_V2]
 
 
 def make_layout(kind: IndexKind, counts: tuple[int, ...], sections: int, filtered: bool) -> IndexLayout:
