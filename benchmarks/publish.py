@@ -25,7 +25,9 @@ BEGIN, END = "<!-- benchmark table -->", "<!-- end of benchmark table -->"
 TITLE = "# Benchmarks\n"
 INTRODUCTION = """
 `make bench` runs these workloads against HSDS, TileDB, the libraries of single-cell analysis and a bare HTTP server.
-The chart shows five of the rows below; the README has the same.
+The chart shows five of the rows below; the README has the same. Figures are medians of the repeats, for hsparse with
+(min..max). In parentheses after a peer's figure: how many times better hsparse is, from samples of the same turn,
+whatever the unit.
 
 ![How many times better hsparse is than HSDS and TileDB, in five rows.](benchmarks.svg)
 
@@ -67,16 +69,18 @@ def row(page: str, workload: str, metric: str, label: str) -> Row:
         [cell.strip() for cell in line[1:-1].split("|")] for line in section.splitlines() if line[:1] == "|"
     ]
     for cells in table[2:]:
-        named = re.fullmatch(rf"{re.escape(metric)}, ([^,]+) \((?:more|less) is better\)", cells[0])
+        named = re.fullmatch(rf"{re.escape(metric)}, ([^,]+)", cells[0])
         if named:
-            medians = {title: cell.partition(" ")[0] for title, cell in zip(table[0], cells, strict=True)}
-            ratios = {peer: _ratio(medians.get(f"ratio to {peer}", "-")) for peer in PEERS}
-            return Row(label, medians["hsparse"], named[1], ratios)
+            shown = dict(zip(table[0], cells, strict=True))
+            ratios = {peer: _ratio(shown.get(peer, "-")) for peer in PEERS}
+            return Row(label, shown["hsparse"].partition(" ")[0], named[1], ratios)
     raise ValueError(f"The report has no metric {metric!r} of {workload!r}.")
 
 
-def _ratio(median: str) -> float | None:
-    return None if median == "-" else float(median.replace(",", ""))
+def _ratio(cell: str) -> float | None:
+    """Return the ratio in a peer's cell, `figure (ratio)`."""
+    found = re.search(r"\((.*)\)", cell)
+    return float(found[1].replace(",", "")) if found else None
 
 
 def rows(page: str) -> list[Row]:
@@ -111,8 +115,51 @@ def insert(page: str, table: str) -> str:
     return f"{head}{BEGIN}\n{table}\n{END}{tail}"
 
 
+def condensed(report: str) -> str:
+    """Return the report with shorter tables: a peer's figure and the ratio to it are one cell, of medians.
+
+    The spread is that of hsparse alone, and an aim has its verdict without the figure.
+    """
+    found: list[str] = []
+    titles: list[str] = []
+    for line in report.splitlines():
+        cells = [cell.strip() for cell in line[1:-1].split("|")]
+        if line[:1] != "|":
+            titles = []
+        elif not titles:
+            titles = cells
+            line = _line(["metric", "hsparse", *_peers(titles), "aims"])
+        elif cells[0] == "---":
+            line = _line(["---"] * (len(_peers(titles)) + 3))
+        else:
+            line = _condensed_row(dict(zip(titles, cells, strict=True)), _peers(titles))
+        found.append(line)
+    return "\n".join(found) + "\n"
+
+
+def _peers(titles: Sequence[str]) -> list[str]:
+    return [title for title in titles if title not in ("metric", "hsparse", "aims") and title[:6] != "ratio "]
+
+
+def _condensed_row(row: dict[str, str], peers: Sequence[str]) -> str:
+    medians = {title: cell.partition(" ")[0] for title, cell in row.items()}
+    ratios = {peer: medians[f"ratio to {peer}"] for peer in peers}
+    figures = [
+        medians[peer] if ratios[peer] == "-" else f"{medians[peer]} ({ratios[peer]})" for peer in peers
+    ]
+    metric = re.sub(r" \((more|less) is better\)$", "", row["metric"])
+    aims = re.sub(r": (met|MISSED) \([^)]*\)", r" \1", row["aims"].replace("the best of them, ", ""))
+    for word, sign in {"least": "≥", "most": "≤"}.items():
+        aims = re.sub(rf"at {word} ([\d.,]+)[^;]*? (met|MISSED)", rf"{sign}\1 \2", aims)
+    return _line([metric, row["hsparse"], *figures, aims])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |".replace("|  |", "| |")
+
+
 def introduced(report: str) -> str:
-    """Return the full report as the page: with an introduction and the chart."""
+    """Return the condensed report as the page: with an introduction and the chart."""
     return report.replace(TITLE, TITLE + INTRODUCTION, 1)
 
 
@@ -125,15 +172,18 @@ def sections(text: str) -> dict[str, str]:
 def merge(page: str, report: str) -> str:
     """Return the page with the sections of a report of some workloads in place of its own.
 
-    Each one ends with its run's command, versions and remarks.
+    Each one ends with its run's command, what differs in its conditions, and its remarks.
     """
     known, measured = sections(page), sections(report)
     remarks = measured.pop("Remarks", "").strip().splitlines()
     last = known.pop("Remarks", "").strip().splitlines()
-    conditions = "; ".join(f"{name}: {fact(report, name)}" for name in ("versions", "repeats", LOAD))
+    told = {name: fact(report, name) for name in ("versions", "repeats", LOAD)}
+    conditions = "".join(
+        f"; {name}: {value}" for name, value in told.items() if f"\n- {name}: {value}\n" not in page
+    )
     for title in [title for title in measured if title]:
         about = f"- `{title}`"
-        own = [f"- Measured apart from the rest by `{fact(report, 'command')}`; {conditions}."]
+        own = [f"- Measured apart from the rest by `{fact(report, 'command')}`{conditions}."]
         own += [remark for remark in remarks if remark.startswith(about)]
         known[title] = "\n".join(["", measured[title].strip(), "", *own, "", ""])
         last = [remark for remark in last if not remark.startswith(about)]
@@ -153,7 +203,7 @@ def main() -> None:
     data = json.loads((FOLDER / "last.json").read_text())
     if data["failures"]:
         sys.exit("The last run has failures; run `make bench` again.")
-    page = page_of((FOLDER / "last.md").read_text(), PAGE.read_text())
+    page = page_of(condensed((FOLDER / "last.md").read_text()), PAGE.read_text())
     readme = PROJECT / "README.md"
     readme.write_text(insert(readme.read_text(), summary(page)))
     CHART.write_text(picture(page))

@@ -8,18 +8,13 @@ from benchmarks.aims import aims, slower
 from benchmarks.report import OURS, SIDES, MeasuredMetric, Report, Spread, number
 
 NOTES = (
-    "Each figure is the median over the repeats (min..max). A ratio says how many times better hsparse is "
-    "than the peer, from the samples of the same turn: above 1 is a win, below 1 a loss, whatever the unit.",
-    "hsparse answers a write when it is durable (fsync on the posix store). HSDS answers before it has "
-    "stored anything: 'HSDS' is its plain figure, 'HSDS flushed' adds the flush of its API, which waits for "
-    "the files to be written but not for fsync.",
-    "TileDB runs embedded, in process, with no network and no fsync. 'bare' is an aiohttp handler that "
-    "stores nothing: the bound of a server of this kind. 'copy' is the same file copied and synced, with neither "
-    "server nor network: the bound of the disk.",
-    "Servers have the caches that they have by default: a data node of hsparse an eighth of the machine's memory, "
-    "a node of HSDS 128 MiB. What is read was written by the same process before; the page cache has it on all sides.",
-    "Clients and servers share the machine's cores. Requests are encoded before the clock starts, on every "
-    "side; answers are decoded to numpy arrays before it stops.",
+    "hsparse answers a write when it is durable (fsync on the posix store). HSDS answers before it has stored "
+    "anything; 'HSDS flushed' adds the flush of its API, without fsync.",
+    "TileDB runs embedded, with no network and no fsync. 'bare' is an aiohttp handler that stores nothing: the bound "
+    "of a server. 'copy' is the same file copied and synced: the bound of the disk.",
+    "Caches have their default sizes. What is read was written by the same process before, and is in the page cache.",
+    "Clients and servers share the machine's cores. Requests are encoded before the clock starts; answers are decoded "
+    "to numpy arrays before it stops.",
 )
 
 

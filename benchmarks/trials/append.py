@@ -55,8 +55,8 @@ class AppendTrial:
     async def run(self) -> None:
         """Take all samples."""
         self.bench.report.remark(
-            "Appended frames go to HSDS as dense frames, by hyperslab, which it takes faster than the same "
-            "points in JSON. HSDS and older revisions of hsparse grow the dataset by a request before it."
+            "Appended frames go to HSDS as dense frames, by hyperslab, its faster way, after a request that grows the "
+            "dataset; older revisions of hsparse do that too."
         )
         async with self.bench.sides(
             f"{self.case.name}-append", "hsparse", "older", "hsds", "tiledb"

@@ -29,32 +29,20 @@ ROWS_A_CHUNK = 64
 SECONDS, ALL = 10.0, 90.0
 """After which no further batch is begun, of readers of one batch after the other and of those that read ahead."""
 REMARKS = (
-    "`cells`: {elements:,} elements of {cells:,} cells x {genes:,} genes, float32 counts; gene frequencies and library "
-    "sizes are log-normal. Every turn is a new process; the page cache has all files when its clock starts, and "
-    "libraries, scipy among them, are imported and files opened. Each read but the batches comes after another one of "
-    "its kind, so first use does not count.",
-    "`cells`, random batches: all rows once, of AnnData as many batches as begin within {seconds:.0f} s; each comes as "
-    "a CSR with the cells' numbers. hsparse: `hsparse.Batches` over a second import by `--chunk 64x100000`, as the "
-    "page on imports says for training; the other rows are of a default import. AnnData: random rows, `data[rows]`. "
-    "TileDB-SOMA: `tiledbsoma_ml.ExperimentDataset` with its defaults (chunks of 64 rows, 65,536 rows at a time). "
-    "scDataset: `BlockShuffling(16)` over the plain h5ad, 4 batches a fetch. The entropy says how random: that of the "
-    "100 stretches of consecutive rows from which a batch's rows come, as a part of that of rows drawn at random. "
-    "Memory is the most that the reading process ever held, libraries included; over HTTP the server's is not in it.",
-    "`cells`: `AnnData h5ad` is what `write_h5ad` writes by default, without compression: reading it is copying from "
-    "the page cache. `AnnData h5ad gzip` is the same file compressed, as most published ones are. `AnnData zarr` is "
-    "format 3 with the codecs of zarrs. TileDB-SOMA reads columns and everything as tables, which is faster than its "
-    "`to_anndata`. The predicate is a cell type and a least number of genes.",
-    "`cells`, over HTTP: as `hsparse.open(url)` reads from a server of another machine. If a read takes much of its "
-    "chunks, the server sends these as they are stored and the client decodes them; else the server sends the values. "
-    "The network is the loopback interface, and both processes share the cores.",
-    "`cells`, where hsparse loses: reading a plain h5ad is copying 480 MB, or the rows that were chosen. hsparse "
-    "stores a fifth of the bytes and decodes them: about 12 ns of a core for an element, 0.7 s for all, more than half "
-    "of it in inflating. Cells chosen by a predicate are in all of its chunks, so all of these are decoded for 1 % of "
-    "the rows.",
-    "`cells`, where hsparse is ahead by less than its aim: 20 genes are in 140 of the default import's chunks, which "
-    "have 16,384 cells and 66 genes, so 66 elements are decoded for each that is asked for: 0.08 s of a core when read "
-    "directly, of which 40 % is inflating and, since a chunk has only 30,000 elements, a quarter calls of Python. Over "
-    "HTTP the server shares the two cores. AnnData copies the whole plain h5ad for them, and chooses the columns.",
+    "`cells`: {elements:,} elements of {cells:,} cells x {genes:,} genes, float32 counts. Every turn is a new "
+    "process, with files in the page cache and libraries imported. Each read but the batches comes after another one "
+    "of its kind.",
+    "`cells`, random batches: all rows once, of AnnData as many as begin within {seconds:.0f} s, as CSR. hsparse: "
+    "`hsparse.Batches` over an import by `--chunk 64x100000`; the other rows are of a default import. AnnData: "
+    "`data[rows]`. TileDB-SOMA: `tiledbsoma_ml.ExperimentDataset`. scDataset: `BlockShuffling(16)`, 4 batches a "
+    "fetch. The entropy is that of the 100 stretches from which a batch's rows come, compared with random rows. "
+    "Memory is the most that the reading process held.",
+    "`cells`: `AnnData h5ad` is uncompressed, the default of `write_h5ad`: reading it is copying. `AnnData zarr` is "
+    "format 3. TileDB-SOMA reads columns and everything as tables. The predicate is a cell type and a least number of "
+    "genes.",
+    "`cells`, over HTTP: the loopback interface; both processes share the cores.",
+    "`cells`, where hsparse loses: it stores a fifth of the plain h5ad's bytes and decodes them, 12 ns of a core for "
+    "an element. Cells chosen by a predicate are in all chunks; of 20 genes' chunks 1 element in 66 is asked for.",
 )
 
 

@@ -40,8 +40,7 @@ class FilesTrial:
         """Take all samples."""
         self.bench.report.remark(
             "`files`: MB are 10^6 bytes of the file; 'raw' counts the values before filters. Import and export are "
-            "whole commands, with the half second Python takes to start. 'copy' writes the same file and syncs it. "
-            "'bare' is aiohttp's own static file, the other side of 'read over HTTP'."
+            "whole commands, with the start of Python. 'bare' is aiohttp's static file, beside 'read over HTTP'."
         )
         if "hsparse" not in self.bench.peers:
             return

@@ -26,10 +26,7 @@ from benchmarks.workloads.points import PointData, dense_rows
 IN_FLIGHT = 4
 READS = {"read all": False, "read all, direct": True}
 """Whether the Python client reads past the server, by the name of the row."""
-BY_CLIENT = (
-    ", read all: TileDB by its package for Python, hsparse by its own, over HTTP or, `direct`, the chunks from the "
-    "server's directory. All other rows of hsparse, and those of HSDS, are plain requests."
-)
+BY_CLIENT = ", read all: by the packages for Python; `direct` reads the server's directory. Others are plain requests."
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,9 @@ class StoredTrial:
     async def run(self) -> None:
         """Take all samples."""
         self.bench.report.remark(
-            "`rfc-table`: the encoded selection of hsparse is its chunk object less the values, which are "
-            "random bytes and do not shrink; it includes checksums and footer. Both sections have shuffle "
-            "and gzip 6, as the RFC's table has. The HDF5 prototype needs 1,654,231 bytes for 10 % random "
-            "points, 184,324 after gzip; the information limit is 61.5 kB."
+            "`rfc-table`: the encoded selection is the chunk object without the values, which are random bytes. Both "
+            "sections have shuffle and gzip 6, as in the RFC's table. The HDF5 prototype needs 1,654,231 bytes for 10 "
+            "% random points, 184,324 after gzip; the information limit is 61.5 kB."
         )
         percents = (PERCENTS[-1],) if self.bench.quick else PERCENTS
         cases = [rfc_table(pattern, percent) for pattern in PATTERNS for percent in percents]

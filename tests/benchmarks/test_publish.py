@@ -10,6 +10,7 @@ from benchmarks.publish import (
     INTRODUCTION,
     PAGE,
     Row,
+    condensed,
     insert,
     introduced,
     merge,
@@ -30,7 +31,7 @@ def reported() -> str:
         for sample in samples:
             report.add(MeasuredMetric("dense", "write, p50", "MiB/s", higher=True), side, sample)
             report.add(MeasuredMetric("dense", "write", "s", higher=False), side, sample)
-    return markdown(report, {"versions": "hsparse 1", "machine": "a machine", "repeats": "3"})
+    return condensed(markdown(report, {"versions": "hsparse 1", "machine": "a machine", "repeats": "3"}))
 
 
 def test_a_row_has_the_medians_of_its_metric() -> None:
@@ -43,6 +44,25 @@ def test_a_row_has_the_medians_of_its_metric() -> None:
 def test_a_metric_that_was_not_measured_is_an_error(names: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="has no metric"):
         row(reported(), *names, "label")
+
+
+def test_tables_of_the_page_are_those_of_the_report_in_fewer_words() -> None:
+    report = "\n".join(
+        [
+            "| metric | ratio to HSDS | ratio to TileDB | hsparse | HSDS | TileDB | aims |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+            "| read, s (less is better) | 2 (1..3) | - | 1 (1..2) | 2 (1..3) | - | 1 x HSDS: met (2); "
+            "at most 9 s: MISSED (1) |",
+            "| stored, MB (less is better) | - | - | 5 | 7 | - |  |",
+            "",
+        ]
+    )
+    assert condensed(report).splitlines() == [
+        "| metric | hsparse | HSDS | TileDB | aims |",
+        "| --- | --- | --- | --- | --- |",
+        "| read, s | 1 (1..2) | 2 (2) | - | 1 x HSDS met; ≤9 MISSED |",
+        "| stored, MB | 5 | 7 | - | |",
+    ]
 
 
 def test_the_published_page_has_every_row_with_its_figures() -> None:
@@ -79,7 +99,7 @@ def run_of(workload: str, value: float) -> str:
         "load when started": "0.1",
         "command": f"python -m benchmarks {workload}",
     }
-    return markdown(report, facts | {"repeats": "5"})
+    return condensed(markdown(report, facts | {"repeats": "5"}))
 
 
 def test_a_run_of_one_workload_takes_the_place_of_its_section() -> None:
@@ -88,7 +108,7 @@ def test_a_run_of_one_workload_takes_the_place_of_its_section() -> None:
     assert list(sections(once)) == ["", "Conditions", "dense", "cells"]
     assert once.startswith(page.rstrip("\n"))
     assert (
-        "Measured apart from the rest by `python -m benchmarks cells`; versions: hsparse 1; repeats: 5"
+        "Measured apart from the rest by `python -m benchmarks cells`; repeats: 5; load when started: 0.1."
         in once
     )
     assert "- `cells`: a remark on 1." in sections(once)["cells"]
