@@ -218,6 +218,11 @@ class _Run:
         if objects.lost:
             text = f"{objects.lost} references lead to objects that are not imported: they are null."
             print_message(self._args.progress, text, sys.stderr)
+        for text in _listed(
+            "Filters that are stored, and exported, in a form that HSDS reads; hsparse export --filter sets others",
+            [f"{path}: {changed}" for path, changed in objects.refiltered.items()],
+        ):
+            print_message(self._args.progress, text, sys.stderr)
         left += _listed("Not imported", list(objects.skipped.values()))
         left += _listed(
             "Sources of virtual datasets that are missing, whose elements have the fill value",

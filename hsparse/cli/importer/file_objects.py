@@ -138,6 +138,8 @@ class FileObjects:
             self.file: Hdf5File = source.run(read_superblock(source.size))
         self.by_address: dict[int, FileObject] = {}
         self.skipped: dict[str, str] = {}
+        self.refiltered: dict[str, str] = {}
+        """What becomes of the filters of datasets that the server stores through others."""
         self.external: dict[str, ExternalLink] = {}
         self.lost = 0
         self._strict = strict

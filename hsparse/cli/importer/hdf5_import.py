@@ -19,7 +19,13 @@ from hsparse.cli.importer.dense_upload import Advance, DenseUpload, stored_chunk
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
 from hsparse.cli.importer.hdf5_matrix import open_matrix, values_body
-from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies, values_bytes
+from hsparse.cli.importer.object_body import (
+    changed_filters,
+    common_body,
+    dataset_body,
+    link_bodies,
+    values_bytes,
+)
 from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.sparse_matrix import MatrixUpload, matrix_body
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
@@ -218,6 +224,8 @@ class Hdf5Import:
             data = open_data(self._objects, dataset)
             storage = data.storage if isinstance(data, VirtualData) else None
             body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path, storage)
+            if changed := changed_filters(data.dataset):
+                self._objects.refiltered[one.path] = changed
             has_no_chunks = data.records is not None and not len(data.records)
             if not data.is_allocated or has_no_chunks:
                 return NewObject(one.path, body)

@@ -12,7 +12,8 @@ from hsparse.cli.importer.source import path_in_errors
 from hsparse.errors import BadRequest
 from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property
-from hsparse.format.filters.table import CODECS
+from hsparse.format.filters.hsds import parse_hsds_filters
+from hsparse.format.filters.table import BY_ID, CODECS
 from hsparse.format.hdf5.messages.file_type import FileType
 from hsparse.format.hdf5.messages.fill_value_message import NEVER, ON_ALLOCATION
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
@@ -107,6 +108,18 @@ def dataset_body(
     if dataset.pipeline:
         properties["filters"] = [creation_property(one) for one in dataset.pipeline]
     return body
+
+
+def changed_filters(dataset: ParsedDataset) -> str:
+    """Say which filters of dense chunks the server replaces, and by which; nothing if it stores them as they are."""
+    items = [creation_property(one) for one in dataset.pipeline]
+    stored = parse_hsds_filters(items, dataset.type.size, 0) if items else ()
+    kept = {one.id for one in stored}
+    gone, new = (
+        [BY_ID[one.id].name for one in some if one.id not in other]
+        for some, other in ((dataset.pipeline, kept), (stored, {one.id for one in dataset.pipeline}))
+    )
+    return f"{', '.join(gone)} as {', '.join(new) or 'nothing'}" if gone else ""
 
 
 def fill_body(objects: FileObjects, dataset: ParsedDataset) -> Json:

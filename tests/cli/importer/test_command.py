@@ -109,6 +109,28 @@ def test_an_import_that_was_stopped_goes_on(
         assert domain_differences(file, connection) == []
 
 
+def test_filters_that_the_server_replaces_are_named(
+    imported: Import, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, copy, values = tmp_path / "x.h5", tmp_path / "copy.h5", np.arange(4000) // 7
+    with h5py.File(path, "w") as file:
+        for name, options in (
+            ("lzf", {"compression": "lzf", "shuffle": True}),
+            ("checked", {"fletcher32": True}),
+            ("gzip", {"compression": "gzip", "shuffle": True, "fletcher32": True}),
+            ("plain", {}),
+        ):
+            file.create_dataset(name, data=values, chunks=(500,), **options)
+    connection = imported(path)
+    said = capsys.readouterr().err
+    assert "(2):\n  /checked: fletcher32 as nothing\n  /lzf: shuffle, lzf as blosc\n" in said
+    flags = ["--endpoint", url, "--filter", "shuffle+lzf"]
+    assert main(["export", str(connection.domain), str(copy), *flags]) == 0
+    with h5py.File(copy) as file:
+        assert file["lzf"].compression == "lzf"
+        assert np.array_equal(file["lzf"][:], values)
+
+
 @pytest.mark.parametrize(("flags", "said"), [((), "deleted again"), (("--keep",), "--resume goes on with")])
 def test_after_an_interruption_it_says_what_is_left(
     url: str,
