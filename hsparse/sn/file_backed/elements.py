@@ -25,6 +25,7 @@ from hsparse.format.query import bind_query
 from hsparse.format.reductions.box_partials import reduce_array
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
+from hsparse.format.text_ends import end_texts, has_text_ends
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
@@ -130,8 +131,12 @@ class FileBackedElements:
             )
 
         values = await read_backing_files(self._dataset, files, read)
+        item = self._dataset.spec.datatype.item
         for i, value in zip(there, values, strict=True):
             result[i] = value
+            if value is not None and has_text_ends(item):
+                result[i] = value = value.copy()  # replies are read-only
+                await offload(value.nbytes, end_texts, value, item)
         return result
 
     async def existing(self) -> NDArray[np.uint64]:

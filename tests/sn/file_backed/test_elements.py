@@ -206,6 +206,32 @@ async def test_fields_of_compounds_and_byte_order(client: RestClient, store: Cou
     )
 
 
+@pytest.mark.parametrize("kind", ["contiguous", "chunked"])
+async def test_text_ends_as_imported_text_does(client: RestClient, store: CountingStore, kind: str) -> None:
+    def text(padding: str) -> dict[str, Any]:
+        return {
+            "class": "H5T_STRING",
+            "length": 5,
+            "charSet": "H5T_CSET_ASCII",
+            "strPad": f"H5T_STR_{padding}",
+        }
+
+    fields = [
+        {"name": "blanks", "type": text("SPACEPAD")},
+        {"name": "two", "type": {"class": "H5T_ARRAY", "dims": [2], "base": text("NULLTERM")}},
+        {"name": "zeros", "type": text("NULLPAD")},
+    ]
+    record = b"a b  " + b"x\0yz!" + b"full!" + b"p\0q\0\0"
+    await store.put(FILE, b"head" + 4 * record)
+    place = {"class": "H5D_CONTIGUOUS_REF", "offset": 4, "size": 4 * len(record)}
+    if kind == "chunked":
+        place = {"class": "H5D_CHUNKED_REF", "dims": [4], "chunks": {"0": [4, 4 * len(record)]}}
+    layout = place | {"file_uri": FILE}
+    path = await create(client, [4], {"class": "H5T_COMPOUND", "fields": fields}, layout=layout)
+    found = await read(client, path, "S20", (4,))
+    assert found.tobytes() == 4 * (b"a b\0\0" + b"x\0\0\0\0" + b"full!" + b"p\0q\0\0")
+
+
 # --- requests -------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.text_ends import NULL_TERMINATED, SPACE_PADDED
 from hsparse.model.datatype import has_gaps
 from hsparse.model.element import element_of
 
@@ -21,7 +22,6 @@ OBJECT_REFERENCE_SIZE = 8
 REGION_REFERENCE_SIZE = 12
 VLEN_SIZE = 16
 """Bytes of a sequence or string of variable length: its count, and address and index in a global heap."""
-NULL_TERMINATED, SPACE_PADDED = "H5T_STR_NULLTERM", "H5T_STR_SPACEPAD"
 OBJECT_REFERENCE, REGION_REFERENCE, STD_REFERENCE = "H5T_STD_REF_OBJ", "H5T_STD_REF_DSETREG", "H5T_STD_REF"
 
 

@@ -23,7 +23,6 @@ from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.heaps import MIN_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
-    SPACE_PADDED,
     FileType,
     dims_of_array,
     is_byte_identical,
@@ -37,6 +36,7 @@ from hsparse.format.selections.serialized_selection import (
     Regular,
     decode_serialized,
 )
+from hsparse.format.text_ends import ended_texts
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.json_values import Values
 from hsparse.model.region_reference import MAX_POINTS, region_bytes
@@ -107,7 +107,7 @@ class _Conversion(NamedTuple):
         if kind == "H5T_VLEN" or item.get("length") == "H5T_VARIABLE":
             return (yield from self._sequences(datatype, rows))
         if kind == "H5T_STRING":
-            return _ended_texts(rows, item["strPad"])
+            return ended_texts(rows, item["strPad"])
         if item["base"] == OBJECT_REFERENCE:
             return self._references(rows)
         return (yield from self._regions(rows))
@@ -229,15 +229,6 @@ def _selection_json(reader: ByteReader, dims: tuple[int, ...]) -> dict[str, Any]
                 for first in firsts
             ]
     return {"select_type": "H5S_SEL_HYPERSLABS", "selection": pairs}
-
-
-def _ended_texts(rows: Bytes, padding: str) -> Bytes:
-    """Return texts of a fixed length with zeros behind their end, where a file has blanks or anything else."""
-    if padding == SPACE_PADDED:
-        is_behind = np.logical_and.accumulate(rows[:, ::-1] == ord(" "), axis=1)[:, ::-1]
-    else:
-        is_behind = np.logical_or.accumulate(rows == 0, axis=1)
-    return np.where(is_behind, np.uint8(0), rows)
 
 
 def _numbers(rows: Bytes) -> NDArray[np.uint64]:
