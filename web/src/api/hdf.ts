@@ -1,6 +1,7 @@
 /** Objects of a domain as the server describes them (HDF5/JSON), all loaded by one request. */
 
 import { sendJson } from './client';
+import { attributeValue } from './elements';
 
 export type HdfType = string | HdfTypeObject;
 
@@ -37,6 +38,8 @@ export interface HdfAttribute {
   type: HdfType;
   shape: HdfShape;
   value?: unknown;
+  /** `base64` where JSON cannot represent the value. */
+  encoding?: string;
 }
 
 export interface HdfLayout {
@@ -187,7 +190,8 @@ export function isGrowing(object: HdfObject): boolean {
 }
 
 export function attributeText(object: HdfObject | undefined, name: string): string | undefined {
-  const value = object?.attributes?.[name]?.value;
+  const attribute = object?.attributes?.[name];
+  const value = attribute === undefined ? undefined : attributeValue(attribute);
   const first = Array.isArray(value) && value.length === 1 ? value[0] : value;
   return typeof first === 'string' ? first : undefined;
 }

@@ -1,6 +1,7 @@
 /** Values of datasets: only what is selected, as binary where elements are numbers. */
 
 import { type Query, sendBinary, sendJson } from './client';
+import { canDecode, decodeElements } from './elements';
 import type { Domain, HdfObject } from './hdf';
 import { decodeNumbers, isDecodable, littleEndian, type NumberArray, numberType } from './types';
 
@@ -47,7 +48,7 @@ export function wholeOf(dims: number[]): Span[] {
   return dims.map((length) => ({ start: 0, stop: length, step: 1 }));
 }
 
-/** Reads selected values, flat and in row-major order: numbers as a typed array, all else from JSON. */
+/** Reads selected values, flat and in row-major order: numbers as a typed array, all else as a list. */
 export async function readValues(
   domain: Domain,
   dataset: HdfObject,
@@ -58,6 +59,10 @@ export async function readValues(
   const type = numberType(dataset.type ?? '');
   if (type !== undefined && isDecodable(type) && fields === undefined) {
     return decodeNumbers(await sendBinary(valuePath(dataset), valueQuery(domain, spans), { signal }), type);
+  }
+  if (fields === undefined && canDecode(dataset.type ?? '')) {
+    const bytes = await sendBinary(valuePath(dataset), valueQuery(domain, spans), { signal });
+    return decodeElements(bytes, dataset.type ?? '', sizeOf(spans));
   }
   const query = { ...valueQuery(domain, spans), fields, ignore_nan: 1 };
   const { value } = await sendJson<{ value: unknown }>(valuePath(dataset), query, { signal });

@@ -1,8 +1,9 @@
 /** The attributes of an object. */
 
-import type { HdfObject } from '../api/hdf';
+import { attributeValue } from '../api/elements';
+import type { HdfAttribute, HdfObject } from '../api/hdf';
 import { typeText } from '../api/types';
-import { formatValue } from '../shell/format';
+import { cut, formatElement } from '../shell/format';
 
 export function Attributes({ object }: { object: HdfObject }) {
   const attributes = Object.entries(object.attributes ?? {});
@@ -14,19 +15,25 @@ export function Attributes({ object }: { object: HdfObject }) {
       </summary>
       <table className="attributes">
         <tbody>
-          {attributes.map(([name, { type, value, shape }]) => (
+          {attributes.map(([name, attribute]) => (
             <tr key={name}>
               <th scope="row">
                 <bdi>{name}</bdi>
               </th>
               <td>
-                <bdi>{shape.class === 'H5S_NULL' ? 'empty' : formatValue(value)}</bdi>
+                <bdi>{attributeText(attribute)}</bdi>
               </td>
-              <td className="quiet">{typeText(type).slice(0, 60)}</td>
+              <td className="quiet">{typeText(attribute.type).slice(0, 60)}</td>
             </tr>
           ))}
         </tbody>
       </table>
     </details>
   );
+}
+
+function attributeText(attribute: HdfAttribute): string {
+  const { type, shape } = attribute;
+  if (shape.class === 'H5S_NULL') return 'empty';
+  return cut(formatElement(attributeValue(attribute), type, (shape.dims ?? []).length));
 }

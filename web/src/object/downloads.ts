@@ -2,12 +2,12 @@
 
 import { nameOf } from '../address';
 import { send } from '../api/client';
-import { type Domain, type HdfObject, isSparse } from '../api/hdf';
+import { type Domain, type HdfObject, type HdfType, isSparse } from '../api/hdf';
 import { ARROW, countDefined, readDefined } from '../api/defined';
 import { numberType } from '../api/types';
 import { tiff } from './tiff';
 import { formatSelect, readBytes, readValues, sizeOf, type Span, spanLength } from '../api/values';
-import { formatExact } from '../shell/format';
+import { formatElement, formatExact } from '../shell/format';
 
 /** The most elements of a selection that a page turns into a file. */
 const MAX_ELEMENTS = 1 << 24;
@@ -82,10 +82,11 @@ function inParts(texts: Iterable<string>): Blob[] {
 async function sparseCells(domain: Domain, object: HdfObject, spans: Span[]): Promise<Iterable<string>> {
   const { places, values } = await readDefined(domain, object, formatSelect(spans));
   const isSingle = values instanceof Float32Array;
+  const type = object.type ?? '';
   return (function* () {
     yield `${[...places.map((_, dim) => `dim_${dim},`), 'value'].join('')}\r\n`;
     for (let at = 0; at < values.length; at += 1) {
-      yield `${places.map((column) => `${column[at]},`).join('')}${csvCell(values[at], isSingle)}\r\n`;
+      yield `${places.map((column) => `${column[at]},`).join('')}${csvCell(values[at], type, isSingle)}\r\n`;
     }
   })();
 }
@@ -96,8 +97,9 @@ async function denseCells(domain: Domain, object: HdfObject, spans: Span[]): Pro
   const last = spans[spans.length - 1];
   const width = spans.length > 1 && last !== undefined ? Math.max(1, spanLength(last)) : 1;
   const isSingle = values instanceof Float32Array;
+  const type = object.type ?? '';
   return (function* () {
-    for (let at = 0; at < values.length; at += 1) yield csvCell(values[at], isSingle) + ((at + 1) % width === 0 ? '\r\n' : ',');
+    for (let at = 0; at < values.length; at += 1) yield csvCell(values[at], type, isSingle) + ((at + 1) % width === 0 ? '\r\n' : ',');
   })();
 }
 
@@ -105,9 +107,9 @@ async function denseCells(domain: Domain, object: HdfObject, spans: Span[]): Pro
 const FORMULA = /^[=+\-@\t\r]/;
 
 /** Returns a cell of CSV (RFC 4180); `isSingle` says that floats have 32 bits. Before a formula stands a `'`, so that it is a text. */
-function csvCell(value: unknown, isSingle: boolean): string {
+function csvCell(value: unknown, type: HdfType, isSingle: boolean): string {
   if (typeof value === 'number' || typeof value === 'bigint') return formatExact(value, isSingle);
-  const bare = typeof value === 'object' ? JSON.stringify(value) : String(value);
+  const bare = typeof value === 'object' ? formatElement(value, type) : String(value);
   const text = FORMULA.test(bare) && Number.isNaN(Number(bare)) ? `'${bare}` : bare;
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }

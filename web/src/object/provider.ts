@@ -16,10 +16,12 @@ import {
   type ValuesStoreParams,
 } from '@h5web/app';
 import { untilAnswered } from '../api/client';
+import { attributeValue } from '../api/elements';
 import { collectionOf, type Domain, dimsOf, type HdfObject, type HdfShape, type HdfType, isSparse } from '../api/hdf';
 import { classOf, isBoolean, isComplex, memberMapping, numberType } from '../api/types';
 import { flatten, readValues, sizeOf, type Span, spanLength, wholeOf } from '../api/values';
 import { nameOf } from '../address';
+import { cut, formatElement } from '../shell/format';
 
 /** The most elements that are read for one picture. */
 export const MAX_ELEMENTS = 1 << 22;
@@ -53,18 +55,22 @@ export class DomainProvider extends DataProviderApi {
     if (count > MAX_ELEMENTS) {
       throw new Error(`This picture needs ${count.toLocaleString('en')} elements, more than ${MAX_ELEMENTS.toLocaleString('en')}: name a part, or a step, in the selection above.`);
     }
-    const found = await untilAnswered(() => readValues(this.domain, object, spans, signal), signal);
-    if (spans.length === 0) return found[0];
-    return isBoolean(object.type ?? '') ? Array.from(found as ArrayLike<unknown>, Boolean) : found;
+    const type = object.type ?? '';
+    const read = await untilAnswered(() => readValues(this.domain, object, spans, signal), signal);
+    const found = isBoolean(type) ? Array.from(read as ArrayLike<unknown>, Boolean) : isPlain(type) ? read : Array.from(read as unknown[], (one) => shownOf(one, type));
+    // H5Web asks for one element by a place in each dimension.
+    const isOne = selection === undefined ? spans.length === 0 : !selection.includes(':');
+    return isOne ? found[0] : found;
   }
 
   async getAttrValues(entity: Entity): Promise<AttributeValues> {
     const attributes = Object.entries(this.domain.resolve(entity.path)?.attributes ?? {});
     return Object.fromEntries(
-      attributes.map(([name, { value, shape }]) => [
-        name,
-        shape.class === 'H5S_SIMPLE' ? flatten(value, (shape.dims ?? []).length) : value,
-      ]),
+      attributes.map(([name, attribute]) => {
+        const { shape } = attribute;
+        const value = attributeValue(attribute);
+        return [name, shape.class === 'H5S_SIMPLE' ? flatten(value, (shape.dims ?? []).length) : value];
+      }),
     );
   }
 
@@ -97,7 +103,7 @@ export class DomainProvider extends DataProviderApi {
     const entity = { name: nameOf(path), path, attributes: attributesOf(object) };
     const collection = collectionOf(object);
     if (collection === 'groups') return { ...entity, kind: EntityKind.Group };
-    const type = typeOf(object.type ?? '');
+    const type = shownType(object.type ?? '');
     if (collection === 'datatypes') return { ...entity, kind: EntityKind.Datatype };
     const shape = shapeOf(object.shape);
     if (shape.class === ShapeClass.Array) shape.dims = this.windowOf(path, object).map(spanLength);
@@ -117,6 +123,27 @@ export function shapeOf(shape: HdfShape | undefined): Shape {
   if (shape === undefined || shape.class === 'H5S_NULL') return { class: ShapeClass.Null };
   if (shape.class === 'H5S_SCALAR') return { class: ShapeClass.Scalar, dims: [] };
   return { class: ShapeClass.Array, dims: shape.dims ?? [] };
+}
+
+/** Says whether H5Web shows elements of a type as they are, also in compounds. Of complex numbers it does so only outside. */
+function isPlain(type: HdfType): boolean {
+  return numberType(type) !== undefined || classOf(type) === 'H5T_STRING';
+}
+
+/** Returns the type of a dataset as it is shown: what H5Web has no display for, also in compounds, is text. */
+function shownType(type: HdfType): DType {
+  const text = typeOf({ class: 'H5T_STRING', charSet: 'H5T_CSET_UTF8' });
+  if (isPlain(type) || isComplex(type)) return typeOf(type);
+  if (typeof type === 'string' || type.class !== 'H5T_COMPOUND') return text;
+  const fields = (type.fields ?? []).map((field) => [field.name, isPlain(field.type) ? typeOf(field.type) : text] as const);
+  return { class: DTypeClass.Compound, fields: new Map(fields) };
+}
+
+/** Returns an element for `shownType`. */
+function shownOf(value: unknown, type: HdfType): unknown {
+  if (isPlain(type) || isComplex(type)) return value;
+  if (typeof type === 'string' || type.class !== 'H5T_COMPOUND' || !Array.isArray(value)) return cut(formatElement(value, type));
+  return (type.fields ?? []).map((field, at) => (isPlain(field.type) ? value[at] : cut(formatElement(value[at], field.type))));
 }
 
 /** Returns a type as H5Web has it. */

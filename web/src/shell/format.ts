@@ -1,4 +1,7 @@
-/** Numbers, sizes and times as text. */
+/** Elements, numbers, sizes and times as text; names and values may hold any characters. */
+
+import type { HdfType } from '../api/hdf';
+import { isBoolean, isComplex, memberMapping, numberType } from '../api/types';
 
 const UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
@@ -21,11 +24,30 @@ export function formatCount(count: number): string {
   return count.toLocaleString('en');
 }
 
-/** A value as text, cut where it is long; names and values may hold any characters. */
-export function formatValue(value: unknown, most = 400): string {
-  if (typeof value === 'number' || typeof value === 'bigint') return formatExact(value);
-  const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+/** A text, cut where it is long. */
+export function cut(text: string, most = 400): string {
   return text.length > most ? `${text.slice(0, most)}… (${formatCount(text.length)} characters)` : text;
+}
+
+/** An element of a type as text, or nested lists of elements, of `rank` levels: `{x: 1, y: [2, 3]}`. */
+export function formatElement(value: unknown, type: HdfType, rank = 0): string {
+  return typeof value === 'string' ? value : formatPart(value, type, rank);
+}
+
+function formatPart(value: unknown, type: HdfType, rank: number): string {
+  if (rank > 0 && Array.isArray(value)) return `[${value.map((one) => formatPart(one, type, rank - 1)).join(', ')}]`;
+  if (typeof value === 'bigint') return formatExact(value);
+  if (typeof value === 'number') return enumerated(value, type) ?? formatExact(value, numberType(type)?.kind === 'f' && numberType(type)?.size === 4);
+  if (!Array.isArray(value) || typeof type === 'string') return JSON.stringify(value) ?? '';
+  if (isComplex(type)) return `${formatPart(value[0], '', 0)}${Number(value[1]) < 0 || Object.is(value[1], -0) ? '' : '+'}${formatPart(value[1], '', 0)}j`;
+  if (type.class === 'H5T_COMPOUND') return `{${(type.fields ?? []).map((field, at) => `${field.name}: ${formatPart(value[at], field.type, 0)}`).join(', ')}}`;
+  return formatPart(value, type.base ?? '', type.class === 'H5T_ARRAY' ? (type.dims ?? []).length : 1);
+}
+
+function enumerated(value: number, type: HdfType): string | undefined {
+  if (isBoolean(type)) return value === 0 ? 'false' : 'true';
+  if (typeof type === 'string' || type.class !== 'H5T_ENUM') return undefined;
+  return Object.entries(memberMapping(type)).find(([, one]) => one === value)?.[0];
 }
 
 /** A number with the digits that name it among those of its type: `isSingle` says that it is a float of 32 bits. */

@@ -4,13 +4,13 @@ import { useMemo, useState } from 'react';
 import { type Address, goTo } from '../address';
 import { labelsOf, namesAt } from '../anndata/anndata';
 import type { DefinedElements } from '../api/defined';
-import { type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { type Domain, dimsOf, type HdfObject, type HdfType } from '../api/hdf';
 import { useLoad } from '../api/load';
 import { numberType } from '../api/types';
 import { formatSelect, parseSelect, wholeOf } from '../api/values';
 import { SelectionField, SelectionNotice } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
-import { formatCount, formatExact, formatValue } from '../shell/format';
+import { cut, formatCount, formatElement, formatExact } from '../shell/format';
 import { fillOf, isOrdered, LISTED, type Order, readFirst, readOrdered, type Rows, sortedRows } from './tableRows';
 
 interface Props {
@@ -46,7 +46,7 @@ export function TableView({ domain, object, address }: Props) {
         {isLoading ? 'Loading… ' : ''}
         {isBest ? bestText(object, select, numbers.length, order.down) : first.value !== undefined ? firstText(first.value, select, first.isCurrent) : ''}
       </p>
-      {rows !== undefined && <Elements domain={domain} path={address.path} dims={dims} rows={rows} numbers={numbers} order={order} onOrder={setOrder} />}
+      {rows !== undefined && <Elements domain={domain} path={address.path} type={object.type ?? ''} dims={dims} rows={rows} numbers={numbers} order={order} onOrder={setOrder} />}
     </section>
   );
 }
@@ -66,6 +66,7 @@ function bestText(object: HdfObject, select: string, count: number, down: boolea
 interface ElementsProps {
   domain: Domain;
   path: string;
+  type: HdfType;
   dims: number[];
   rows: DefinedElements;
   /** The rows to list, in order. */
@@ -74,7 +75,7 @@ interface ElementsProps {
   onOrder: (order: Order) => void;
 }
 
-function Elements({ domain, path, dims, rows, numbers, order, onOrder }: ElementsProps) {
+function Elements({ domain, path, type, dims, rows, numbers, order, onOrder }: ElementsProps) {
   const places = rows.places.map((column) => numbers.map((at) => column[at] ?? 0));
   const labels = labelsOf(domain, path);
   const axes = [labels?.rows, labels?.columns];
@@ -108,7 +109,7 @@ function Elements({ domain, path, dims, rows, numbers, order, onOrder }: Element
                     {names?.[dim]?.get(column[at] ?? 0)} {column[at]}
                   </td>
                 ))}
-                <td className="number">{textOf(rows.values, at)}</td>
+                <td className="number">{textOf(rows.values, at, type)}</td>
               </tr>
             ))}
           </tbody>
@@ -118,7 +119,7 @@ function Elements({ domain, path, dims, rows, numbers, order, onOrder }: Element
   );
 }
 
-function textOf(values: DefinedElements['values'], at: number): string {
+function textOf(values: DefinedElements['values'], at: number, type: HdfType): string {
   const value = values[at];
-  return typeof value === 'number' ? formatExact(value, values instanceof Float32Array) : formatValue(value);
+  return typeof value === 'number' ? formatExact(value, values instanceof Float32Array) : cut(formatElement(value, type));
 }

@@ -5,7 +5,7 @@ import { columnsOf, type DefinedElements, readDefined } from '../api/defined';
 import type { Domain, HdfObject } from '../api/hdf';
 import { decodeNumbers, isBoolean, isDecodable, type NumberType, numberType } from '../api/types';
 import { formatSelect, type Span } from '../api/values';
-import { formatValue } from '../shell/format';
+import { formatElement } from '../shell/format';
 import { type Density, lengthOf, marginsOf, readDensity } from './density';
 
 /** About the most elements that are read for a table. */
@@ -112,7 +112,7 @@ export function sortedRows(rows: DefinedElements, { by, down }: Order): number[]
 
 /** Compares numbers, of which NaN is last in both directions, or texts. */
 function compareKeys(left: unknown, right: unknown, sign: number): number {
-  if (typeof left === 'string' || typeof left === 'object') return sign * formatValue(left).localeCompare(formatValue(right));
+  if (typeof left === 'string' || typeof left === 'object') return sign * formatElement(left, '').localeCompare(formatElement(right, ''));
   const [a, b] = [left as number, right as number];
   if (Number.isNaN(a) || Number.isNaN(b)) return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
   return a < b ? -sign : a > b ? sign : 0;
