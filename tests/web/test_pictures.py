@@ -8,6 +8,7 @@ from functools import cache
 from urllib.parse import unquote
 
 import h5py
+import imagecodecs
 import matplotlib
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tests.web.conftest import CELLS, DETECTOR, ZEROS, go, pixels, settled
 pytestmark = pytest.mark.needs("chromium")
 
 UNDEFINED = (200, 200, 206)
-CLOSE = 10
+CLOSE = 11
 """By how much a channel may differ: the explorer's scale has eleven places of viridis, and is straight in between."""
 MATRIX = "/raw.X"
 CANVAS = "canvas.main"
@@ -49,6 +50,13 @@ def second_frame() -> NDArray[np.float64]:
     image = np.where(one.found, one.image.astype(float), np.nan)
     image[tuple(ZEROS[:, 1:].T)] = 0
     return image
+
+
+def box(page: Page, selector: str) -> dict[str, float]:
+    """Return where an element is on the page, and its size."""
+    found = page.locator(selector).bounding_box()
+    assert found is not None
+    return {"x": found["x"], "y": found["y"], "width": found["width"], "height": found["height"]}
 
 
 def test_undefined_is_no_colour_of_the_scale() -> None:
@@ -83,6 +91,64 @@ def test_bins_have_the_mean_of_their_elements(page: Page) -> None:
     expect(page.locator(".legend")).to_contain_text("logarithmic")
     shown = pixels(page, CANVAS).astype(int)
     assert ((shown == UNDEFINED).all(axis=2) == (counts == 0)).all()
+
+
+def test_places_are_squares_until_the_picture_is_to_fill_the_page(page: Page) -> None:
+    def ratio() -> float:
+        return box(page, CANVAS)["width"] / box(page, CANVAS)["height"]
+
+    go(page, domain=DETECTOR, path=FOUND)
+    settled(page, "rows 0 to 1,023")
+    assert ratio() == pytest.approx(1, abs=0.02)
+    for counts, place, length in ((".rowCounts", "y", "height"), (".columnCounts", "x", "width")):
+        assert box(page, counts)[place] == box(page, CANVAS)[place]
+        assert box(page, counts)[length] == box(page, CANVAS)[length]
+    page.get_by_role("checkbox", name="Keep ratio").uncheck()
+    assert ratio() > 1.2
+    go(page, domain=DETECTOR, path=FOUND, select="[0:1,0:400,0:800]")
+    settled(page, "rows 0 to 399")
+    page.get_by_role("checkbox", name="Keep ratio").check()
+    assert ratio() == pytest.approx(2, abs=0.02)
+
+
+def test_a_long_matrix_fills_the_page_from_the_start(page: Page, site: str) -> None:
+    domain = "/home/admin/web-column.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        SparseDataset.create(connection, "/long", (100_000, 3), np.uint8, (1000, 3))
+    go(page, domain=domain, path="/long")
+    expect(page.get_by_role("checkbox", name="Keep ratio")).not_to_be_checked()
+
+
+def test_a_scale_has_logarithms_and_limits(page: Page) -> None:
+    go(page, domain=DETECTOR, path=FOUND, select="[1:2,400:700,300:700]")
+    settled(page, "rows 400 to 699")
+    values = second_frame()[400:700, 300:700]
+    page.get_by_label("Scale").select_option("log")
+    expect(page.locator(".legend")).to_contain_text("value, logarithmic")
+    logs = np.log(np.maximum(values, values[values > 0].min()))
+    assert np.abs(pixels(page, CANVAS) - colours(logs)).max() <= CLOSE
+    page.get_by_label("Scale").select_option("linear")
+    low, high = np.nanquantile(values, [0.4, 0.9])
+    page.get_by_label("Min", exact=True).fill(str(low))
+    page.get_by_label("Max", exact=True).fill(str(high))
+    assert np.abs(pixels(page, CANVAS) - colours(np.clip(values, low, high))).max() <= CLOSE
+    page.get_by_label("Min", exact=True).fill(str(high + 1))
+    expect(page.get_by_label("Min", exact=True)).to_have_attribute("aria-invalid", "true")
+    assert np.abs(pixels(page, CANVAS) - colours(values)).max() <= CLOSE
+
+
+def test_dense_frames_are_square_too(page: Page, site: str) -> None:
+    domain = "/home/admin/web-square.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        connection.json("POST", "/datasets", {"type": "H5T_STD_U8LE", "shape": [64, 64], "h5path": "/square"})
+    go(page, domain=domain, path="/square")
+    canvas = ".h5web canvas[data-engine]"
+    expect(page.locator(canvas)).to_be_visible()
+    image = imagecodecs.png_decode(page.locator(canvas).screenshot())
+    is_dark = image[..., 1] < 128
+    assert is_dark.any(axis=1).sum() == pytest.approx(is_dark.any(axis=0).sum(), abs=4)
 
 
 def test_zooming_changes_the_address(page: Page) -> None:

@@ -1,7 +1,7 @@
 /** What the colours of a picture mean. */
 
 import { formatNumber } from '../shell/format';
-import { colourAt, css, NOT_A_NUMBER, UNDEFINED } from './colours';
+import { colourAt, colourOf, css, NOT_A_NUMBER, UNDEFINED } from './colours';
 import type { Kind, Scale } from './drawing';
 import { useEffect, useRef } from 'react';
 
@@ -12,7 +12,7 @@ interface Props {
 }
 
 export function Legend({ kind, scale, bin }: Props) {
-  const { range } = scale;
+  const { range, isLog } = scale;
   const isMean = bin[0] * bin[1] > 1;
   return (
     <div className="legend">
@@ -23,11 +23,12 @@ export function Legend({ kind, scale, bin }: Props) {
         </span>
       )}
       {kind === 'values' && range !== undefined && range.low <= 0 && range.high >= 0 && (
-        <Swatch colour={css(colourAt(range.high > range.low ? (0 - range.low) / (range.high - range.low) : 0.5))} text="measured 0" />
+        <Swatch colour={css(colourOf(0, range, isLog))} text="measured 0" />
       )}
       {kind === 'values' && <Swatch colour={css(NOT_A_NUMBER)} text="NaN" />}
       <span className="quiet">
-        {kind === 'density' ? 'elements, logarithmic' : isMean ? 'mean of the defined elements' : 'value'}; {bin[0]} × {bin[1]} places a
+        {kind === 'density' ? 'elements' : isMean ? 'mean of the defined elements' : 'value'}
+        {isLog && ', logarithmic'}; {bin[0]} × {bin[1]} places a
         pixel
       </span>
     </div>

@@ -1,6 +1,6 @@
 /** A sparse dataset as a picture: values with undefined as a colour of its own, or where its elements are. */
 
-import { useEffect, useState } from 'react';
+import { useEffect, useMemo, useState } from 'react';
 import { type Address, replaceAddress } from '../address';
 import { type AxisLabels, labelsOf } from '../anndata/anndata';
 import { canGrow, type Domain, dimsOf, type HdfObject } from '../api/hdf';
@@ -8,9 +8,10 @@ import { numberType } from '../api/types';
 import { formatSelect, parseSelect, type Span, wholeOf } from '../api/values';
 import { SelectionField, SelectionNotice } from '../object/SelectionField';
 import { ErrorNotice } from '../shell/ErrorNotice';
-import { formatCount } from '../shell/format';
+import { formatCount, formatNumber } from '../shell/format';
+import type { Range } from './colours';
 import { columnSpan, type Frame, rowSpan, totalOf } from './density';
-import { type Kind, moved, scaleOf, zoomed } from './drawing';
+import { isValid, type Kind, moved, type ScaleChoice, scaleOf, zoomed } from './drawing';
 import { Legend } from './Legend';
 import { Plot } from './Plot';
 import { MAX_ELEMENTS, usePicture } from './usePicture';
@@ -60,6 +61,9 @@ function Picture({ domain, object, address, live }: Props) {
   const showAll = () => show(frameOf(dims, formatSelect(frame.box.map((span, dim) => (dim < dims.length - 2 ? span : { start: 0, stop: dims[dim] ?? 0, step: 1 })))));
   const { density } = picture;
   const shown: Kind = density?.values === undefined ? 'density' : kind;
+  const [choice, setChoice] = useState<ScaleChoice>({ isLog: false });
+  const [isSquare, setIsSquare] = useState(isSquareByDefault(dims));
+  const scale = useMemo(() => (density === undefined ? undefined : scaleOf(density, shown, choice)), [density, shown, choice]);
   return (
     <section aria-label="Picture" className="picture">
       <div className="bar">
@@ -72,6 +76,10 @@ function Picture({ domain, object, address, live }: Props) {
             </select>
           </label>
         )}
+        {shown === 'values' && <ScaleFields choice={choice} range={scale?.range} onChange={setChoice} />}
+        <label>
+          <input type="checkbox" checked={isSquare} onChange={(event) => setIsSquare(event.target.checked)} /> Keep ratio
+        </label>
         <button onClick={() => show(zoomed(frame, dims, 0.5))}>Zoom in</button>
         <button onClick={() => show(zoomed(frame, dims, 2))}>Zoom out</button>
         <button onClick={showAll}>Fit</button>
@@ -90,12 +98,13 @@ function Picture({ domain, object, address, live }: Props) {
         <p className="notice">A picture has all rows and columns in a box, at one place of other dimensions: not all of {address.select}.</p>
       )}
       {picture.error !== undefined && <ErrorNotice error={picture.error} retry={picture.reload} />}
-      {density !== undefined && (
+      {density !== undefined && scale !== undefined && (
         <>
-          <Legend kind={shown} scale={scaleOf(density, shown)} bin={density.bin} />
+          <Legend kind={shown} scale={scale} bin={density.bin} />
           <Plot
             density={density}
-            kind={shown}
+            scale={scale}
+            isSquare={isSquare}
             dims={dims}
             labels={labels}
             domain={domain}
@@ -112,6 +121,50 @@ function Picture({ domain, object, address, live }: Props) {
         </>
       )}
     </section>
+  );
+}
+
+/** The most that an extent may be longer than wide, or wider than long, for its places to be squares from the start. */
+const MAX_RATIO = 8;
+
+function isSquareByDefault(dims: number[]): boolean {
+  const [rows, columns] = [dims.at(-2) ?? 1, dims.at(-1) ?? 1];
+  return Math.max(rows / columns, columns / rows) <= MAX_RATIO;
+}
+
+interface ScaleProps {
+  choice: ScaleChoice;
+  /** The range of the scale now. */
+  range: Range | undefined;
+  onChange: (choice: ScaleChoice) => void;
+}
+
+/** Whether the scale has logarithms, and its limits, which are those of the values until others are typed. */
+function ScaleFields({ choice, range, onChange }: ScaleProps) {
+  return (
+    <>
+      <label>
+        Scale{' '}
+        <select value={choice.isLog ? 'log' : 'linear'} onChange={(event) => onChange({ ...choice, isLog: event.target.value === 'log' })}>
+          <option>linear</option>
+          <option>log</option>
+        </select>
+      </label>
+      {(['low', 'high'] as const).map((limit) => (
+        <label key={limit}>
+          {limit === 'low' ? 'Min' : 'Max'}{' '}
+          <input
+            className="limit"
+            type="number"
+            step="any"
+            placeholder={range === undefined ? '' : formatNumber(range[limit])}
+            value={choice[limit] ?? ''}
+            aria-invalid={!isValid(choice)}
+            onChange={(event) => onChange({ ...choice, [limit]: event.target.value === '' ? undefined : event.target.valueAsNumber })}
+          />
+        </label>
+      ))}
+    </>
   );
 }
 

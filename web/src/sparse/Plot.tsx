@@ -1,15 +1,17 @@
 /** The canvas of a picture, with the counts of its rows and columns beside it; moved by mouse, wheel or keys. */
 
-import { type KeyboardEvent, type PointerEvent, useEffect, useRef, useState } from 'react';
+import { type CSSProperties, type KeyboardEvent, type PointerEvent, useEffect, useRef, useState } from 'react';
 import { type AxisLabels, nameAt } from '../anndata/anndata';
 import type { Domain } from '../api/hdf';
 import { formatCount, formatNumber } from '../shell/format';
 import { columnSpan, type Density, marginsOf, rowSpan } from './density';
-import { draw, drawMargin, type Kind, scaleOf } from './drawing';
+import { draw, drawMargin, type Scale } from './drawing';
 
 interface Props {
   density: Density;
-  kind: Kind;
+  scale: Scale;
+  /** Whether all places are squares. */
+  isSquare: boolean;
   dims: number[];
   labels: AxisLabels | undefined;
   domain: Domain;
@@ -27,7 +29,7 @@ const KEYS: Record<string, [number, number]> = {
   ArrowRight: [0, STEP],
 };
 
-export function Plot({ density, kind, labels, domain, onMove, onZoom }: Props) {
+export function Plot({ density, scale, isSquare, labels, domain, onMove, onZoom }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const rows = useRef<HTMLCanvasElement>(null);
   const columns = useRef<HTMLCanvasElement>(null);
@@ -37,10 +39,12 @@ export function Plot({ density, kind, labels, domain, onMove, onZoom }: Props) {
   const [at, setAt] = useState<[number, number]>();
   useEffect(() => {
     const margins = marginsOf(density);
-    if (canvas.current !== null) draw(canvas.current, density, scaleOf(density, kind));
+    if (canvas.current !== null) draw(canvas.current, density, scale);
     if (rows.current !== null) drawMargin(rows.current, margins.rows, false);
     if (columns.current !== null) drawMargin(columns.current, margins.columns, true);
-  }, [density, kind]);
+  }, [density, scale]);
+  const ratio = (density.width * density.bin[1]) / Math.max(1, density.height * density.bin[0]);
+  const sides = { '--ratio': ratio } as CSSProperties;
   useEffect(() => {
     const element = canvas.current;
     // React's own listeners may not keep the page from scrolling.
@@ -70,7 +74,7 @@ export function Plot({ density, kind, labels, domain, onMove, onZoom }: Props) {
   };
   return (
     <>
-      <div className="plot">
+      <div className={isSquare ? 'plot square' : 'plot'} style={sides}>
         <canvas ref={columns} className="columnCounts" aria-hidden="true" />
         <canvas ref={rows} className="rowCounts" aria-hidden="true" />
         <canvas

@@ -66,10 +66,12 @@ export function rangeOf(values: ArrayLike<number>, counts?: ArrayLike<number>): 
   return low <= high ? { low, high } : undefined;
 }
 
-/** Returns the colour of a defined value in a range. */
-export function colourOf(value: number, range: Range | undefined): Colour {
+/** Returns the colour of a defined value in a range, on a scale of logarithms if `isLog`; then the range is above 0. */
+export function colourOf(value: number, range: Range | undefined, isLog = false): Colour {
   if (Number.isNaN(value) || range === undefined) return NOT_A_NUMBER;
-  return colourAt(range.high > range.low ? (value - range.low) / (range.high - range.low) : 0.5);
+  if (range.high <= range.low) return colourAt(value < range.low ? 0 : value > range.high ? 1 : 0.5);
+  if (!isLog) return colourAt((value - range.low) / (range.high - range.low));
+  return colourAt(value <= 0 ? 0 : Math.log(value / range.low) / Math.log(range.high / range.low));
 }
 
 export function css(colour: Colour): string {

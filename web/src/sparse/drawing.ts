@@ -8,26 +8,51 @@ export type Kind = 'values' | 'density';
 
 export interface Scale {
   range: Range | undefined;
+  isLog: boolean;
   colour: (at: number) => Colour;
 }
 
+/** What a person chose of the scale of values: without a limit it is that of the values shown. */
+export interface ScaleChoice {
+  isLog: boolean;
+  low?: number | undefined;
+  high?: number | undefined;
+}
+
 /** Returns how the bins are coloured: by their values or, on a scale of logarithms, by their numbers of elements. */
-export function scaleOf(density: Density, kind: Kind): Scale {
+export function scaleOf(density: Density, kind: Kind, choice: ScaleChoice): Scale {
   const { counts, values } = density;
   if (kind === 'values' && values !== undefined) {
-    const range = rangeOf(values, counts);
-    return { range, colour: (at) => (counts[at] ? colourOf(values[at] ?? NaN, range) : UNDEFINED) };
+    const { isLog } = choice;
+    // A scale of logarithms begins at the least value above 0, as H5Web's does.
+    const found = isLog ? (rangeOf(values, values.map((value, at) => (counts[at] && value > 0 ? 1 : 0))) ?? { low: 1, high: 1 }) : rangeOf(values, counts);
+    const range = found === undefined ? undefined : limited(found, choice);
+    return { range, isLog, colour: (at) => (counts[at] ? colourOf(values[at] ?? NaN, range, isLog) : UNDEFINED) };
   }
   let most = 0;
   for (const count of counts) most = Math.max(most, count);
   const whole = Math.log1p(most) || 1;
   return {
     range: { low: 0, high: most },
+    isLog: true,
     colour: (at) => {
       const count = counts[at] ?? 0;
       return count > 0 ? colourAt(Math.log1p(count) / whole) : UNDEFINED;
     },
   };
+}
+
+/** Says whether limits can be those of a scale. */
+export function isValid({ isLog, low, high }: ScaleChoice): boolean {
+  if (isLog && ((low ?? 1) <= 0 || (high ?? 1) <= 0)) return false;
+  return low === undefined || high === undefined || low <= high;
+}
+
+/** Returns a range with the limits that were chosen; if only one is, and the values are beyond it, it is both. */
+function limited(found: Range, choice: ScaleChoice): Range {
+  if (!isValid(choice)) return found;
+  const low = choice.low ?? Math.min(found.low, choice.high ?? Infinity);
+  return { low, high: choice.high ?? Math.max(found.high, low) };
 }
 
 /** Draws a density on a canvas of its own size. */
