@@ -22,7 +22,7 @@ from hsparse.errors import NotFound, StoreFailed
 from hsparse.model.acl import Principal
 from hsparse.open_telemetry import OpenTelemetryTracer, make_tracer
 from hsparse.optional_module import OptionalModule
-from hsparse.sn.http.request_log import RequestLog
+from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.message import DataNode

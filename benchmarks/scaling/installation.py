@@ -18,6 +18,7 @@ from hsparse.clock import SystemClock
 from hsparse.config import load_settings
 from hsparse.dn.service import DataService
 from hsparse.sn.app import create_app
+from hsparse.sn.server import AppRunner
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.memory import MemoryStore
@@ -146,7 +147,7 @@ class Installation:
         settings = load_settings()
         settings = replace(settings, service=replace(settings.service, min_chunk_size=1))
         service = make_service(settings, owners, (self.memory.name,))
-        self._runner = web.AppRunner(create_app(service), access_log=None, auto_decompress=False)
+        self._runner = AppRunner(create_app(service))
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         host, port = self._runner.addresses[0][:2]

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
+from aiohttp.web import AppRunner
+
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.store_schema import needed_schema
 from hsparse.cli.stores import are_buckets, are_writable, open_stores, serving_store
@@ -102,8 +104,15 @@ async def serve_member(
     """Be a member until `stop` is set, or the node has a defect, or may not be a member any more."""
     token, slow = settings.cluster.node_token, settings.server.slow_request
     app = create_node_app(node, token, slow, lambda: node.in_force and not stop.is_set(), metrics, tracer)
+    runner = AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=settings.server.stop_timeout,
+        keepalive_timeout=settings.server.idle_timeout,
+        auto_decompress=False,
+    )
     async with (
-        listening(app, settings) as url,
+        listening(runner, settings) as url,
         _joined(node, _advertised(settings, url), stop),
     ):
         print(f"hsparse data node {node.id} on {url}", flush=True)

@@ -10,14 +10,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import TypeVar
 
 import uvloop
-from aiohttp import web
 
 from hsparse.cli.data_node import server_data_node
 from hsparse.cli.node_process import listening
-from hsparse.cli.service_node import local_owners, make_service
+from hsparse.cli.service_node import local_owners, make_app, make_service
 from hsparse.cli.stores import serving_store
 from hsparse.config import Settings
-from hsparse.sn.app import create_app
+from hsparse.sn.app import Application
+from hsparse.sn.server import AppRunner
 
 T = TypeVar("T")
 
@@ -70,17 +70,17 @@ def in_thread(
 
 
 @asynccontextmanager
-async def embedded_app(settings: Settings, command: str) -> AsyncIterator[web.Application]:
+async def embedded_app(settings: Settings, command: str) -> AsyncIterator[Application]:
     """Hold the application of a server, and its data node, while the context lasts; it may raise `Misconfigured`."""
     with serving_store(settings.store, command):
         async with server_data_node(settings) as (node, buckets):
-            yield create_app(make_service(settings, local_owners(node), buckets))
+            yield make_app(make_service(settings, local_owners(node), buckets), settings.server)
 
 
 @asynccontextmanager
 async def _serve(settings: Settings) -> AsyncIterator[str]:
     async with (
         embedded_app(settings, "an embedded server") as app,
-        listening(app, settings) as url,
+        listening(AppRunner(app, settings.server.stop_timeout), settings) as url,
     ):
         yield url

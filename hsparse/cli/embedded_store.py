@@ -18,7 +18,7 @@ from aiohttp import web
 from hsparse.cli.embedded_server import embedded_app, in_thread
 from hsparse.config import SECTIONS, Settings
 from hsparse.errors import Misconfigured
-from hsparse.sn.server import ServerRunner
+from hsparse.sn.server import AppRunner
 from hsparse.storage.filesystem.served_root import ServedAlready
 from hsparse.storage.store_settings import StoreSettings
 
@@ -65,7 +65,7 @@ class EmbeddedStore:
 @asynccontextmanager
 async def _serve(settings: Settings) -> AsyncIterator[web.Server]:
     async with embedded_app(settings, COMMAND) as app:
-        runner = ServerRunner(app, shutdown_timeout=settings.server.stop_timeout, auto_decompress=False)
+        runner = AppRunner(app, settings.server.stop_timeout)
         await runner.setup()
         try:
             assert runner.server is not None

@@ -22,7 +22,6 @@ from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
-from hsparse.sn.server import ServerRunner
 
 FIRST = ("root", "bucket", "host", "port", "password_file")
 """Settings whose flags most servers need, and no others: help has them before all."""
@@ -58,24 +57,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 @asynccontextmanager
-async def listening(app: web.Application, settings: Settings) -> AsyncIterator[str]:
-    """Serve `app` while the context lasts, and yield its URL. Leaving waits for requests in flight."""
-    runner = ServerRunner(
-        app,
-        max_connections=settings.server.max_connections,
-        idle_timeout=settings.server.idle_timeout,
-        shutdown_timeout=settings.server.stop_timeout,
-        auto_decompress=False,
-    )
+async def listening(runner: web.BaseRunner, settings: Settings) -> AsyncIterator[str]:
+    """Listen while the context lasts, and yield the URL. Leaving waits for requests in flight."""
+    server = settings.server
     await runner.setup()
     try:
-        host, port = settings.server.host, settings.server.port
-        site = web.TCPSite(runner, host, port, backlog=BACKLOG)
+        site = web.TCPSite(runner, server.host, server.port, backlog=BACKLOG)
         try:
             await site.start()
         except OSError as error:
             raise Misconfigured(
-                f"Cannot listen on {host}:{port}: {error.strerror}; choose another --port."
+                f"Cannot listen on {server.host}:{server.port}: {error.strerror}; choose another --port."
             ) from error
         host, port = runner.addresses[0][:2]
         yield f"http://{f'[{host}]' if ':' in host else host}:{port}"

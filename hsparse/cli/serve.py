@@ -11,7 +11,7 @@ from math import ceil
 from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import server_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
-from hsparse.cli.service_node import cluster_owners, local_owners, make_service, running_jobs
+from hsparse.cli.service_node import cluster_owners, local_owners, make_app, make_service, running_jobs
 from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import SystemClock
@@ -20,9 +20,9 @@ from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ClusterSettings, SignInSettings
-from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes.cluster_nodes import LOOK
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
 
@@ -105,9 +105,11 @@ async def _serve_clients(
     stop: asyncio.Event,
     tracer: Tracer | None,
 ) -> None:
-    service = make_service(settings, owners, buckets, tracer=tracer)
+    service = make_service(settings, owners, buckets)
     store = settings.store
-    async with listening(create_app(service), settings) as url:
+    app = make_app(service, settings.server, tracer)
+    runner = AppRunner(app, settings.server.stop_timeout, settings.server.idle_timeout)
+    async with listening(runner, settings) as url:
         named = [f"bucket {bucket}" for bucket in store.bucket]
         where = ", ".join(named if store.bucket and store.root is None else [str(root_of(store)), *named])
         async with running_jobs(service, settings, url):

@@ -16,13 +16,14 @@ from hsparse.concurrency.span import Tracer
 from hsparse.config import Settings, job_environment
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.sections import LogFormat, ServerSettings
+from hsparse.sn.app import Application, create_app
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.request_log import RequestLog, access_json, access_text
 from hsparse.sn.jobs.job_process import JobCommand
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import Metrics
+from hsparse.sn.policies.log import RequestLog, access_json, access_text
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.contract import VERSION
@@ -55,9 +56,8 @@ def make_service(
     owners: Owners,
     buckets: tuple[str, ...],
     clock: Clock | None = None,
-    tracer: Tracer | None = None,
 ) -> Service:
-    """Make a service node over `owners`, which serve these buckets; `tracer` begins the spans of requests."""
+    """Make a service node over `owners`, which serve these buckets."""
     clock = clock or SystemClock()
     origins = settings.service.cors_origins
     chosen = replace(
@@ -71,8 +71,7 @@ def make_service(
     issuer = make_issuer(settings.sign_in, clock)
     authenticator = make_authenticator(settings.sign_in, issuer, clock)
     code_flow = make_code_flow(settings.sign_in, issuer, clock)
-    log = make_request_log(settings.server, clock, tracer)
-    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log, code_flow)
+    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now(), code_flow)
 
 
 def _directory(settings: Settings) -> str:
@@ -80,15 +79,17 @@ def _directory(settings: Settings) -> str:
     return "" if are_buckets(settings.store) else str(root_of(settings.store))
 
 
-def make_request_log(settings: ServerSettings, clock: Clock, tracer: Tracer | None = None) -> RequestLog:
-    """Return the log of a service node's requests."""
-    return RequestLog(
-        clock,
+def make_app(service: Service, settings: ServerSettings, tracer: Tracer | None = None) -> Application:
+    """Make the application of a service node, with a log of its requests; `tracer` begins their spans."""
+    log = RequestLog(
+        service.clock,
+        service.metrics,
         write=write_line if settings.access_log else None,
         form=access_json if settings.log_format is LogFormat.JSON else access_text,
         slow=settings.slow_request,
         tracer=tracer,
     )
+    return create_app(service, log=log)
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from hsparse import __version__
 from hsparse.errors import Busy, Forbidden
 from hsparse.format.filters.table import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
-from hsparse.sn.context import Context
 from hsparse.sn.http.response import respond
+from hsparse.sn.request import Request
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import GetInfo
 
@@ -24,14 +24,14 @@ HSDS_VERSION = "1.0.2"
 """The version of HSDS whose API this is; clients gate features on it."""
 
 
-async def get_about(context: Context) -> web.StreamResponse:
+async def get_about(request: Request) -> web.StreamResponse:
     """Answer with the state and version of the server; clients request it first."""
-    unready = await context.service.owners.unready()
-    nodes = sorted(context.service.owners.node_ids)
-    flow = context.service.code_flow
+    unready = await request.service.owners.unready()
+    nodes = sorted(request.service.owners.node_ids)
+    flow = request.service.code_flow
     return respond(
         {
-            "start_time": int(context.service.start_time),
+            "start_time": int(request.service.start_time),
             "state": READY if unready is None else WAITING,
             "hsds_version": HSDS_VERSION,
             "hsparse_version": __version__,
@@ -42,29 +42,29 @@ async def get_about(context: Context) -> web.StreamResponse:
             "node_count": len(nodes),
             "dn_urls": [],
             "dn_ids": nodes,
-            "username": context.principal.name,
-            "isadmin": context.principal.admin,
+            "username": request.principal.name,
+            "isadmin": request.principal.admin,
         }
         | ({} if flow is None else {"sign_in_issuer": flow.issuer.url})
     )
 
 
-async def get_users(context: Context) -> web.StreamResponse:
+async def get_users(request: Request) -> web.StreamResponse:
     """Answer with the users that are known before they sign in, to admins."""
-    if not context.principal.admin:
+    if not request.principal.admin:
         raise Forbidden("Only an admin sees who the users are.")
-    users = context.service.authenticator.users()
+    users = request.service.authenticator.users()
     shown = [{"userName": user.name, "admin": user.admin, "groups": sorted(user.groups)} for user in users]
     return respond({"users": shown})
 
 
-async def get_info(context: Context) -> web.StreamResponse:
+async def get_info(request: Request) -> web.StreamResponse:
     """Answer with the state of this node and of each data node."""
-    nodes = await context.service.owners.ask_all(GetInfo())
+    nodes = await request.service.owners.ask_all(GetInfo())
     node = {
         "id": "sn-001",
         "type": "sn",
-        "start_time": int(context.service.start_time),
+        "start_time": int(request.service.start_time),
         "state": READY,
         "node_count": len(nodes),
     }
@@ -75,27 +75,27 @@ async def get_info(context: Context) -> web.StreamResponse:
     return respond({"node": node, "cpu": {"cores": os.cpu_count()}, "data_nodes": shown})
 
 
-async def get_livez(context: Context) -> web.StreamResponse:
+async def get_livez(request: Request) -> web.StreamResponse:
     """Answer that the process is alive."""
     return respond({"state": "ALIVE"})
 
 
-async def get_readyz(context: Context) -> web.StreamResponse:
+async def get_readyz(request: Request) -> web.StreamResponse:
     """Answer that requests are taken; with no data node they wait for one.
 
     `Busy` if this node may not use the data nodes, or once it is about to stop.
     """
-    if not context.service.ready:
+    if not request.service.ready:
         raise Busy("This node is stopping: send requests to another one.")
-    unready = await context.service.owners.unready()
+    unready = await request.service.owners.unready()
     if unready is not None:
         raise Busy(unready.message)
     return respond({"state": READY})
 
 
-async def get_metrics(context: Context) -> web.StreamResponse:
+async def get_metrics(request: Request) -> web.StreamResponse:
     """Answer with the service node's metrics in Prometheus's format."""
-    return web.Response(body=context.service.metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
+    return web.Response(body=request.service.metrics.text(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
 
 
 def server_facts(settings: ServiceSettings) -> dict[str, Any]:

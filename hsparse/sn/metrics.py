@@ -1,26 +1,19 @@
 """The metrics of a service node, in Prometheus's text format.
 
-A route is its template, never the requested path; an unknown method or path is one value, `other`, and so is the path
-of a request that was refused before it was parsed.
+A route is its template, never the requested path; an unknown method or path is one value, `other`.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler
-
-from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission, Rejection, Watcher
-from hsparse.concurrency.request_trace import seconds_waited
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
 
 Series: TypeAlias = tuple[Counter, Histogram, Counter, Counter]
 """Requests, latency, bytes in and bytes out of one set of labels."""
 
 OTHER = "other"
-ABORTED = "aborted"
 
 REQUESTS = Metric(
     Counter,
@@ -41,7 +34,7 @@ BYTES_IN = Metric(
 BYTES_OUT = Metric(
     Counter,
     "hsparse_response_bytes_total",
-    "Bytes of answers' bodies; of a streamed one all that was sent, headers and framing too.",
+    "Bytes of answers' bodies; of a streamed one what was sent.",
     ("route", "method"),
 )
 IN_FLIGHT = Metric(Gauge, "hsparse_requests_in_flight", "Requests being answered now.")
@@ -78,19 +71,15 @@ METRICS: tuple[Metric[Counter] | Metric[Gauge] | Metric[Histogram], ...] = (
 
 
 class Metrics:
-    """The metrics of one application, in a registry of their own.
+    """The metrics of a service node, in a registry of their own."""
 
-    `middleware` must be the outermost one of the application, to count errors too.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._requests = REQUESTS.make(self._registry)
         self._latency = LATENCY.make(self._registry)
         self._bytes_in = BYTES_IN.make(self._registry)
         self._bytes_out = BYTES_OUT.make(self._registry)
-        self._in_flight = IN_FLIGHT.make(self._registry)
+        self.in_flight = IN_FLIGHT.make(self._registry)
         self._waiting = WAITING.make(self._registry)
         refused = REFUSED.make(self._registry)
         by_reason = {reason: refused.labels(reason.value) for reason in Rejection}
@@ -100,26 +89,6 @@ class Metrics:
         """To be told of waits and refusals."""
         self._jobs = JOBS.make(self._registry)
         self._known: dict[tuple[str, str, str], Series] = {}
-
-    @web.middleware
-    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer with `handler`, and count."""
-        start = self._clock.monotonic() - seconds_waited()
-        status, size = ABORTED, 0
-        with self._in_flight.track_inprogress():
-            try:
-                response = await handler(request)
-                status, size = str(response.status), _body_size(request, response)
-                return response
-            except web.HTTPException as answer:
-                status, size = str(answer.status), _body_size(request, answer)
-                raise
-            except Exception:
-                if not request.writer.output_size:
-                    status = "500"  # the server answers it
-                raise
-            finally:
-                self._count(request, status, size, self._clock.monotonic() - start)
 
     def show(self, admission: Admission) -> None:
         """Show how many wait for a place."""
@@ -133,21 +102,15 @@ class Metrics:
         """Return all metrics in Prometheus's text format; its content type is `hsparse.metric.CONTENT_TYPE`."""
         return metrics_text(self._registry)
 
-    def count_refused(self, method: str, status: str, size: int, seconds: float) -> None:
-        """Count a request that was refused before it was parsed: its route is unknown."""
-        requests, latency, _, bytes_out = self._series(OTHER, method, status)
+    def count(
+        self, route: str, method: str, status: str, bytes_in: int, bytes_out: int, seconds: float
+    ) -> None:
+        """Count a request that was answered or broken off; of a streamed answer the bytes that were sent."""
+        requests, latency, received, sent = self._series(route, method, status)
         requests.inc()
         latency.observe(seconds)
-        bytes_out.inc(size)
-
-    def _count(self, request: web.Request, status: str, size: int, seconds: float) -> None:
-        labels = route_of(request), request.method if request.method in hdrs.METH_ALL else OTHER
-        requests, latency, bytes_in, bytes_out = self._series(*labels, status)
-        requests.inc()
-        latency.observe(seconds)
-        bytes_in.inc(request.content.total_bytes)
-        # Bytes were sent before only for a streamed answer, which may be incomplete.
-        bytes_out.inc(request.writer.output_size or size)
+        received.inc(bytes_in)
+        sent.inc(bytes_out)
 
     def _series(self, route: str, method: str, status: str) -> Series:
         """Return the series of these labels, cached: the lookup costs as much as counting."""
@@ -160,14 +123,3 @@ class Metrics:
                 self._bytes_out.labels(route, method),
             )
         return series
-
-
-def route_of(request: web.Request) -> str:
-    """Return the template of the request's route, `other` when there is none."""
-    resource = request.match_info.route.resource
-    return OTHER if resource is None else resource.canonical
-
-
-def _body_size(request: web.Request, response: web.StreamResponse) -> int:
-    """Return the bytes of the body of an answer that is not streamed."""
-    return 0 if request.method == hdrs.METH_HEAD else response.content_length or 0

@@ -11,7 +11,7 @@ import orjson
 import yaml
 from aiohttp import web
 
-from hsparse.sn.context import Context
+from hsparse.sn.request import Request
 
 PATH = Path(__file__).with_name("openapi.yaml")
 
@@ -28,6 +28,6 @@ def _json() -> bytes:
     return orjson.dumps(specification())
 
 
-async def get_openapi(context: Context) -> web.StreamResponse:
+async def get_openapi(request: Request) -> web.StreamResponse:
     """Answer with the OpenAPI document."""
     return web.Response(body=await asyncio.to_thread(_json), content_type="application/json")

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TypeAlias
-
-from aiohttp import web
-
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz, get_users
@@ -15,7 +9,6 @@ from hsparse.sn.chunks.chunk_value_handlers import get_chunk_value, put_chunk_va
 from hsparse.sn.chunks.handlers import get_chunk, get_chunk_selection, get_chunks
 from hsparse.sn.chunks.map_handlers import get_dataset_map, get_map
 from hsparse.sn.chunks.stored_chunk_read import post_chunk_values
-from hsparse.sn.context import Context
 from hsparse.sn.domains.folder_handlers import get_domains
 from hsparse.sn.domains.handlers import (
     delete_acl,
@@ -75,6 +68,7 @@ from hsparse.sn.objects.link_handlers import (
     put_links,
 )
 from hsparse.sn.openapi import get_openapi
+from hsparse.sn.route import Route
 from hsparse.sn.values.density_handlers import get_density
 from hsparse.sn.values.handlers import (
     delete_value,
@@ -88,49 +82,8 @@ from hsparse.sn.values.handlers import (
 )
 from hsparse.sn.values.reduction.handlers import get_reduce, post_reduce
 
-Handler: TypeAlias = Callable[[Context], Awaitable[web.StreamResponse]]
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
 """An object of any collection."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A method, a path, its handler, and the right that the principal needs in the request's domain.
-
-    Without `right` the middleware neither finds the domain nor checks a right; the handler does so if needed
-    (`/about`, `/`, `/domains`).
-    """
-
-    method: str
-    path: str
-    handler: Handler
-    right: Right | None
-    queued: bool = True
-    """Whether it waits for its turn when the node has much to do; what shows the node's state does not."""
-
-    @property
-    def only_reads(self) -> bool:
-        """Whether it changes nothing, so that it may be given up at any time; HEAD is answered by what answers GET."""
-        return self.method == "GET" or (
-            self.method == "POST" and (self.right is Right.READ or self.handler is post_domain)
-        )
-
-    @property
-    def streams(self) -> bool:
-        """Whether its body may be larger than what is read as a whole, which the handler checks then."""
-        return self.handler is put_value
-
-    @property
-    def grows(self) -> bool:
-        """Whether all that it does may make the domain larger, so that it needs room in its quotas.
-
-        What creates domains, and changes extents, asks for that itself.
-        """
-        return (
-            self.method != "DELETE"
-            and self.right in (Right.CREATE, Right.UPDATE)
-            and self.handler not in (post_erase, put_shape)
-        )
 
 
 DOMAIN_ROUTES = (
@@ -147,7 +100,7 @@ DOMAIN_ROUTES = (
     Route("GET", "/sign-in/client", get_sign_in_client, None),
     Route("POST", "/sign-in/token", post_sign_in_token, None),
     Route("GET", "/", get_domain, None),
-    Route("POST", "/", post_domain, None),
+    Route("POST", "/", post_domain, None, reads_only=True),
     Route("PUT", "/", put_domain, None),
     Route("DELETE", "/", delete_domain, None),
     Route("GET", "/domains", get_domains, None),
@@ -177,7 +130,7 @@ OBJECT_ROUTES = (
     Route("GET", "/datasets/", get_dataset_by_path, Right.READ),
     Route("GET", "/datasets/{id}/type", get_dataset_type, Right.READ),
     Route("GET", "/datasets/{id}/shape", get_shape, Right.READ),
-    Route("PUT", "/datasets/{id}/shape", put_shape, Right.UPDATE),
+    Route("PUT", "/datasets/{id}/shape", put_shape, Right.UPDATE, adds=False),
 )
 
 LINK_ROUTES = (
@@ -204,14 +157,14 @@ ATTRIBUTE_ROUTES = (
 
 VALUE_ROUTES = (
     Route("GET", "/datasets/{id}/value", get_value, Right.READ),
-    Route("PUT", "/datasets/{id}/value", put_value, Right.UPDATE),
+    Route("PUT", "/datasets/{id}/value", put_value, Right.UPDATE, streams=True),
     Route("POST", "/datasets/{id}/value", post_value, Right.READ),
     Route("DELETE", "/datasets/{id}/value", delete_value, Right.UPDATE),
     Route("POST", "/datasets/values", post_values, Right.READ),
     Route("GET", "/datasets/{id}/defined", get_defined, Right.READ),
     Route("POST", "/datasets/{id}/defined", post_defined, Right.READ),
     Route("GET", "/datasets/{id}/density", get_density, Right.READ),
-    Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE),
+    Route("POST", "/datasets/{id}/erase", post_erase, Right.UPDATE, adds=False),
     Route("GET", "/datasets/{id}/reduce", get_reduce, Right.READ),
     Route("POST", "/datasets/{id}/reduce", post_reduce, Right.READ),
 )
@@ -249,11 +202,10 @@ ROUTES: tuple[Route, ...] = (
     + FILE_ROUTES
     + JOB_ROUTES
 )
-"""Routes of one collection are tried in this order, so the most frequent ones are first."""
 
 
 def spelled_out(path: str) -> tuple[str, ...]:
-    """Return a route's path for each of its collections: aiohttp indexes paths by the text before a brace."""
+    """Return a route's path for each of its collections."""
     return (
         tuple(path.replace(ANY, f"/{name}/{{id}}") for name in COLLECTIONS.values())
         if ANY in path

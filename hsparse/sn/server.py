@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -11,12 +12,10 @@ from aiohttp import hdrs, http_exceptions, web
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.http.connection import wait_for_client, work_on
-from hsparse.sn.http.connection_table import ConnectionTable
-from hsparse.sn.http.gated_connection import GatedConnection
-from hsparse.sn.http.request_gate import GATE_KEY, RequestGate
-from hsparse.sn.http.request_log import ID_HEADER
-from hsparse.sn.http.response import SERVER_NAME, respond_error
+from hsparse.sn.app import Application
+from hsparse.sn.http.response import respond_error
+from hsparse.sn.policies.log import ID_HEADER
+from hsparse.sn.request import SERVER_NAME
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +27,11 @@ MAX_LINE = 16 * 1024
 """Bytes of a request line: selections may be long."""
 IDLE = 300.0
 """Seconds that a connection waits for a request: longer than proxies keep theirs, so that they close first."""
+STOP = 5.0
+"""Seconds that requests in flight have when the server stops."""
 
 
-class HttpConnection(GatedConnection):
+class _Connection(web.RequestHandler):
     """A connection of a server. Bytes that are not HTTP are answered in JSON and never logged: they may be secrets."""
 
     __slots__ = ()
@@ -43,8 +44,6 @@ class HttpConnection(GatedConnection):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer with an error of the HTTP parser, and end the connection."""
-        if request.writer.output_size > 0:
-            raise ConnectionError("Half an answer was sent; the connection is broken off.")
         if status < HTTPStatus.INTERNAL_SERVER_ERROR:
             log.debug("refused what is not HTTP: %s", type(exc).__name__)
             answer = respond_error(BadRequest(_sentence(exc)), status=status)
@@ -57,47 +56,39 @@ class HttpConnection(GatedConnection):
         return answer
 
 
-class _Server(web.Server):
-    table: ConnectionTable
-    gate: RequestGate | None
+class HttpServer(web.Server):
+    """Makes the connections whose requests `answer` answers; it is cancelled when its client is gone.
 
-    def __call__(self) -> HttpConnection:
-        return HttpConnection(self, self.table, gate=self.gate, loop=self._loop, **self._kwargs)
-
-
-class ServerRunner(web.AppRunner):
-    """Runs an application with connections of the class `HttpConnection`, at most `max_connections` (0: by open files).
-
-    They pass the gate of the application, if it has one. One that waits `idle_timeout` seconds for a request is closed.
+    A connection that waits `idle_timeout` seconds for a request is closed.
     """
 
-    def __init__(
-        self, app: web.Application, *, max_connections: int = 0, idle_timeout: float = IDLE, **kwargs: Any
-    ) -> None:
-        limits: dict[str, Any] = {"max_field_size": MAX_HEADER, "max_line_size": MAX_LINE}
-        super().__init__(app, access_log=None, keepalive_timeout=idle_timeout, **limits, **kwargs)
-        self.table = ConnectionTable(max_connections)
+    def __init__(self, answer: Handler, idle_timeout: float = IDLE) -> None:
+        options: dict[str, Any] = {
+            "access_log": None,
+            "keepalive_timeout": idle_timeout,
+            "max_field_size": MAX_HEADER,
+            "max_line_size": MAX_LINE,
+            "auto_decompress": False,
+        }
+        super().__init__(answer, handler_cancellation=True, **options)
+        self._options = options
 
-    async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        made.__class__ = _Server
-        assert isinstance(made, _Server)
-        made.table, made.gate = self.table, self.app.get(GATE_KEY)
-        made.request_handler = _at_work(made.request_handler)
-        return made
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=asyncio.get_running_loop(), **self._options)
 
 
-def _at_work(handle: Handler) -> Handler:
-    """Return a handler during which a connection does not wait for its client."""
+class AppRunner(web.ServerRunner):
+    """Runs a server of `app`; at the end its requests in flight have `stop_timeout` seconds."""
 
-    async def handle_at_work(request: web.BaseRequest) -> web.StreamResponse:
-        work_on(request)
-        try:
-            return await handle(request)
-        finally:
-            wait_for_client(request)
+    def __init__(self, app: Application, stop_timeout: float = STOP, idle_timeout: float = IDLE) -> None:
+        super().__init__(HttpServer(app, idle_timeout), shutdown_timeout=stop_timeout)
+        self.app = app
+        self._stop_timeout = stop_timeout
 
-    return handle_at_work
+    async def cleanup(self) -> None:
+        """Answer what is under way, then stop."""
+        await super().cleanup()
+        await self.app.close(self._stop_timeout)
 
 
 def _sentence(error: BaseException | None) -> str:

@@ -13,11 +13,8 @@ from hsparse.errors import NotFound
 from hsparse.format.selections.select_syntax import MAX_PAIRED_BYTES
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.auth.code_flow import CodeFlow
+from hsparse.sn.body_memory import BodyBudget
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.body_memory import BodyBudget
-from hsparse.sn.http.known_users import KnownUsers
-from hsparse.sn.http.rate_limit import RateLimit
-from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings
 
@@ -55,7 +52,6 @@ class Service:
         authenticator: Authenticator,
         metrics: Metrics,
         start_time: float,
-        log: RequestLog | None = None,
         code_flow: CodeFlow | None = None,
     ) -> None:
         self.settings = settings
@@ -66,14 +62,11 @@ class Service:
         """How the explorer signs people in at an issuer, None where it does not."""
         self.metrics = metrics
         self.start_time = start_time
-        self.log = log or RequestLog(clock)
         self.bodies = BodyBudget(settings.request_memory)
         self.selections = MemoryBudget(SELECTION_MEMORY)
         self.answers = MemoryBudget(settings.answer_memory)
         self.admission = Admission(settings.requests_at_once, metrics.watcher)
-        self.users = KnownUsers()
         metrics.show(self.admission)
-        self.rates = RateLimit(settings.rate_limit, settings.rate_burst, clock)
         self.named_bucket: str | None = None
         """The bucket if requests must name it, None for the first one."""
         self._components: dict[type[Component], Any] = {}

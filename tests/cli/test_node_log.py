@@ -20,7 +20,7 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Misconfigured, StoreFailed
 from hsparse.model.acl import Principal
 from hsparse.sections import LogFormat, ServerSettings
-from hsparse.sn.http.request_log import RequestLog
+from hsparse.sn.policies.log import RequestLog
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Stored
 from hsparse.wire.remote_node import RemoteNode
@@ -94,7 +94,7 @@ async def test_every_line_of_a_request_has_its_id_on_both_kinds_of_nodes(
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert {line["request"] for line in lines} == {"mine"}
     found = {line["logger"] for line in lines}
-    assert {"hsparse.dn.server", "hsparse.sn.http.error_middleware", "hsparse.sn.http.request_log"} <= found
+    assert {"hsparse.dn.server", "hsparse.sn.policies.errors", "hsparse.sn.policies.log"} <= found
 
 
 def test_an_unknown_level() -> None:

@@ -20,7 +20,8 @@ from hsparse.dn.record_codec import RecordCodec
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
 from hsparse.model.ids import COLLECTIONS, storage_key
-from hsparse.sn.routes import ROUTES, Route
+from hsparse.sn.route import Route
+from hsparse.sn.routes import ROUTES
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import BINARY, Reply, RestClient

@@ -12,12 +12,15 @@ SN = Path(__file__).parents[2] / "hsparse" / "sn"
 LAYERS = (
     "service_settings",
     "metrics",
-    "http",
+    "body_memory",
+    "coding",
+    "route",
     "auth",
     "data_nodes",
     "service",
+    "request",
+    "http",
     "quotas",
-    "context",
     "about",
     "openapi",
     "explorer",
@@ -30,6 +33,7 @@ LAYERS = (
     "chunks",
     "domains",
     "jobs",
+    "policies",
     "routes",
     "app",
     "server",
@@ -84,5 +88,5 @@ def test_a_module_imports_only_what_stands_below_it(module: str, path: Path) -> 
 
 def test_a_dataset_is_a_leaf() -> None:
     """What all that reads and writes values shares imports nothing that does."""
-    below = {"records.access", "context", "data_nodes.owners"}
+    below = {"records.access", "request", "data_nodes.owners"}
     assert imports_of(SN / "records" / "dataset.py") <= below

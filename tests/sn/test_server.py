@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from hsparse import __version__
-from hsparse.sn.server import MAX_HEADER, ServerRunner
+from hsparse.sn.server import MAX_HEADER
 
 SECRET = "sesame" * 4
 
@@ -25,7 +25,7 @@ async def hello(request: web.Request) -> web.Response:
 async def port() -> AsyncIterator[int]:
     app = web.Application()
     app.router.add_get("/", hello)
-    runner = ServerRunner(app)
+    runner = AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield runner.addresses[0][1]

@@ -32,10 +32,10 @@ from hsparse.model.ids import (
     tree_of_key,
 )
 from hsparse.model.stripes import Stripes
-from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.objects.create import remove
+from hsparse.sn.request import Domain
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint
@@ -73,8 +73,8 @@ class Node:
 
     async def create(self, path: str, **body: Any) -> str:
         """Create a domain, or a folder; return its root, empty for a folder."""
-        context = Context(cast(web.Request, None), cast(Any, None), self._service, ADMIN, path, None)
-        record = await create_domain(context, body)
+        request = Context(cast(web.Request, None), cast(Any, None), self._service, ADMIN, path, None)
+        record = await create_domain(request, body)
         return str(record.get("root", ""))
 
     async def fill(self, root: str, dataset: str = "") -> str:

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
-from aiohttp import hdrs
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp import hdrs, web
+from aiohttp.test_utils import BaseTestServer, TestClient
 
 from hsparse.clock import Clock
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
-from hsparse.sn.app import create_app
+from hsparse.sn.app import Application, create_app
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.request_log import RequestLog
 from hsparse.sn.metrics import Metrics
+from hsparse.sn.policies.log import RequestLog
+from hsparse.sn.server import AppRunner
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import DataNode
 from tests.support.driver import NotDone
 
 BINARY = "application/octet-stream"
+
+
+class AppServer(BaseTestServer):
+    """A server of an application, as `hsparse serve` runs it, for `TestClient`."""
+
+    def __init__(self, app: Application) -> None:
+        super().__init__()
+        self.app = app
+
+    async def _make_runner(self, **kwargs: Any) -> web.BaseRunner:
+        return AppRunner(self.app)
 
 
 class NamedUser:
@@ -68,14 +80,13 @@ def named_service(
     clock: Clock,
     *users: Principal,
     settings: ServiceSettings | None = None,
-    log: RequestLog | None = None,
 ) -> Service:
     """Return a service node that believes every name of a user, over one data node or several by id."""
     nodes = node if isinstance(node, dict) else {"dn-001": node}
     owners = Owners(FixedNodes(nodes))
     authenticator = NamedUser(*users)
     chosen = settings or ServiceSettings(single_user=None)
-    return Service(chosen, owners, clock, authenticator, Metrics(clock), clock.now(), log)
+    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now())
 
 
 class RestClient:
@@ -90,10 +101,11 @@ class RestClient:
         clock: Clock,
         *users: Principal,
         settings: ServiceSettings | None = None,
-        log: RequestLog | None = None,
+        log: Callable[[Metrics], RequestLog] | None = None,
     ) -> None:
-        self.service = named_service(node, clock, *users, settings=settings, log=log)
-        self._client = TestClient(TestServer(create_app(self.service)))
+        self.service = named_service(node, clock, *users, settings=settings)
+        app = create_app(self.service, log=None if log is None else log(self.service.metrics))
+        self._client = TestClient(AppServer(app))
         self.user: str | None = users[0].name if users else None
         self.domain: str | None = None
 

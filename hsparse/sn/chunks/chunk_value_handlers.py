@@ -12,11 +12,11 @@ from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
 from hsparse.model.ids import chunk_name
 from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks
-from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
 from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.request import Request
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
 FILTER_MASK = "X-Hdf-filter-mask"
@@ -24,54 +24,54 @@ SECTION_SIZE = "X-Hdf-section-size"
 UNFILTERED_SIZE = "X-Hdf-section-unfiltered-size"
 
 
-async def get_chunk_value(context: Context) -> web.StreamResponse:
+async def get_chunk_value(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/{chunk}/value`: the stored bytes of a chunk; sections and masks in headers."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = stored_chunks(context, dataset)
-        scaled = requested_chunk(context, dataset, chunks.grid)
+        chunks = stored_chunks(request, dataset)
+        scaled = requested_chunk(request, dataset, chunks.grid)
         if isinstance(chunks, FileBackedChunkInfo):
-            return await _answer_piece(context, chunks, dataset, scaled)
+            return await _answer_piece(request, chunks, dataset, scaled)
         guessed = prod(dataset.spec.dims) * dataset.spec.datatype.guessed_size
-        async with context.service.answers.hold(min(guessed, context.service.settings.max_request_size)):
+        async with request.service.answers.hold(min(guessed, request.service.settings.max_request_size)):
             key = dataset.spec.key(scaled)
-            found = await context.service.owners.ask_owner(key, ReadDirect(dataset.spec, scaled))
+            found = await request.service.owners.ask_owner(key, ReadDirect(dataset.spec, scaled))
             if found is None:
                 raise _absent(dataset, scaled)
             return web.Response(body=found.data.tobytes(), content_type=BINARY_TYPE, headers=_headers(found))
 
-    return await until_current(context, read)
+    return await until_current(request, read)
 
 
-async def put_chunk_value(context: Context) -> web.StreamResponse:
+async def put_chunk_value(request: Request) -> web.StreamResponse:
     """`PUT /datasets/{id}/chunks/{chunk}/value`: store a chunk's bytes as they are; durable when answered."""
-    masks, sizes = _numbers(context, "filter_mask"), _numbers(context, "section_size")
-    unfiltered = _numbers(context, "section_unfiltered_size")
-    data = await context.body()
+    masks, sizes = _numbers(request, "filter_mask"), _numbers(request, "section_size")
+    unfiltered = _numbers(request, "section_unfiltered_size")
+    data = await request.body()
 
     async def write(dataset: Dataset) -> None:
         dataset.require_writable()
-        scaled = requested_chunk(context, dataset, dataset.grid)
+        scaled = requested_chunk(request, dataset, dataset.grid)
         sections = _sections(dataset, masks, sizes, unfiltered, len(data))
         message = WriteDirect(dataset.spec, dataset.extent, scaled, np.frombuffer(data, np.uint8), sections)
-        await context.service.owners.ask_owner(dataset.spec.key(scaled), message)
+        await request.service.owners.ask_owner(dataset.spec.key(scaled), message)
 
-    await until_current(context, write)
+    await until_current(request, write)
     return respond({})
 
 
 async def _answer_piece(
-    context: Context, chunks: FileBackedChunkInfo, dataset: Dataset, scaled: tuple[int, ...]
+    request: Request, chunks: FileBackedChunkInfo, dataset: Dataset, scaled: tuple[int, ...]
 ) -> web.StreamResponse:
     """Answer with the bytes of a chunk in a backing file."""
     found = await chunks.locate(scaled)
     if found is None:
         raise _absent(dataset, scaled)
     file, offset, size, mask = found
-    limit = context.service.settings.max_request_size
+    limit = request.service.settings.max_request_size
     if size > limit:
         raise TooLarge(f"The chunk has {size} bytes; the limit is {limit} (max_request_size): read values.")
-    async with context.service.answers.hold(size):
+    async with request.service.answers.hold(size):
         data = await chunks.stored_bytes(file, offset, size)
         return web.Response(body=data.tobytes(), content_type=BINARY_TYPE, headers={FILTER_MASK: str(mask)})
 
@@ -91,9 +91,9 @@ def _headers(found: DirectChunk) -> dict[str, str]:
     return headers | {name: ",".join(map(str, sections[:, at].tolist())) for name, at in names.items()}
 
 
-def _numbers(context: Context, name: str) -> list[int]:
+def _numbers(request: Request, name: str) -> list[int]:
     """Return the numbers of a parameter, one for each section; none without it."""
-    text = context.arg(name)
+    text = request.arg(name)
     if not text:
         return []
     parts = text.split(",")

@@ -22,7 +22,6 @@ from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import selection_json
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name
-from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
 from hsparse.sn.http.request import MAX_JSON
 from hsparse.sn.http.response import respond
@@ -39,6 +38,7 @@ from hsparse.sn.records.stored_chunks import (
     chunk_place,
     parse_chunk_name,
 )
+from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.sn.values.selected import selected_if_named
 
@@ -51,48 +51,48 @@ MAX_NUMBERED_CHUNKS = 2**32
 """The most chunks of a grid whose row-major numbers have 32 bits: only there are adjacent chunks joined."""
 
 
-def listed_chunks(context: Context, dataset: Dataset) -> StoredChunks:
+def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
     """Return the stored chunks of a dataset, as chunk objects or in files; with the parameter `urls`, with URLs."""
-    chunks = stored_chunks(context, dataset)
-    seconds = url_seconds(context)
+    chunks = stored_chunks(request, dataset)
+    seconds = url_seconds(request)
     if seconds is None:
         return chunks
     # A URL opens the whole file, while the right to the domain opens only the file-backed datasets.
-    rights = FileRights.of(context) if is_file_backed(dataset.record) else None
-    return SignedChunks(chunks, context.service.owners, seconds, rights)
+    rights = FileRights.of(request) if is_file_backed(dataset.record) else None
+    return SignedChunks(chunks, request.service.owners, seconds, rights)
 
 
-def stored_chunks(context: Context, dataset: Dataset) -> ChunkObjectInfo | FileBackedChunkInfo:
+def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileBackedChunkInfo:
     """Return the stored chunks of a dataset without URLs."""
-    owners, bucket = context.service.owners, context.service.settings.bucket
+    owners, bucket = request.service.owners, request.service.settings.bucket
     if is_file_backed(dataset.record):
         return FileBackedChunkInfo(owners, dataset, bucket, table_reader(owners))
     return ChunkObjectInfo(owners, dataset, bucket)
 
 
-def url_seconds(context: Context) -> int | None:
+def url_seconds(request: Request) -> int | None:
     """Return the seconds that URLs are valid, None without URLs."""
-    seconds = context.number("urls")
+    seconds = request.number("urls")
     if seconds is not None and not 0 < seconds <= MAX_URL_SECONDS:
         raise BadRequest(f"urls must be a number of seconds, 1 to {MAX_URL_SECONDS}, not {seconds}.")
     return seconds
 
 
-async def get_chunks(context: Context) -> web.StreamResponse:
+async def get_chunks(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks`: the stored chunks that overlap a selection, their number, or one by its index."""
-    order = _order(context)
-    limit, index = context.number("limit"), context.number("index")
+    order = _order(request)
+    limit, index = request.number("limit"), request.number("index")
     limit = DEFAULT_LIMIT if limit is None else limit
     if not 0 < limit <= MAX_LIMIT:
         raise BadRequest(f"limit must be 1 to {MAX_LIMIT}, not {limit}.")
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        async with selected_if_named(context, dataset.extent) as selection:
+        async with selected_if_named(request, dataset.extent) as selection:
             return await answer(dataset, selection)
 
     async def answer(dataset: Dataset, selection: Selection | None) -> web.StreamResponse:
-        chunks, marker = listed_chunks(context, dataset), context.arg("marker")
-        if context.flag("count_only"):
+        chunks, marker = listed_chunks(request, dataset), request.arg("marker")
+        if request.flag("count_only"):
             return respond({"count": await chunks.count(selection)})
         after = parse_chunk_name(marker, dataset) if marker else ()
         if index is not None:
@@ -108,39 +108,39 @@ async def get_chunks(context: Context) -> web.StreamResponse:
             found["marker"] = chunk_name(following)
         return respond(found)
 
-    return await until_current(context, read)
+    return await until_current(request, read)
 
 
-async def get_chunk(context: Context) -> web.StreamResponse:
+async def get_chunk(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/{chunk}`: one chunk by its scaled coordinates; of size 0 if it is not stored."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = listed_chunks(context, dataset)
-        scaled = requested_chunk(context, dataset, chunks.grid)
+        chunks = listed_chunks(request, dataset)
+        scaled = requested_chunk(request, dataset, chunks.grid)
         found = await chunks.find(scaled)
         return respond(
             chunk_place(chunks.grid, scaled) | {"size": 0, "address": None} if found is None else found
         )
 
-    return await until_current(context, read)
+    return await until_current(request, read)
 
 
-async def get_chunk_selection(context: Context) -> web.StreamResponse:
+async def get_chunk_selection(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/chunks/selection`: the elements in stored chunks, as hyperslabs."""
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        chunks = listed_chunks(context, dataset)
+        chunks = listed_chunks(request, dataset)
         selection = covered_selection(chunks.grid, await chunks.scaled())
         if isinstance(selection, Boxes):
-            check_json(context, selection.starts.nbytes + selection.stops.nbytes)
+            check_json(request, selection.starts.nbytes + selection.stops.nbytes)
         return respond({"selection": selection_json(selection)})
 
-    return await until_current(context, read)
+    return await until_current(request, read)
 
 
-def check_json(context: Context, nbytes: int) -> None:
+def check_json(request: Request, nbytes: int) -> None:
     """Raise `TooLarge` for coordinates of more bytes than a JSON answer can have."""
-    limit = min(context.service.settings.max_request_size, MAX_JSON)
+    limit = min(request.service.settings.max_request_size, MAX_JSON)
     if nbytes > limit:
         raise TooLarge(
             f"The blocks of stored chunks have coordinates of {nbytes} bytes, more than an answer in JSON may have "
@@ -148,9 +148,9 @@ def check_json(context: Context, nbytes: int) -> None:
         )
 
 
-def requested_chunk(context: Context, dataset: Dataset, grid: Grid) -> Scaled:
+def requested_chunk(request: Request, dataset: Dataset, grid: Grid) -> Scaled:
     """Return the scaled coordinates in the request's path; `BadRequest` if no chunk can be there."""
-    scaled = parse_chunk_name(context.request.match_info["chunk"], dataset)
+    scaled = parse_chunk_name(request.params["chunk"], dataset)
     if not grid.holds(scaled):
         raise BadRequest(
             f"There is no chunk {chunk_name(scaled)}: the extent {list(grid.extent)} has {list(grid.counts)} chunks."
@@ -175,8 +175,8 @@ def covered_selection(grid: Grid, scaled: NDArray[np.uint64]) -> Selection:
     return Boxes.trusted(grid.extent, starts * chunk, np.minimum(stops * chunk, extent))
 
 
-def _order(context: Context) -> ChunkOrder:
-    name = context.arg("order") or ChunkOrder.NATIVE.value
+def _order(request: Request) -> ChunkOrder:
+    name = request.arg("order") or ChunkOrder.NATIVE.value
     try:
         return ChunkOrder(name)
     except ValueError:

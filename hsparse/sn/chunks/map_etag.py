@@ -11,9 +11,9 @@ from hashlib import blake2b
 
 from aiohttp import hdrs, web
 
-from hsparse.sn.context import Context
 from hsparse.sn.http.byte_range import WEAK, is_known
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 
 
 def map_etag(dataset: Dataset, version: str) -> str | None:
@@ -33,8 +33,8 @@ def etag_headers(etag: str | None) -> dict[str, str]:
     return {} if etag is None else {hdrs.ETAG: f'{WEAK}"{etag}"', hdrs.CACHE_CONTROL: "no-cache"}
 
 
-def not_modified(context: Context, etag: str | None) -> web.Response | None:
+def not_modified(request: Request, etag: str | None) -> web.Response | None:
     """Return a 304 if the client has the map of this etag already."""
-    if etag is None or not is_known(context.request.headers, etag):
+    if etag is None or not is_known(request.http.headers, etag):
         return None
     return web.Response(status=304, headers=etag_headers(etag))

@@ -29,13 +29,13 @@ from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
 from hsparse.sn.chunks.kerchunk import KerchunkReferences, OpenDataset
 from hsparse.sn.chunks.map_etag import etag_headers, map_etag, not_modified
 from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
-from hsparse.sn.context import Context
 from hsparse.sn.files.file_addresses import FileAddresses
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
+from hsparse.sn.request import Request
 from hsparse.sn.values.selected import selected_if_named
 from hsparse.wire.message import Record
 
@@ -47,66 +47,66 @@ FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP")
 """Headers of requests that a proxy passes on: the client may be on another machine."""
 
 
-async def get_dataset_map(context: Context) -> web.StreamResponse:
+async def get_dataset_map(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/map`: a dataset and all its stored chunks, streamed."""
-    _check_request(context)
+    _check_request(request)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        file = await _file(context)
-        if context.arg("format") == "dmrpp":
-            document = _dmrpp(context, file).dataset(dataset)
-            return await respond_parts(context, document, dmrpp.DMRPP_TYPE)
-        chunks = _chunks(context, dataset, file)
-        references = _references(context, file)
+        file = await _file(request)
+        if request.arg("format") == "dmrpp":
+            document = _dmrpp(request, file).dataset(dataset)
+            return await respond_parts(request, document, dmrpp.DMRPP_TYPE)
+        chunks = _chunks(request, dataset, file)
+        references = _references(request, file)
         if references is not None:
             members = references.array("", dataset, chunks)
-            return await respond_parts(context, wrap_items("refs", members, references.head()))
+            return await respond_parts(request, wrap_items("refs", members, references.head()))
         if file is not None:
             page = await chunks.page(map_query())
-            return await respond_parts(context, _map(dataset, chunks, page, {"file": file.to_json()}))
-        return await _object_map(context, dataset, listed_chunks(context, dataset))
+            return await respond_parts(request, _map(dataset, chunks, page, {"file": file.to_json()}))
+        return await _object_map(request, dataset, listed_chunks(request, dataset))
 
-    return await until_current(context, read)
+    return await until_current(request, read)
 
 
-async def _object_map(context: Context, dataset: Dataset, chunks: StoredChunks) -> web.StreamResponse:
+async def _object_map(request: Request, dataset: Dataset, chunks: StoredChunks) -> web.StreamResponse:
     """Answer with the map of a dataset's objects, whole or of a selection; 304 if the client has this state of it."""
     etag = map_etag(dataset, await chunks.version())
-    if (known := not_modified(context, etag)) is not None:
+    if (known := not_modified(request, etag)) is not None:
         return known
-    async with selected_if_named(context, dataset.extent) as selection:
+    async with selected_if_named(request, dataset.extent) as selection:
         page = await chunks.page(map_query((), selection))
-        parts = _map(dataset, chunks, page, _directory(context), selection)
-        return await respond_parts(context, parts, headers=etag_headers(etag))
+        parts = _map(dataset, chunks, page, _directory(request), selection)
+        return await respond_parts(request, parts, headers=etag_headers(etag))
 
 
-def _directory(context: Context) -> Json:
+def _directory(request: Request) -> Json:
     """Return the path of the store's directory, for a client on this machine that no proxy stands in front of."""
-    headers, peer = context.request.headers, context.request.remote or ""
-    directory = context.service.settings.directory
+    headers, peer = request.http.headers, request.http.remote or ""
+    directory = request.service.settings.directory
     forwarded = any(name in headers for name in FORWARDED)
     return {"directory": directory} if directory and peer in LOOPBACK and not forwarded else {}
 
 
-async def get_map(context: Context) -> web.StreamResponse:
+async def get_map(request: Request) -> web.StreamResponse:
     """`GET /map`: a domain's datasets with all their stored chunks, by path, streamed."""
-    root = context.domain.root
+    root = request.domain.root
     if root is None:
-        raise BadRequest(f"{context.domain.path} is a folder: only domains have a map.")
-    _check_request(context)
-    file = await _file(context)
-    if context.arg("format") == "dmrpp":
-        name = context.domain.path.rpartition("/")[2]
-        groups = nested_groups(context.service.owners, root)
-        document = _dmrpp(context, file).domain(name, context.service.owners, groups)
-        return await respond_parts(context, document, dmrpp.DMRPP_TYPE)
-    open_dataset = _opening(context, file)
-    objects = mapped_objects(context.service.owners, root)
-    references = _references(context, file)
+        raise BadRequest(f"{request.domain.path} is a folder: only domains have a map.")
+    _check_request(request)
+    file = await _file(request)
+    if request.arg("format") == "dmrpp":
+        name = request.domain.path.rpartition("/")[2]
+        groups = nested_groups(request.service.owners, root)
+        document = _dmrpp(request, file).domain(name, request.service.owners, groups)
+        return await respond_parts(request, document, dmrpp.DMRPP_TYPE)
+    open_dataset = _opening(request, file)
+    objects = mapped_objects(request.service.owners, root)
+    references = _references(request, file)
     if references is not None:
-        return await respond_parts(context, references.domain(objects, open_dataset))
-    head = {"version": MAP_VERSION, "domain": context.domain.path, "root": root}
-    return await respond_parts(context, _domain(head, objects, open_dataset, file))
+        return await respond_parts(request, references.domain(objects, open_dataset))
+    head = {"version": MAP_VERSION, "domain": request.domain.path, "root": root}
+    return await respond_parts(request, _domain(head, objects, open_dataset, file))
 
 
 def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
@@ -201,64 +201,64 @@ async def _domain(
     yield b"}}"
 
 
-def _opening(context: Context, file: FileAddresses | None) -> OpenDataset:
+def _opening(request: Request, file: FileAddresses | None) -> OpenDataset:
     """Return a function from a record to a dataset and its chunks."""
-    rights = FileRights.of(context)
+    rights = FileRights.of(request)
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
         dataset = Dataset.of(record, rights)
-        return dataset, _chunks(context, dataset, file)
+        return dataset, _chunks(request, dataset, file)
 
     return open_dataset
 
 
-def _chunks(context: Context, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
-    chunks = listed_chunks(context, dataset)
+def _chunks(request: Request, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
+    chunks = listed_chunks(request, dataset)
     return chunks if file is None else file.chunks(dataset, chunks)
 
 
-def _dmrpp(context: Context, file: FileAddresses | None) -> Dmrpp:
-    return Dmrpp(_base(context, file), _opening(context, file), file)
+def _dmrpp(request: Request, file: FileAddresses | None) -> Dmrpp:
+    return Dmrpp(_base(request, file), _opening(request, file), file)
 
 
-def _base(context: Context, file: FileAddresses | None) -> str:
+def _base(request: Request, file: FileAddresses | None) -> str:
     """Return the prefix of objects' URLs in references, or the URL of the file."""
-    default = f"s3://{context.service.settings.bucket}/" if file is None else file.href
-    return context.arg("base") or default
+    default = f"s3://{request.service.settings.bucket}/" if file is None else file.href
+    return request.arg("base") or default
 
 
-async def _file(context: Context) -> FileAddresses | None:
+async def _file(request: Request) -> FileAddresses | None:
     """Return the file whose addresses the map has, None for a map of objects."""
-    return await FileAddresses.of(context) if context.arg("addresses") == "file" else None
+    return await FileAddresses.of(request) if request.arg("addresses") == "file" else None
 
 
-def _references(context: Context, file: FileAddresses | None) -> KerchunkReferences | None:
+def _references(request: Request, file: FileAddresses | None) -> KerchunkReferences | None:
     """Return the writer of kerchunk references, None for a map in JSON."""
-    if context.arg("format") != "kerchunk":
+    if request.arg("format") != "kerchunk":
         return None
-    return KerchunkReferences(_base(context, file), file)
+    return KerchunkReferences(_base(request, file), file)
 
 
-def _check_request(context: Context) -> None:
+def _check_request(request: Request) -> None:
     """Raise `BadRequest` for unknown values of parameters, and for those that contradict each other."""
-    format = _choice(context, "format", FORMATS)
-    addresses = _choice(context, "addresses", ADDRESSES)
-    if format == "json" and context.arg("base"):
+    format = _choice(request, "format", FORMATS)
+    addresses = _choice(request, "addresses", ADDRESSES)
+    if format == "json" and request.arg("base"):
         raise BadRequest("base is for format=kerchunk and dmrpp; in JSON chunks have bucket and key.")
     for name in ("layout", "revision", "matrices"):
-        if addresses == "objects" and context.arg(name):
+        if addresses == "objects" and request.arg(name):
             raise BadRequest(f"{name} is of the domain's file: ask for addresses=file too.")
-    if context.arg("select") and (format != "json" or addresses == "file"):
+    if request.arg("select") and (format != "json" or addresses == "file"):
         raise BadRequest("select is for maps of objects in JSON: leave out format and addresses.")
-    if url_seconds(context) is not None and format != "json" and addresses == "file":
+    if url_seconds(request) is not None and format != "json" and addresses == "file":
         raise BadRequest(
             "urls are of objects, and these references are to the file: leave out one of the two."
         )
 
 
-def _choice(context: Context, name: str, choices: tuple[str, ...]) -> str:
+def _choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
     """Return a parameter that is one of `choices`, by default the first."""
-    value = context.arg(name) or choices[0]
+    value = request.arg(name) or choices[0]
     if value not in choices:
         raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}.")
     return value

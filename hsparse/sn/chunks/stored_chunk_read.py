@@ -20,11 +20,11 @@ from hsparse.errors import BadRequest, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.model.file_backed import is_file_backed
 from hsparse.sn.chunks.handlers import MAX_LIMIT
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import BINARY_TYPE, read_json_object, text_list
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_dataset
 from hsparse.sn.records.stored_chunks import parse_chunk_name
+from hsparse.sn.request import Request
 from hsparse.wire.chunk_info_message import ReadObjectBytes
 
 LENGTH = Struct("<Q")
@@ -96,23 +96,23 @@ class NamedChunks:
         return NamedChunks(self.scaled[first:last], self.etags[first:last], self.sizes[first:last])
 
 
-async def post_chunk_values(context: Context) -> web.StreamResponse:
+async def post_chunk_values(request: Request) -> web.StreamResponse:
     """`POST /datasets/{id}/chunks/values`: the objects of many chunks as they are stored, one after the other."""
-    dataset = await load_dataset(context)
+    dataset = await load_dataset(request)
     if is_file_backed(dataset.record):
         raise Unsupported(f"{dataset.id} has no chunk objects, its data stays in a file: read values.")
-    body = await read_json_object(context)
-    named = NamedChunks.parse(body, dataset, context.service.settings.max_request_size)
-    async with context.service.answers.hold(named.memory):
-        return await respond_stream(context.request, BINARY_TYPE, _frames(context, dataset, named))
+    body = await read_json_object(request)
+    named = NamedChunks.parse(body, dataset, request.service.settings.max_request_size)
+    async with request.service.answers.hold(named.memory):
+        return await respond_stream(request, BINARY_TYPE, _frames(request, dataset, named))
 
 
-async def _frames(context: Context, dataset: Dataset, named: NamedChunks) -> AsyncGenerator[bytes, None]:
+async def _frames(request: Request, dataset: Dataset, named: NamedChunks) -> AsyncGenerator[bytes, None]:
     """Yield the answer in pieces of about `PIECE` bytes; a first one always, however empty."""
     piece: list[Buffer] = []
     nbytes = 0
     for page in named.pages():
-        dataset, objects = await _read(context, dataset, page)
+        dataset, objects = await _read(request, dataset, page)
         for found in objects:
             piece += (CHANGED,) if found is None else (LENGTH.pack(len(found)), byte_view(found))
             nbytes += 0 if found is None else len(found)
@@ -123,7 +123,7 @@ async def _frames(context: Context, dataset: Dataset, named: NamedChunks) -> Asy
 
 
 async def _read(
-    context: Context, dataset: Dataset, page: NamedChunks
+    request: Request, dataset: Dataset, page: NamedChunks
 ) -> tuple[Dataset, list[NDArray[np.uint8] | None]]:
     """Return the objects of a page, and the dataset as it is by then: a shrink does not break the answer off."""
 
@@ -134,7 +134,7 @@ async def _read(
     keys = [dataset.spec.key(scaled) for scaled in page.scaled.tolist()]
     for _ in range(ATTEMPTS - 1):
         try:
-            return dataset, await context.service.owners.gather(range(len(keys)), keys.__getitem__, message)
+            return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)
         except Moved:
-            dataset = await load_dataset(context)
-    return dataset, await context.service.owners.gather(range(len(keys)), keys.__getitem__, message)
+            dataset = await load_dataset(request)
+    return dataset, await request.service.owners.gather(range(len(keys)), keys.__getitem__, message)

@@ -9,9 +9,7 @@ from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseEr
 from hsparse.model.acl import ANONYMOUS, DEFAULT, Principal, Right, full_rights, grants_any, is_allowed
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.model.short_text import short_repr
-from hsparse.sn.context import Context, Domain
 from hsparse.sn.domains.domain_deletion import check_root_stays
-from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.records.access import (
     TOP_FOLDER,
@@ -23,6 +21,7 @@ from hsparse.sn.records.access import (
 )
 from hsparse.sn.records.domain_path import check_bucket, check_not_reserved, normal_path
 from hsparse.sn.records.second_names import first_name, named_after, note_second_name
+from hsparse.sn.request import OBJECT_BYTES, Domain, Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 
@@ -39,25 +38,25 @@ class _DomainRequest:
     properties: Record
 
 
-async def create_domain(context: Context, body: Record) -> Record:
+async def create_domain(request: Request, body: Record) -> Record:
     """Create the request's domain or folder and return its record.
 
     `Conflict` if it exists, `NotFound` if its parent does not, `Forbidden` without the right to create there.
     Only an admin may create at the top level, or for another owner.
     """
-    requested = _parse(context, body)
-    parent = await require_creation(context, requested.path)
-    if (await context.service.owners.read(requested.path))[0].failure is None:
+    requested = _parse(request, body)
+    parent = await require_creation(request, requested.path)
+    if (await request.service.owners.read(requested.path))[0].failure is None:
         raise Conflict(f"{requested.path} exists already.")
-    if not parent.allows(context.principal, Right.READ):
-        await _require_nothing_below(context, requested.path)
+    if not parent.allows(request.principal, Right.READ):
+        await _require_nothing_below(request, requested.path)
     first: Domain | None = None
     if requested.shared_domain is not None:
-        first = await _first_name(context, requested.shared_domain, requested.path)
+        first = await _first_name(request, requested.shared_domain, requested.path)
     root = shared_root = None if first is None else first.root
     if not requested.folder and shared_root is None:
-        root = await _create_root(context, requested)
-    now = context.service.clock.now()
+        root = await _create_root(request, requested)
+    now = request.service.clock.now()
     record: Record = {
         "owner": requested.owner,
         "acls": _acls(parent, requested),
@@ -66,13 +65,13 @@ async def create_domain(context: Context, body: Record) -> Record:
     }
     record |= {"root": root} if root is not None else {}
     record |= {} if first is None else named_after(first)
-    owners, domain = context.service.owners, Domain(requested.path, record)
+    owners, domain = request.service.owners, Domain(requested.path, record)
     try:
         await owners.apply(CreateObject(domain.path, record))
         if root is not None and (shared_root is not None or requested.root is not None):
             await check_root_stays(owners, domain, root)
         if first is not None:
-            await note_second_name(owners, first, domain, context.principal)
+            await note_second_name(owners, first, domain, request.principal)
     except HsparseError:
         if root is not None and shared_root is None:
             await owners.change(DeleteObject(root))
@@ -80,20 +79,20 @@ async def create_domain(context: Context, body: Record) -> Record:
     return record
 
 
-def _parse(context: Context, body: Record) -> _DomainRequest:
-    if context.path is None or context.path == "/":
+def _parse(request: Request, body: Record) -> _DomainRequest:
+    if request.domain_path is None or request.domain_path == "/":
         raise BadRequest("No domain given: name the new one by ?domain= or the X-Hdf-domain header.")
     folder = bool(body.get("folder"))
     linked, bucket, root = (_text(body, key) for key in ("linked_domain", "linked_bucket", "root_id"))
     if folder and (linked or root):
         raise BadRequest("A folder has no objects: it takes neither linked_domain nor root_id.")
     if linked is not None:
-        check_bucket(context.service, bucket)
-        linked = normal_path(context.service, linked)
+        check_bucket(request.service, bucket)
+        linked = normal_path(request.service, linked)
     if root is not None and not is_root(check_id(root, "groups")):
         raise BadRequest(f"{short_repr(root)} is not the id of a root group.")
     return _DomainRequest(
-        context.path, _owner(context, body), folder, linked, root, _properties(body.get("group"))
+        request.domain_path, _owner(request, body), folder, linked, root, _properties(body.get("group"))
     )
 
 
@@ -104,13 +103,13 @@ def _text(body: Record, key: str) -> str | None:
     return value
 
 
-def _owner(context: Context, body: Record) -> str:
-    owner = body.get("owner") or context.principal.name
+def _owner(request: Request, body: Record) -> str:
+    owner = body.get("owner") or request.principal.name
     if not isinstance(owner, str):
         raise BadRequest(f"The owner must be a user's name, not {short_repr(owner)}.")
-    if context.principal.anonymous:
+    if request.principal.anonymous:
         raise Forbidden("Creating a domain needs a user: send a name and password.")
-    if owner != context.principal.name and not context.principal.admin:
+    if owner != request.principal.name and not request.principal.admin:
         raise Forbidden("Only an admin can create a domain that another user owns.")
     return owner
 
@@ -124,7 +123,7 @@ def _properties(group: Any) -> Record:
     return dict(properties)
 
 
-async def require_creation(context: Context, new_path: str) -> Domain:
+async def require_creation(request: Request, new_path: str) -> Domain:
     """Return the parent folder of `new_path`; `Forbidden` if the principal may not create there.
 
     `NotFound` if there is no such folder, `BadRequest` if it is a domain or the new path is reserved, `OverQuota` if a
@@ -133,12 +132,12 @@ async def require_creation(context: Context, new_path: str) -> Domain:
     check_not_reserved(new_path)
     path = new_path.rpartition("/")[0]
     if not path:
-        if not context.principal.admin:
+        if not request.principal.admin:
             raise Forbidden(f"{new_path} is at the top level: only an admin can create it.")
         return TOP_FOLDER
     try:
-        async with hiding_names(context.service.owners, path, context.principal):
-            parent = await find_domain(context.service, path, context.principal)
+        async with hiding_names(request.service.owners, path, request.principal):
+            parent = await find_domain(request.service, path, request.principal)
     except HsparseError as error:
         if error.kind is ErrorKind.GONE:
             raise NotFound(
@@ -149,43 +148,43 @@ async def require_creation(context: Context, new_path: str) -> Domain:
                 f"The parent folder {path} does not exist; create it first: hsparse mkdir {path}"
             ) from error
         raise
-    require_right(context.principal, parent, Right.CREATE)
+    require_right(request.principal, parent, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
-    with context.service.component(Quotas).growth(DomainNames(new_path), context.principal) as growth:
+    with request.service.component(Quotas).growth(DomainNames(new_path), request.principal) as growth:
         await growth.take(OBJECT_BYTES)
     return parent
 
 
-async def _require_nothing_below(context: Context, path: str) -> None:
+async def _require_nothing_below(request: Request, path: str) -> None:
     """Raise `Conflict` if there are files below a new path, of a principal who may not read them as the parent says.
 
     The new domain or folder would be the nearest above them, and give its owner the right to.
     """
-    if (await context.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
+    if (await request.service.owners.ask_any(ListKeys(f"{path[1:]}/", limit=1))).keys:
         raise Conflict(f"{path} exists already.")
 
 
-async def _first_name(context: Context, path: str, new_path: str) -> Domain:
+async def _first_name(request: Request, path: str, new_path: str) -> Domain:
     """Return the domain whose objects the new domain at `new_path` shares, by its first name.
 
     A name may become the only one, when the first is taken away, so the principal needs all rights there. `OverQuota`
     if a quota above the new domain has no room for them.
     """
-    domain = await find_allowed(context.service, path, context.principal, Right.READ)
+    domain = await find_allowed(request.service, path, request.principal, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
-        require_right(context.principal, domain, right)
-    quotas = context.service.component(Quotas)
-    await quotas.check_second_name(new_path, context.principal, path, domain.root)
+        require_right(request.principal, domain, right)
+    quotas = request.service.component(Quotas)
+    await quotas.check_second_name(new_path, request.principal, path, domain.root)
     return first_name(domain)
 
 
-async def _create_root(context: Context, requested: _DomainRequest) -> str:
-    clock = context.service.clock
+async def _create_root(request: Request, requested: _DomainRequest) -> str:
+    clock = request.service.clock
     if requested.root is not None:
-        await _require_unused(context, requested.root)
+        await _require_unused(request, requested.root)
     root, now = requested.root or new_root_id(clock), clock.now()
     record: Record = {
         "id": root,
@@ -198,13 +197,13 @@ async def _create_root(context: Context, requested: _DomainRequest) -> str:
     }
     if requested.properties:
         record["creationProperties"] = requested.properties
-    await context.service.owners.apply(CreateObject(root, record))
+    await request.service.owners.apply(CreateObject(root, record))
     return root
 
 
-async def _require_unused(context: Context, root: str) -> None:
+async def _require_unused(request: Request, root: str) -> None:
     """Raise `Conflict` if objects are stored below a root: of a domain, or what a deletion has not reached yet."""
-    below = await context.service.owners.ask_any(ListKeys(domain_prefix(root), limit=1))
+    below = await request.service.owners.ask_any(ListKeys(domain_prefix(root), limit=1))
     if below.keys:
         raise Conflict(f"There are objects of {root} already: choose another root_id.")
 

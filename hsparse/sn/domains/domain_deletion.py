@@ -11,8 +11,8 @@ from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, Conflict
 from hsparse.model.ids import deletion_key, storage_key
 from hsparse.model.schema import check_changeable
-from hsparse.sn.context import Domain
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.request import Domain
 from hsparse.sn.service import Service
 from hsparse.wire.record_message import (
     BeginDeletion,

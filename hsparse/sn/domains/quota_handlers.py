@@ -5,31 +5,31 @@ from __future__ import annotations
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.quotas.quotas import Quotas
+from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutQuota
 
 MAX_BYTES = 2**63 - 1
 
 
-async def get_quota(context: Context) -> web.StreamResponse:
+async def get_quota(request: Request) -> web.StreamResponse:
     """Answer with the folder's own quota, what is used of it, and when that was counted."""
-    folder = _folder(context)
-    limit, usage = await context.service.component(Quotas).of_folder(folder)
+    folder = _folder(request)
+    limit, usage = await request.service.component(Quotas).of_folder(folder)
     used, counted = (None, None) if usage is None else (usage.used, usage.counted)
-    links = hrefs(context, self="/quota", home="/", domains="/domains")
+    links = hrefs(request, self="/quota", home="/", domains="/domains")
     return respond({"bytes": limit, "used": used, "counted": counted, "hrefs": links})
 
 
-async def put_quota(context: Context) -> web.StreamResponse:
+async def put_quota(request: Request) -> web.StreamResponse:
     """Set the folder's quota or, with null, remove it; only admins may."""
-    folder = _folder(context)
-    if not context.principal.admin:
+    folder = _folder(request)
+    if not request.principal.admin:
         raise Forbidden("Only an admin can set a quota.")
-    body = await read_json_object(context)
+    body = await read_json_object(request)
     if set(body) != {"bytes"}:
         raise BadRequest("The body must have bytes, and nothing else: a number, or null for no quota.")
     nbytes = body["bytes"]
@@ -39,14 +39,14 @@ async def put_quota(context: Context) -> web.StreamResponse:
         fields = {"bytes": nbytes}
     else:
         raise BadRequest(f"bytes must be a number from 0 to {MAX_BYTES}, or null, not {nbytes!r:.40}.")
-    await context.service.owners.apply(PutQuota(folder, fields))
-    context.service.component(Quotas).forget(folder)
+    await request.service.owners.apply(PutQuota(folder, fields))
+    request.service.component(Quotas).forget(folder)
     return respond({"bytes": nbytes})
 
 
-def _folder(context: Context) -> str:
+def _folder(request: Request) -> str:
     """Return the path of the request's folder; `BadRequest` for a domain, and for the top level."""
-    domain = context.domain
+    domain = request.domain
     if domain.root is not None:
         raise BadRequest(f"{domain.path} is a domain: quotas are of folders.")
     if domain.path == "/":

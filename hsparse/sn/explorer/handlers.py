@@ -10,11 +10,11 @@ import asyncio
 
 from aiohttp import hdrs, web
 
-from hsparse.sn.context import Context
+from hsparse.sn.coding import Coding, accepted_coding
 from hsparse.sn.explorer.static_files import DOCS, NAMED, PAGE, SIGN_IN, StaticFile, static_file
 from hsparse.sn.http.byte_range import is_known
-from hsparse.sn.http.compression import Coding, accepted_coding
 from hsparse.sn.http.request import named_types
+from hsparse.sn.request import Request
 
 HTML = "text/html"
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -43,42 +43,42 @@ YEAR = "public, max-age=31536000, immutable"
 ALWAYS_ASK = "no-cache"
 
 
-def wants_explorer(context: Context) -> bool:
+def wants_explorer(request: Request) -> bool:
     """Say whether a browser asks for `/`: programs do not name HTML in `Accept`."""
-    return HTML in named_types(context.request, hdrs.ACCEPT)
+    return HTML in named_types(request.http, hdrs.ACCEPT)
 
 
-async def get_explorer(context: Context) -> web.StreamResponse:
+async def get_explorer(request: Request) -> web.StreamResponse:
     """Answer with the page, which names the files of this version."""
-    return await _respond(context, static_file(PAGE), ALWAYS_ASK)
+    return await _respond(request, static_file(PAGE), ALWAYS_ASK)
 
 
-async def get_docs(context: Context) -> web.StreamResponse:
+async def get_docs(request: Request) -> web.StreamResponse:
     """Answer with the page that shows the OpenAPI document."""
-    return await _respond(context, static_file(DOCS), ALWAYS_ASK)
+    return await _respond(request, static_file(DOCS), ALWAYS_ASK)
 
 
-async def get_sign_in(context: Context) -> web.StreamResponse:
+async def get_sign_in(request: Request) -> web.StreamResponse:
     """Answer with the page to which an issuer sends people back; its script reads what the issuer says in the URL."""
-    return await _respond(context, static_file(SIGN_IN), ALWAYS_ASK)
+    return await _respond(request, static_file(SIGN_IN), ALWAYS_ASK)
 
 
-async def get_explorer_file(context: Context) -> web.StreamResponse:
+async def get_explorer_file(request: Request) -> web.StreamResponse:
     """`GET /explorer/{file}`: a file that the page names."""
-    name = context.request.match_info["file"]
-    return await _respond(context, static_file(name), ALWAYS_ASK if name in NAMED else YEAR)
+    name = request.params["file"]
+    return await _respond(request, static_file(name), ALWAYS_ASK if name in NAMED else YEAR)
 
 
-async def _respond(context: Context, file: StaticFile, caching: str) -> web.StreamResponse:
-    request = context.request
-    is_plain = accepted_coding(request.headers.get(hdrs.ACCEPT_ENCODING, ""), (Coding.GZIP,)) is None
+async def _respond(request: Request, file: StaticFile, caching: str) -> web.StreamResponse:
+    http = request.http
+    is_plain = accepted_coding(http.headers.get(hdrs.ACCEPT_ENCODING, ""), (Coding.GZIP,)) is None
     etag = f"{file.etag}-plain" if is_plain else file.etag
     headers = HEADERS | {
         hdrs.CACHE_CONTROL: caching,
         hdrs.ETAG: f'"{etag}"',
         hdrs.VARY: f"{hdrs.ACCEPT}, {hdrs.ACCEPT_ENCODING}",
     }
-    if is_known(request.headers, etag):
+    if is_known(http.headers, etag):
         return web.Response(status=304, headers=headers)
     headers[hdrs.CONTENT_TYPE] = file.media
     if is_plain:

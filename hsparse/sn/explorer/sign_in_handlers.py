@@ -8,33 +8,30 @@ from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, NotFound, Unauthenticated
 from hsparse.sn.auth.code_flow import CodeFlow, CodeGrant, IssuedTokens
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json
-from hsparse.sn.http.request_admission import give_up_place, return_to_work
 from hsparse.sn.http.response import respond
+from hsparse.sn.request import Request
 
 MAX_CODE = 8192
 MAX_URL = 2048
 VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
 
 
-async def get_sign_in_client(context: Context) -> web.StreamResponse:
+async def get_sign_in_client(request: Request) -> web.StreamResponse:
     """`GET /sign-in/client`: the issuer, where it signs people in, and as which client."""
-    flow = _flow(context)
-    give_up_place(context.request)
-    found = await flow.description()
-    await return_to_work(context.request)
+    flow = _flow(request)
+    async with request.out_of_turn():
+        found = await flow.description()
     return respond(found)
 
 
-async def post_sign_in_token(context: Context) -> web.StreamResponse:
+async def post_sign_in_token(request: Request) -> web.StreamResponse:
     """`POST /sign-in/token`: a token for the code of an issuer, and whom this server takes its bearer for."""
-    flow = _flow(context)
-    grant = read_grant(await read_json(context))
-    give_up_place(context.request)
-    tokens = await flow.exchange(grant)
-    await return_to_work(context.request)
-    token, name = await _accepted(context, tokens)
+    flow = _flow(request)
+    grant = read_grant(await read_json(request))
+    async with request.out_of_turn():
+        tokens = await flow.exchange(grant)
+    token, name = await _accepted(request, tokens)
     answer = respond({"token": token, "username": name})
     answer.headers[hdrs.CACHE_CONTROL] = "no-store"
     return answer
@@ -63,12 +60,12 @@ def _text(members: dict[str, object], name: str, most: int) -> str:
     return value
 
 
-async def _accepted(context: Context, tokens: IssuedTokens) -> tuple[str, str]:
+async def _accepted(request: Request, tokens: IssuedTokens) -> tuple[str, str]:
     """Return the token that signs in here, and the user's name.
 
     It is the one for access; that of identity where the issuer gives none that a server can check.
     """
-    authenticator = context.service.authenticator
+    authenticator = request.service.authenticator
     try:
         return tokens.access, (await authenticator.principal(f"Bearer {tokens.access}")).name
     except Unauthenticated as refused:
@@ -78,8 +75,8 @@ async def _accepted(context: Context, tokens: IssuedTokens) -> tuple[str, str]:
             raise refused from None
 
 
-def _flow(context: Context) -> CodeFlow:
-    flow = context.service.code_flow
+def _flow(request: Request) -> CodeFlow:
+    flow = request.service.code_flow
     if flow is None:
         raise NotFound("This server signs nobody in at an issuer: its operator may set --oidc-client-id.")
     return flow

@@ -24,10 +24,10 @@ from hsparse.model.dataspace import Shape, dims_of
 from hsparse.model.datatype import Datatype
 from hsparse.model.element import Fixed
 from hsparse.model.file_backed import SCHEMES, BackingFile
-from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_table import MASK_FIELD
 from hsparse.sn.records.access import FileRights
+from hsparse.sn.request import Request
 from hsparse.wire.file_backed_message import ReadPiece
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
@@ -72,14 +72,14 @@ def take_locator(properties: Record, buckets: Collection[str]) -> ChunkLocator |
 
 
 async def located_chunks(
-    context: Context, locator: ChunkLocator, shape: Shape, datatype: Datatype
+    request: Request, locator: ChunkLocator, shape: Shape, datatype: Datatype
 ) -> NDArray[Any]:
     """Return the elements of a chunk table: offset and size of each chunk of the file's dataset.
 
     `NotFound` without the file or the dataset, `Forbidden` without the right to read the file, `BadRequest` for a file
     that is not HDF5, a dataset without chunks, or a table that they do not fit.
     """
-    rights = FileRights.of(context)
+    rights = FileRights.of(request)
     await rights.require(locator.uri)
     table = _empty_table(shape, datatype)
     reader = await _FileReader.open(rights, locator.uri)

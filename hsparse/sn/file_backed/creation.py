@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
-from hsparse.sn.context import Context
 from hsparse.sn.file_backed.chunk_table import check_table
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import check_member
+from hsparse.sn.request import Request
 from hsparse.wire.file_backed_message import InspectFile
 from hsparse.wire.message import Record
 
 
-async def check_backing_file(context: Context, record: Record) -> None:
+async def check_backing_file(request: Request, record: Record) -> None:
     """Check the backing file that the record of a new dataset names, and put the file's etag and head into it.
 
     All who may read the domain can then read the file's data, so the principal must have the right to read the folder
@@ -25,28 +25,28 @@ async def check_backing_file(context: Context, record: Record) -> None:
         return
     if record["creationProperties"].get("initializer"):
         raise BadRequest("What a file does not have reads as the fill value: leave out the initializer.")
-    owners = context.service.owners
+    owners = request.service.owners
     if layout["class"] == CHUNKED_REF_INDIRECT:
-        id = check_member(layout["chunk_table"], context.domain, "datasets")
+        id = check_member(layout["chunk_table"], request.domain, "datasets")
         outcome = (await owners.read(id))[0]
         # h5pyd 1.0 creates a table and its dataset in one request: a read reports a table that does not exist.
         if outcome.failure is None:
             check_table(Dataset.of(outcome.unwrap()), layout, len(record["shape"]["dims"]))
     uri = layout.get("file_uri")
     if uri is not None:
-        record["linkedFile"] = await _state_of(context, uri)
+        record["linkedFile"] = await _state_of(request, uri)
 
 
-async def _state_of(context: Context, uri: str) -> Record:
+async def _state_of(request: Request, uri: str) -> Record:
     """Return the etag and the head of a file, or that it cannot be seen."""
-    rights = FileRights.of(context)
+    rights = FileRights.of(request)
     try:
         rights.owners_of(uri)
     except Forbidden:  # the bucket is not served
         return {"unseen": True}
     await rights.require(uri)
     try:
-        found = await context.service.owners.ask_any(InspectFile(uri))
+        found = await request.service.owners.ask_any(InspectFile(uri))
     except NotFound:
         return {"unseen": True}
     return {"etag": found.etag, "head": found.head}

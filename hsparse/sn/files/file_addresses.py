@@ -8,7 +8,6 @@ from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
-from hsparse.sn.context import Context
 from hsparse.sn.files.domain_state import record_digest
 from hsparse.sn.files.file_chunks import FileChunks
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
@@ -16,32 +15,33 @@ from hsparse.sn.files.file_url import file_href, requested_form
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import MAX_GROUPS
 from hsparse.sn.records.stored_chunks import ChunkPages, Json
+from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 
 
 class FileAddresses:
     """One planned file, for one map: each object of the map is compared with the plan."""
 
-    def __init__(self, file: PlannedFile, asked: FileForm, href: str, context: Context) -> None:
+    def __init__(self, file: PlannedFile, asked: FileForm, href: str, request: Request) -> None:
         self.file = file
         self._asked = asked
         self.href = href
-        self._context = context
+        self._request = request
         self._checked: set[str] = set()
 
     @classmethod
-    async def of(cls, context: Context) -> FileAddresses:
+    async def of(cls, request: Request) -> FileAddresses:
         """Return the current file of the request's domain, in the form that the request names."""
-        root = context.domain.root
+        root = request.domain.root
         if root is None:
-            raise BadRequest(f"{context.domain.path} is a folder: only domains are files.")
+            raise BadRequest(f"{request.domain.path} is a folder: only domains are files.")
         # Matrices have no addresses, so that a map has more of the layout stock.
-        form = requested_form(context, FileLayout.STOCK.value)
+        form = requested_form(request, FileLayout.STOCK.value)
         if form.matrices is not None:
             raise BadRequest("Matrices are no chunks of the file, and have no addresses: leave matrices out.")
-        href = file_href(context, context.domain, form)
+        href = file_href(request, request.domain, form)
         return cls(
-            await context.service.component(FilePlans).current(root, form, check=True), form, href, context
+            await request.service.component(FilePlans).current(root, form, check=True), form, href, request
         )
 
     def to_json(self) -> Json:
@@ -95,6 +95,6 @@ class FileAddresses:
 
     def changed(self, what: str) -> PreconditionFailed:
         """Drop the plan and return the error for something that has changed since."""
-        root = self._context.domain.root or ""
-        self._context.service.component(FilePlans).drop(root, self._asked, self.file.etag)
+        root = self._request.domain.root or ""
+        self._request.service.component(FilePlans).drop(root, self._asked, self.file.etag)
         return PreconditionFailed(f"{what} was changed while the map was made. Ask for the map again.")

@@ -6,9 +6,9 @@ from urllib.parse import quote, urlencode
 
 from hsparse.errors import MISSING_KINDS, HsparseError
 from hsparse.format.hdf5.plan.file_form import FileForm
-from hsparse.sn.context import Context, Domain
 from hsparse.sn.records.access import find_domain
 from hsparse.sn.records.domain_path import normal_path
+from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service
 
 SUFFIX = ".h5"
@@ -29,13 +29,13 @@ async def file_domain(service: Service, path: str) -> Domain:
             raise (error if other.kind in MISSING_KINDS else other) from other
 
 
-def file_href(context: Context, domain: Domain, form: FileForm) -> str:
+def file_href(request: Request, domain: Domain, form: FileForm) -> str:
     """Return the absolute URL of the file of a domain."""
-    request, bucket = context.request, context.service.named_bucket
+    http, bucket = request.http, request.service.named_bucket
     params = form.params | ({"bucket": bucket} if bucket else {})
-    return f"{request.scheme}://{request.host}/files{quote(domain.path)}?{urlencode(params)}"
+    return f"{http.scheme}://{http.host}/files{quote(domain.path)}?{urlencode(params)}"
 
 
-def requested_form(context: Context, layout: str | None = None) -> FileForm:
+def requested_form(request: Request, layout: str | None = None) -> FileForm:
     """Return the form that a request names, by default with `layout`; `BadRequest` for an unknown form."""
-    return FileForm.parse(context.arg("layout") or layout, context.arg("revision"), context.arg("matrices"))
+    return FileForm.parse(request.arg("layout") or layout, request.arg("revision"), request.arg("matrices"))

@@ -12,7 +12,6 @@ from aiohttp import hdrs, web
 from hsparse.errors import BadRequest, PreconditionFailed
 from hsparse.format.buffer import Buffer
 from hsparse.model.acl import Right
-from hsparse.sn.context import Context
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
 from hsparse.sn.files.file_url import file_domain, requested_form
@@ -20,19 +19,20 @@ from hsparse.sn.http.byte_range import HttpRange, is_known, matches_etag, reques
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
 from hsparse.sn.records.access import FileRights, hiding_names, require_right
+from hsparse.sn.request import Request
 
 HDF5 = "application/x-hdf5"
 DOMAIN_HEADER = "X-Hdf-Domain"
 """The path of the domain of the file, percent-encoded: the URL may have the suffix more."""
 
 
-async def get_file(context: Context) -> web.StreamResponse:
+async def get_file(request: Request) -> web.StreamResponse:
     """`GET /files/{path}`: the domain as a file, or a range of it."""
-    form, (_, root) = requested_form(context), await _domain(context)
-    headers, files = context.request.headers, context.service.component(FilePlans)
+    form, (_, root) = requested_form(request), await _domain(request)
+    headers, files = request.http.headers, request.service.component(FilePlans)
     file = await files.current(root, form, check=hdrs.RANGE not in headers)
-    await FileRights.of(context).require(*file.changed)
-    refused = _conditional_answer(context, file)
+    await FileRights.of(request).require(*file.changed)
+    refused = _conditional_answer(request, file)
     if refused is not None:
         return refused
     size = file.plan.file.size
@@ -43,28 +43,26 @@ async def get_file(context: Context) -> web.StreamResponse:
         return answer
     response = _response(file, wanted)
     bounds = wanted or HttpRange(0, size, size)
-    settings = context.service.settings
-    pieces = FilePieces(context.service.owners, file.plan, settings.page_size, files.bands)
-    async with context.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
+    settings = request.service.settings
+    pieces = FilePieces(request.service.owners, file.plan, settings.page_size, files.bands)
+    async with request.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
         try:
-            return await send_stream(context.request, response, _read(pieces, bounds))
+            return await send_stream(request, response, _read(pieces, bounds))
         except PreconditionFailed:
             files.drop(root, form, file.etag)
             raise
 
 
-async def head_file(context: Context) -> web.StreamResponse:
+async def head_file(request: Request) -> web.StreamResponse:
     """`HEAD /files/{path}`: the length and etag of the file of the domain's current state."""
-    form, (path, root) = requested_form(context), await _domain(context)
-    file = await context.service.component(FilePlans).current(root, form, check=True)
-    await FileRights.of(context).require(*file.changed)
-    refused = _conditional_answer(context, file)
+    form, (path, root) = requested_form(request), await _domain(request)
+    file = await request.service.component(FilePlans).current(root, form, check=True)
+    await FileRights.of(request).require(*file.changed)
+    refused = _conditional_answer(request, file)
     if refused is not None:
         return refused
     response = _response(file, None)
     response.headers[DOMAIN_HEADER] = quote(path)
-    await response.prepare(context.request)
-    await response.write_eof()
     return response
 
 
@@ -75,21 +73,21 @@ async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer,
             yield part
 
 
-async def _domain(context: Context) -> tuple[str, str]:
+async def _domain(request: Request) -> tuple[str, str]:
     """Return path and root group of the domain that the URL names, and check the right to read."""
-    path = "/" + context.request.match_info["path"]
-    async with hiding_names(context.service.owners, path, context.principal):
-        domain = await file_domain(context.service, path)
+    path = "/" + request.params["path"]
+    async with hiding_names(request.service.owners, path, request.principal):
+        domain = await file_domain(request.service, path)
     # Under the name in the request, as of one that is not there: with or without the suffix.
-    require_right(context.principal, replace(domain, path=path), Right.READ)
+    require_right(request.principal, replace(domain, path=path), Right.READ)
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
     return domain.path, domain.root
 
 
-def _conditional_answer(context: Context, file: PlannedFile) -> web.Response | None:
+def _conditional_answer(request: Request, file: PlannedFile) -> web.Response | None:
     """Return a 304 if the client has the file already; `PreconditionFailed` if it wants another state."""
-    headers = context.request.headers
+    headers = request.http.headers
     if hdrs.IF_MATCH in headers and not matches_etag(headers[hdrs.IF_MATCH], file.etag):
         raise PreconditionFailed(
             f'The file has the etag "{file.etag}" now: the domain was changed. Ask for it from the start.'

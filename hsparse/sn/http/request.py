@@ -1,12 +1,10 @@
-"""Reading a request: query parameters, the media types in its headers, the body, and JSON as stock clients send it."""
+"""The JSON of a request's body, as stock clients send it, and the media types in its headers."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,26 +12,16 @@ from aiohttp import web
 
 from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
 from hsparse.concurrency.offload import offload
-from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.json_size import item_count
-from hsparse.sn.http.body_memory import MEMORY_KEY, BodyMemory
-from hsparse.sn.http.connection import wait_for_client, work_on
+from hsparse.sn.body_memory import BodyMemory
 from hsparse.sn.http.json_memory import LEAST, value_memory
 from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
-from hsparse.sn.http.request_admission import give_up_place, return_to_work
+from hsparse.sn.request import Request
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/octet-stream"
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
-BODY_PATIENCE = 30.0
-BODY_RATE = 64 * 1024
-"""After `BODY_PATIENCE` seconds a body must have come at this many bytes a second; and it never rests so long."""
-MAX_WAIT = 60
-"""The most seconds that a request waits for what it names."""
-MAX_DIGITS = 19
-"""The most digits of a number in a query: those of 2^63-1."""
-TRUE = frozenset({"1", "t", "true", "yes", "on"})
-FALSE = frozenset({"", "0", "f", "false", "no", "off"})
 MAX_JSON = 32 * 1024 * 1024
 """The most bytes of JSON in a body or an answer: to parse them takes 1 to 3 s."""
 MAX_LISTS = 1 << 22
@@ -50,125 +38,7 @@ FEW = 1 << 14
 """Items of a value whose memory is not held: it is little beside that of the body."""
 
 
-@dataclass(slots=True)
-class RequestReader:
-    """Reads a request's parameters and its body, which may have `limit` bytes."""
-
-    request: web.Request
-    limit: int
-
-    def arg(self, name: str) -> str | None:
-        """Return a query parameter, None without one."""
-        return self.request.query.get(name)
-
-    def wait_seconds(self) -> int:
-        """Return how many seconds the client waits for what it names, 0 for none; `BadRequest` for too many."""
-        seconds = self.number("wait") or 0
-        if seconds > MAX_WAIT:
-            raise BadRequest(f"wait must be at most {MAX_WAIT} seconds, not {seconds}: ask again after it.")
-        return seconds
-
-    def flag(self, name: str) -> bool:
-        """Return a query parameter as a truth value; `BadRequest` for any other text."""
-        text = self.request.query.get(name, "").lower()
-        if text in TRUE:
-            return True
-        if text in FALSE:
-            return False
-        raise BadRequest(f"{name} must be 0 or 1, not {text!r}.")
-
-    def number(self, name: str) -> int | None:
-        """Return a query parameter as a non-negative integer, None without one."""
-        text = self.request.query.get(name)
-        if text is None:
-            return None
-        if not text.isascii() or not text.isdigit() or len(text) > MAX_DIGITS:
-            raise BadRequest(
-                f"{name} must be a non-negative integer below 10^{MAX_DIGITS}, not {text[:40]!r}."
-            )
-        return int(text)
-
-    def refuse(self, *names: str) -> None:
-        """Raise `Unsupported` if one of these parameters, which the API knows, is given."""
-        for name in names:
-            if self.request.query.get(name):
-                raise Unsupported(f"The parameter {name} is not supported here yet; leave it out.")
-
-    def check_length(self) -> None:
-        """Raise `TooLarge` if Content-Length exceeds the limit."""
-        length = self.request.content_length
-        if length is not None and length > self.limit:
-            raise TooLarge(f"The body has {length} bytes; the limit is {self.limit} (max_request_size).")
-
-    async def body(self) -> bytearray:
-        """Return the whole body; `TooLarge` beyond the limit, `BadRequest` if it was cut short."""
-        self.check_length()
-        length = self.request.content_length
-        content, memory = self.request.content, self.request.get(MEMORY_KEY)
-        there = content.total_bytes if content.is_eof() and content.exception() is None else None
-        if there is not None and (memory is None or memory.has_room(there)):
-            if memory is not None:
-                await memory.grow(there, there)
-            data = bytearray(content.read_nowait())  # it came with the headers
-        else:
-            give_up_place(self.request)
-            data = await self._received(memory)
-            await return_to_work(self.request)
-            await self.body_came_late()
-        if length is not None and len(data) != length:
-            raise BadRequest(
-                f"The body has {len(data)} bytes of the {length} announced; nothing was applied."
-            )
-        return data
-
-    async def part(self, nbytes: int) -> bytearray:
-        """Return the next bytes of a body that is not read as a whole; `BadRequest` if it was cut short.
-
-        Memory is taken for one part, the largest: the one before must be done with.
-        """
-        give_up_place(self.request)
-        data = await self._received(self.request.get(MEMORY_KEY), nbytes)
-        await return_to_work(self.request)
-        await self.body_came_late()
-        if len(data) != nbytes:
-            raise BadRequest("The body was cut short; what had come before was applied.")
-        return data
-
-    async def body_came_late(self) -> None:
-        """Called when the body came after the head; raises if the request may not go on."""
-
-    async def _received(self, memory: BodyMemory | None, part: int | None = None) -> bytearray:
-        """Receive the body, or the next `part` bytes of it, into `memory`; raise if the client is too slow."""
-        data, content = bytearray(), self.request.content
-        most = min(self.request.content_length or self.limit, self.limit) if part is None else part
-        clock = asyncio.get_running_loop().time
-        late = clock() + BODY_PATIENCE
-        applied = "nothing was applied" if part is None else "what had come before was applied"
-        try:
-            while part is None or len(data) < part:
-                wait_for_client(self.request)
-                async with asyncio.timeout_at(min(late + len(data) / BODY_RATE, clock() + BODY_PATIENCE)):
-                    block = await (content.readany() if part is None else content.read(part - len(data)))
-                work_on(self.request)
-                if not block:
-                    return data
-                data += block
-                if len(data) > self.limit:
-                    raise TooLarge(
-                        f"The body has more than {self.limit} bytes, the limit (max_request_size)."
-                    )
-                if memory is not None:
-                    asked = clock()
-                    await memory.grow(len(data), most)
-                    late += clock() - asked  # the client could not send meanwhile
-            return data
-        except TimeoutError as error:
-            raise BadRequest(f"The body came too slowly, or not at all; {applied}.") from error
-        except (web.RequestPayloadError, ConnectionError) as error:
-            raise BadRequest(f"The body was cut short; {applied}.") from error
-
-
-async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda value: None) -> Any:
+async def read_json(request: Request, pack: Callable[[Any], None] = lambda value: None) -> Any:
     """Return the JSON value of the body, None for an empty body; `NaN` and `Infinity` are floats, as in Python.
 
     Python clients (h5pyd) write these for floats that are not finite. `pack` may replace long lists in the value by
@@ -181,11 +51,9 @@ async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda
         )
     if not data.strip():
         return None
-    memory = request.request.get(MEMORY_KEY)
+    memory = request.memory
     if memory is not None and len(data) >= LEAST:
-        await _make_room(
-            request.request, memory, await offload(len(data) // SCANNED_BYTES, value_memory, data)
-        )
+        await _make_room(request, memory, await offload(len(data) // SCANNED_BYTES, value_memory, data))
     frozen = memory.frozen_objects() if memory is not None and len(data) >= 2 * MANY else None
     value = await offload(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
     if memory is not None and item_count(value, FEW) <= FEW:
@@ -194,14 +62,13 @@ async def read_json(request: RequestReader, pack: Callable[[Any], None] = lambda
     return value
 
 
-async def _make_room(request: web.Request, memory: BodyMemory, nbytes: int) -> None:
+async def _make_room(request: Request, memory: BodyMemory, nbytes: int) -> None:
     """Have memory for a body's value; others have the place of a request that waits for it."""
     if memory.has_room_for_value(nbytes):
         await memory.hold_value(nbytes)
     else:
-        give_up_place(request)
-        await memory.hold_value(nbytes)
-        await return_to_work(request)
+        async with request.out_of_turn():
+            await memory.hold_value(nbytes)
 
 
 def _parse_packed(data: bytearray, pack: Callable[[Any], None], frozen: FrozenObjects | None) -> Any:
@@ -260,7 +127,7 @@ def _check_storable(value: Any) -> None:
 
 
 async def read_json_object(
-    request: RequestReader, pack: Callable[[Any], None] = lambda value: None
+    request: Request, pack: Callable[[Any], None] = lambda value: None
 ) -> dict[str, Any]:
     """Return the body as a JSON object, `{}` for an empty body; `BadRequest` for other JSON; `pack` as above."""
     value = await read_json(request, pack)

@@ -12,14 +12,11 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from hsparse import __version__
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.model.short_text import shorten
-from hsparse.sn.http.request import RequestReader
+from hsparse.sn.request import Request
 from hsparse.wire.http import STATUS
 
-SERVER_NAME = f"hsparse/{__version__}"
-"""The header `Server` of every answer (RFC 9110, section 10.2.4)."""
 JSON_HEADER = "application/json; charset=utf-8"
 MAX_MESSAGE = 4096
 """The most characters of an error's sentence, which names what a client has sent."""
@@ -128,14 +125,14 @@ def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
     return encode if items > LONG else encode()
 
 
-def href(reader: RequestReader, path: str, domain: str | None = None, more: str = "") -> str:
+def href(request: Request, path: str, domain: str | None = None, more: str = "") -> str:
     """Return an absolute URL with `domain`, by default that of the request, and `more` parameters."""
-    request = reader.request
-    named = domain if domain is not None else request.query.get("domain")
+    http = request.http
+    named = domain if domain is not None else http.query.get("domain")
     parameters = "&".join(filter(None, (named and f"domain={named}", more)))
-    return f"{request.scheme}://{request.host}{path}{parameters and '?'}{parameters}"
+    return f"{http.scheme}://{http.host}{path}{parameters and '?'}{parameters}"
 
 
-def hrefs(reader: RequestReader, **paths: str) -> list[Href]:
+def hrefs(request: Request, **paths: str) -> list[Href]:
     """Return `[{"rel": name, "href": URL}]` of each named path."""
-    return [{"rel": rel, "href": href(reader, path)} for rel, path in paths.items()]
+    return [{"rel": rel, "href": href(request, path)} for rel, path in paths.items()]

@@ -3,48 +3,60 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from types import MappingProxyType
 from typing import Any
 
 from aiohttp import hdrs, web
 
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.sn.http.compression import coding_headers, compressed, streamed_coding
-from hsparse.sn.http.connection import finish_in_peace, sending
+from hsparse.sn.coding import compressed
 from hsparse.sn.http.request import JSON_TYPE
-from hsparse.sn.http.request_admission import begin_answer
 from hsparse.sn.http.response import JSON_HEADER
+from hsparse.sn.request import Request
 
 BodyPart = Any
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 PART = 1 << 20
 MAX_WHOLE_BODY = 1 << 20
 """Bytes of the largest body that is sent in one piece; aiohttp warns of a larger one, which blocks the event loop."""
+SMALL = 64 * 1024
+"""Bytes of an answer that is not streamed, though its size was not known before: it is sent at once."""
 PATIENCE = 60.0
 """Seconds in which a client takes a part of an answer."""
 HURRY = 5.0
 """The same while others wait for memory: 200 kB a second is the least rate then, so that few cannot hold up many."""
-ANSWERS_KEY = web.AppKey("answers", MemoryBudget)
-BUDGETS_KEY = web.RequestKey("budgets", tuple[MemoryBudget, ...])
-"""The other budgets of which a request holds memory until its answer is sent."""
+
+
+class HungUp(ConnectionResetError):
+    """The client has closed the connection, or takes nothing, while an answer is sent: no defect, and no answer."""
+
+
+@contextmanager
+def sending() -> Iterator[None]:
+    """Raise `HungUp` for what a client does to the sending of an answer."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError) as error:
+        error.with_traceback(None)  # its frames keep the answer
+        raise HungUp("The client has hung up, or takes too little.") from None
 
 
 @asynccontextmanager
-async def hold_until_sent(request: web.Request, budget: MemoryBudget, nbytes: int) -> AsyncIterator[None]:
+async def hold_until_sent(request: Request, budget: MemoryBudget, nbytes: int) -> AsyncIterator[None]:
     """Hold memory of a budget while an answer is made and streamed; its client is hurried while others wait for it."""
     async with budget.hold(nbytes):
-        before = request.get(BUDGETS_KEY, ())
-        request[BUDGETS_KEY] = (*before, budget)
+        before = request.shared_memory
+        request.shared_memory = (*before, budget)
         try:
             yield
         finally:
-            request[BUDGETS_KEY] = before
+            request.shared_memory = before
 
 
 async def respond_stream(
-    request: web.Request,
+    request: Request,
     media: str,
     pieces: AsyncGenerator[BodyPart, None],
     length: int | None = None,
@@ -52,54 +64,75 @@ async def respond_stream(
 ) -> web.StreamResponse:
     """Send pieces of bytes of a media type; the next piece is generated while the last one is sent.
 
-    The first piece is generated before the headers are sent, so that its failure is answered as an error. A later
+    The first pieces are generated before the headers are sent, so that their failure is answered as an error. A later
     failure aborts the connection: a client never mistakes part of an answer for all of it. So does a client that is
     slower than `PATIENCE` and `HURRY` allow.
     """
-    coding = streamed_coding(request, media)
+    headers = {**headers, "Content-Type": JSON_HEADER if media == JSON_TYPE else media}
+    first, size = [], 0
+    async for piece in pieces:
+        first.append(piece)
+        size += memoryview(piece).nbytes
+        if size > SMALL:
+            break
+    else:
+        return web.Response(body=b"".join(first), headers=headers)
+    pieces = _resumed(first, pieces)
+    response = web.StreamResponse(headers=headers)
+    coding = request.choose_coding(request, media, response.headers) if request.choose_coding else None
     if coding is not None:
         pieces, length = compressed(pieces, coding), None
-    kind = JSON_HEADER if media == JSON_TYPE else media
-    response = web.StreamResponse(headers={**headers, "Content-Type": kind})
-    response.headers.extend(coding_headers(request, media, coding))  # there may be one Vary already
     response.content_length = length
     return await send_stream(request, response, pieces)
 
 
 async def send_stream(
-    request: web.Request, response: web.StreamResponse, pieces: AsyncGenerator[BodyPart, None]
+    request: Request, response: web.StreamResponse, pieces: AsyncGenerator[BodyPart, None]
 ) -> web.StreamResponse:
     """Send the headers of `response`, then the pieces, as `respond_stream` does."""
-    answers = request.app.get(ANSWERS_KEY)
-    budgets = (*((answers,) if answers is not None else ()), *request.get(BUDGETS_KEY, ()))
-    following = asyncio.ensure_future(_next(pieces))
+    following: asyncio.Future[BodyPart | None] | None = None
     try:
-        piece = await following
-        begin_answer(request)
+        piece = await anext(pieces, None)
+        request.begin(response)
         with sending():
-            await response.prepare(request)
-        if request.method == hdrs.METH_HEAD:
+            await response.prepare(request.http)
+        if request.http.method == hdrs.METH_HEAD:
             piece = None  # the first piece shows that there is an answer; no other is generated
-        try:
-            while piece is not None:
-                following = asyncio.ensure_future(_next(pieces))
-                await _send(response, piece, budgets)
-                piece = await following
-            with sending():
-                await response.write_eof()
-        except BaseException:
-            finish_in_peace(request)  # losing the connection must not cancel what ends the pieces
-            if request.transport is not None:
-                request.transport.abort()
-            raise
-    finally:
+        while piece is not None:
+            following = asyncio.ensure_future(_next(pieces))
+            await _send(response, piece, request.shared_memory)
+            request.sent += memoryview(piece).nbytes
+            piece = await following
+        with sending():
+            await response.write_eof()
+    except BaseException:
+        # What makes the pieces ends first: losing the connection cancels this task.
         await _end(following, pieces)
+        if response.prepared and request.http.transport is not None:
+            request.http.transport.abort()
+        raise
+    await pieces.aclose()
     return response
 
 
-async def _end(following: asyncio.Future[BodyPart | None], pieces: AsyncGenerator[BodyPart, None]) -> None:
+async def _resumed(
+    first: list[BodyPart], pieces: AsyncGenerator[BodyPart, None]
+) -> AsyncGenerator[BodyPart, None]:
+    """Yield the pieces that were generated already, then the others; close `pieces` at the end."""
+    try:
+        while first:
+            yield first.pop(0)
+        async for piece in pieces:
+            yield piece
+    finally:
+        await pieces.aclose()
+
+
+async def _end(
+    following: asyncio.Future[BodyPart | None] | None, pieces: AsyncGenerator[BodyPart, None]
+) -> None:
     """Stop generating pieces. Nothing is awaited without need, because an abort soon cancels this task."""
-    if not following.done():
+    if following is not None and not following.done():
         following.cancel()
         await asyncio.wait([following])
     await pieces.aclose()

@@ -24,7 +24,6 @@ from hsparse.model.attribute import (
 )
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.datatype import parse_type
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond, respond_floats
 from hsparse.sn.records.access import require_right
@@ -48,6 +47,7 @@ from hsparse.sn.records.listing import (
 from hsparse.sn.records.object_json import attribute_json
 from hsparse.sn.records.object_path import check_member, requested, requested_id
 from hsparse.sn.records.type_reference import read_type
+from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, PutAttributes
 
@@ -55,222 +55,222 @@ BINARY = "application/octet-stream"
 KEYS = MultiObjectRequest("obj_ids", "attributes", "attr_names")
 
 
-async def get_attributes(context: Context) -> web.StreamResponse:
+async def get_attributes(request: Request) -> web.StreamResponse:
     """List an object's attributes, of `attr_names` those that exist; with `follow_links` of all objects below too."""
-    own = own_path(context)
-    id = requested_id(context)
-    links = {"hrefs": hrefs(context, self=f"{own}/attributes", home="/", owner=own)}
-    if context.flag("follow_links"):
-        await context.service.owners.record(check_member(id, context.domain, "groups"))
-        return await _reachable(context, [id], {}, links)
-    record = await context.service.owners.record(id)
+    own = own_path(request)
+    id = requested_id(request)
+    links = {"hrefs": hrefs(request, self=f"{own}/attributes", home="/", owner=own)}
+    if request.flag("follow_links"):
+        await request.service.owners.record(check_member(id, request.domain, "groups"))
+        return await _reachable(request, [id], {}, links)
+    record = await request.service.owners.record(id)
     stored = record.get("attributes") or {}
 
     def listed() -> list[str]:
-        if context.arg("attr_names"):
-            names = [name for name in split_names(context, "attr_names") if name in stored]
+        if request.arg("attr_names"):
+            names = [name for name in split_names(request, "attr_names") if name in stored]
         else:
-            names = ordered_names(context, stored)
-        return page_of(context, names, "attribute")
+            names = ordered_names(request, stored)
+        return page_of(request, names, "attribute")
 
-    names = await offload_listing(context, len(stored), listed)
+    names = await offload_listing(request, len(stored), listed)
 
     def answer() -> Record:
-        attributes = [_attribute_answer(context, name, stored[name]) for name in names]
+        attributes = [_attribute_answer(request, name, stored[name]) for name in names]
         for attribute in attributes:
-            attribute["href"] = href(context, f"{own}/attributes/{attribute['name']}")
+            attribute["href"] = href(request, f"{own}/attributes/{attribute['name']}")
         return {"attributes": attributes} | links
 
     return await _respond([stored[name] for name in names], answer)
 
 
-async def post_attributes(context: Context) -> web.StreamResponse:
+async def post_attributes(request: Request) -> web.StreamResponse:
     """Answer with attributes by name: of the request's object, or of each in `obj_ids`.
 
     With `follow_links`, also all attributes of all objects below. A name that is given for one object must exist.
     """
-    body = await read_json_object(context)
-    wanted = await KEYS.wanted(context, body)
+    body = await read_json_object(request)
+    wanted = await KEYS.wanted(request, body)
     ids = list(wanted)
-    owners = context.service.owners
-    if context.flag("follow_links"):
+    owners = request.service.owners
+    if request.flag("follow_links"):
         await require_records(owners, ids)
-        return await _reachable(context, ids, wanted, {})
+        return await _reachable(request, ids, wanted, {})
     if len(ids) > 1:
         if isinstance(body.get("obj_ids"), dict):
-            await _check_all_there(context, wanted)
+            await _check_all_there(request, wanted)
         reading = RecordReader(owners, {id: id for id in ids})
-        return await respond_records(context, "attributes", reading, _of_object(context, wanted), {})
+        return await respond_records(request, "attributes", reading, _of_object(request, wanted), {})
     id = ids[0]
     stored = (await owners.record(id)).get("attributes") or {}
     places = wanted[id]
-    await _check_there(context, id, stored, places or {})
+    await _check_there(request, id, stored, places or {})
 
     def listed() -> list[str]:
-        names = ordered_names(context, stored) if places is None else list(places)
-        return matching_names(context, names)
+        names = ordered_names(request, stored) if places is None else list(places)
+        return matching_names(request, names)
 
-    names = await offload_listing(context, len(stored if places is None else places), listed)
+    names = await offload_listing(request, len(stored if places is None else places), listed)
     return await _respond(
         [stored[name] for name in names],
-        lambda: {"attributes": [_attribute_answer(context, name, stored[name]) for name in names]},
+        lambda: {"attributes": [_attribute_answer(request, name, stored[name]) for name in names]},
     )
 
 
-async def put_attributes(context: Context) -> web.StreamResponse:
+async def put_attributes(request: Request) -> web.StreamResponse:
     """Set attributes, of the request's object or of each in `obj_ids`; 200 when nothing changed."""
-    body = await read_json_object(context)
-    return await _put(context, await KEYS.parsed(context, body, lambda items: _parsed(context, items)))
+    body = await read_json_object(request)
+    return await _put(request, await KEYS.parsed(request, body, lambda items: _parsed(request, items)))
 
 
-async def delete_attributes(context: Context) -> web.StreamResponse:
+async def delete_attributes(request: Request) -> web.StreamResponse:
     """Delete the attributes in `attr_names`, which with `encoding=base64` is base64 of the joined names.
 
     Names that are not there are ignored: h5pyd 1.0.0 repeats the request at every flush of a session.
     """
-    id = requested_id(context)
-    names = _decoded_names(context) if _base64(context) else split_names(context, "attr_names")
-    await context.service.owners.apply(DeleteAttributes(id, names, skip_missing=True))
+    id = requested_id(request)
+    names = _decoded_names(request) if _base64(request) else split_names(request, "attr_names")
+    await request.service.owners.apply(DeleteAttributes(id, names, skip_missing=True))
     return respond({"hrefs": []})
 
 
-async def get_attribute(context: Context) -> web.StreamResponse:
+async def get_attribute(request: Request) -> web.StreamResponse:
     """Answer with one attribute, without its value with `IncludeData=0`."""
-    name, stored = await _requested(context)
-    data = context.arg("IncludeData") is None or context.flag("IncludeData")
+    name, stored = await _requested(request)
+    data = request.arg("IncludeData") is None or request.flag("IncludeData")
 
     def answer() -> Record:
-        found = _attribute_answer(context, name, stored, data=data)
+        found = _attribute_answer(request, name, stored, data=data)
         return found | {
             "lastModified": stored.get("lastModified", found["created"]),
-            "hrefs": _hrefs(context, name),
+            "hrefs": _hrefs(request, name),
         }
 
     return await _respond([stored] if data else [], answer)
 
 
-async def put_attribute(context: Context) -> web.StreamResponse:
+async def put_attribute(request: Request) -> web.StreamResponse:
     """Set one attribute; 200 if it existed already."""
-    name = check_name(context.request.match_info["name"])
-    id, body = requested_id(context), await read_json_object(context)
-    return await _put(context, {id: await _parsed(context, {name: body})})
+    name = check_name(request.params["name"])
+    id, body = requested_id(request), await read_json_object(request)
+    return await _put(request, {id: await _parsed(request, {name: body})})
 
 
-async def delete_attribute(context: Context) -> web.StreamResponse:
+async def delete_attribute(request: Request) -> web.StreamResponse:
     """Delete one attribute."""
-    name = check_name(context.request.match_info["name"])
-    await context.service.owners.apply(DeleteAttributes(requested_id(context), (name,)))
+    name = check_name(request.params["name"])
+    await request.service.owners.apply(DeleteAttributes(requested_id(request), (name,)))
     return respond({})
 
 
-async def get_attribute_value(context: Context) -> web.StreamResponse:
+async def get_attribute_value(request: Request) -> web.StreamResponse:
     """Answer with one attribute's value: bytes if they are accepted, length-prefixed for variable-length types."""
-    name, stored = await _requested(context)
+    name, stored = await _requested(request)
     work = answer_work([stored])
     await offload(work, attribute_values, stored)  # raises for a null dataspace
-    if BINARY in context.request.headers.get(hdrs.ACCEPT, ""):
+    if BINARY in request.http.headers.get(hdrs.ACCEPT, ""):
         return web.Response(body=await offload(work, attribute_bytes, stored), content_type=BINARY)
-    links = {"hrefs": _hrefs(context, name)}
-    if "encoding" in stored or _base64(context):
+    links = {"hrefs": _hrefs(request, name)}
+    if "encoding" in stored or _base64(request):
         text = base64.b64encode(await offload(work, attribute_bytes, stored)).decode()
         return respond({"value": text, "encoding": "base64"} | links)
     return await _respond(
         [stored],
-        lambda: {"value": attribute_value_json(stored, ignore_nan=context.flag("ignore_nan"))} | links,
+        lambda: {"value": attribute_value_json(stored, ignore_nan=request.flag("ignore_nan"))} | links,
     )
 
 
-async def put_attribute_value(context: Context) -> web.StreamResponse:
+async def put_attribute_value(request: Request) -> web.StreamResponse:
     """Replace one attribute's value, by JSON or bytes; type and dataspace stay."""
-    name, stored = await _requested(context)
+    name, stored = await _requested(request)
     if stored["shape"]["class"] == "H5S_NULL":
         raise BadRequest("An attribute with a null dataspace has no value.")
     datatype = parse_type(stored["type"])
-    if BINARY in context.request.headers.get(hdrs.CONTENT_TYPE, ""):
-        data = await context.body()
+    if BINARY in request.http.headers.get(hdrs.CONTENT_TYPE, ""):
+        data = await request.body()
         attribute = await offload(len(data), attribute_from_bytes, data, stored["shape"], datatype)
     else:
-        body = await read_json_object(context)
+        body = await read_json_object(request)
         if "value" not in body:
             raise BadRequest("The body must have a value.")
         given = {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}
         attribute = await offload(parse_work(given), parse_attribute, given, datatype)
-    change = PutAttributes(requested_id(context), {name: attribute}, replace=True)
-    await context.service.owners.apply(change)
+    change = PutAttributes(requested_id(request), {name: attribute}, replace=True)
+    await request.service.owners.apply(change)
     return respond({})
 
 
-def own_path(context: Context) -> str:
+def own_path(request: Request) -> str:
     """Return the path of the request's object."""
-    return f"/{context.collection}/{context.request.match_info['id']}"
+    return f"/{request.collection}/{request.params['id']}"
 
 
-def _hrefs(context: Context, name: str) -> list[Href]:
-    own = own_path(context)
-    return hrefs(context, self=f"{own}/attributes/{name}", home="/", owner=own)
+def _hrefs(request: Request, name: str) -> list[Href]:
+    own = own_path(request)
+    return hrefs(request, self=f"{own}/attributes/{name}", home="/", owner=own)
 
 
-async def _requested(context: Context) -> tuple[str, Record]:
+async def _requested(request: Request) -> tuple[str, Record]:
     """Return the name and the stored form of the request's attribute."""
-    name = context.request.match_info["name"]
-    record = await requested(context)
+    name = request.params["name"]
+    record = await requested(request)
     stored = (record.get("attributes") or {}).get(name)
     if stored is None:
-        raise await missing_attribute(context.service.owners, record["id"], name)
+        raise await missing_attribute(request.service.owners, record["id"], name)
     return name, stored
 
 
 def _of_object(
-    context: Context, wanted: dict[str, NamePlaces | None], limit: ReplyLimit | None = None
+    request: Request, wanted: dict[str, NamePlaces | None], limit: ReplyLimit | None = None
 ) -> Callable[[str, Record], Encoded]:
     """Return a function that lists an object's attributes: all, or those of `wanted` that exist.
 
     `Limit` is of each object or, with `limit`, of all.
     """
 
-    data = context.flag("IncludeData")
+    data = request.flag("IncludeData")
 
     def to_json(id: str, record: Record) -> Encoded:
         stored, places = record.get("attributes") or {}, wanted.get(id)
         count = len(stored if places is None else places)
 
         def listed() -> list[Record]:
-            names = ordered_names(context, stored) if places is None else stored_names(places, stored)
-            names = matching_names(context, names) if limit is None else limit.take(names)
-            return [_attribute_answer(context, name, stored[name], data=data) for name in names]
+            names = ordered_names(request, stored) if places is None else stored_names(places, stored)
+            names = matching_names(request, names) if limit is None else limit.take(names)
+            return [_attribute_answer(request, name, stored[name], data=data) for name in names]
 
         work = answer_work(stored.values()) if data else 0
-        return encode_listing(context, max(count, work), listed)
+        return encode_listing(request, max(count, work), listed)
 
     return to_json
 
 
 async def _reachable(
-    context: Context, ids: list[str], wanted: dict[str, NamePlaces | None], around: Record
+    request: Request, ids: list[str], wanted: dict[str, NamePlaces | None], around: Record
 ) -> web.StreamResponse:
     """Answer with the attributes of objects and of all objects below them; `wanted` has names for some."""
-    limit = ReplyLimit(context)
-    crawl = Crawl(context.service.owners, *ids, leaves=True, ended=limit.reached)
-    return await respond_records(context, "attributes", crawl, _of_object(context, wanted, limit), around)
+    limit = ReplyLimit(request)
+    crawl = Crawl(request.service.owners, *ids, leaves=True, ended=limit.reached)
+    return await respond_records(request, "attributes", crawl, _of_object(request, wanted, limit), around)
 
 
-async def _check_all_there(context: Context, wanted: dict[str, NamePlaces | None]) -> None:
-    async for batch in RecordReader(context.service.owners, {id: id for id in wanted}).batches():
+async def _check_all_there(request: Request, wanted: dict[str, NamePlaces | None]) -> None:
+    async for batch in RecordReader(request.service.owners, {id: id for id in wanted}).batches():
         for id, record in batch:
-            await _check_there(context, id, record.get("attributes") or {}, wanted[id] or {})
+            await _check_there(request, id, record.get("attributes") or {}, wanted[id] or {})
 
 
-async def _check_there(context: Context, id: str, stored: Record, names: NamePlaces) -> None:
+async def _check_there(request: Request, id: str, stored: Record, names: NamePlaces) -> None:
     for name in names:
         if name not in stored:
-            raise await missing_attribute(context.service.owners, id, name)
+            raise await missing_attribute(request.service.owners, id, name)
 
 
-def _attribute_answer(context: Context, name: str, stored: Record, *, data: bool | None = None) -> Record:
-    data = context.flag("IncludeData") if data is None else data
-    max_size = context.number("max_data_size") or 0
-    found = attribute_json(name, stored, data=data, max_size=max_size, ignore_nan=context.flag("ignore_nan"))
-    wanted = "value" in found and "encoding" not in found and _base64(context)
+def _attribute_answer(request: Request, name: str, stored: Record, *, data: bool | None = None) -> Record:
+    data = request.flag("IncludeData") if data is None else data
+    max_size = request.number("max_data_size") or 0
+    found = attribute_json(name, stored, data=data, max_size=max_size, ignore_nan=request.flag("ignore_nan"))
+    wanted = "value" in found and "encoding" not in found and _base64(request)
     if wanted and stored.get("value") is not None:
         return found | {"value": base64.b64encode(attribute_bytes(stored)).decode(), "encoding": "base64"}
     return found
@@ -282,47 +282,47 @@ async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> we
     return await offload(work, lambda: respond_floats(answer(), items=work))
 
 
-def _base64(context: Context) -> bool:
-    encoding = context.arg("encoding")
+def _base64(request: Request) -> bool:
+    encoding = request.arg("encoding")
     if encoding not in (None, "", "base64"):
         raise BadRequest(f"The encoding must be base64, not {encoding!r}.")
     return encoding == "base64"
 
 
-async def _put(context: Context, attributes: dict[str, Record]) -> web.StreamResponse:
+async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamResponse:
     """Set checked attributes of objects; to replace one needs the right to update."""
-    asked = context.flag("replace")
-    replace = asked and context.domain.allows(context.principal, Right.UPDATE)
+    asked = request.flag("replace")
+    replace = asked and request.domain.allows(request.principal, Right.UPDATE)
     changes = [PutAttributes(id, some, replace) for id, some in attributes.items()]
-    outcomes = await context.service.owners.change(*changes)
+    outcomes = await request.service.owners.change(*changes)
     for outcome in outcomes:
         if asked and outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
-            require_right(context.principal, context.domain, Right.UPDATE)
+            require_right(request.principal, request.domain, Right.UPDATE)
         outcome.unwrap()
     return respond({}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
 
 
-async def _parsed(context: Context, bodies: Any) -> Record:
+async def _parsed(request: Request, bodies: Any) -> Record:
     """Return attributes in their stored form, in their order of creation."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):
         raise BadRequest("An attribute must be an object, with type, shape and value.")
-    now = context.service.clock.now()
+    now = request.service.clock.now()
     return {
         check_name(name): await offload(
-            parse_work(body), parse_attribute, body, await read_type(context, body)
+            parse_work(body), parse_attribute, body, await read_type(request, body)
         )
         | given_creation_time(body, now)
         async for name, body in with_pauses(in_creation_order(bodies), ITEMS_AT_ONCE)
     }
 
 
-def _decoded_names(context: Context) -> tuple[str, ...]:
+def _decoded_names(request: Request) -> tuple[str, ...]:
     try:
-        text = base64.b64decode(context.arg("attr_names") or "", validate=True).decode()
+        text = base64.b64decode(request.arg("attr_names") or "", validate=True).decode()
     except ValueError as error:  # base64 carries characters beyond ASCII, and bytes that are not UTF-8
         raise BadRequest(f"attr_names is not valid base64: {error}.") from error
     if not text:
         raise BadRequest("The parameter attr_names names no attribute.")
-    return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))
+    return tuple(dict.fromkeys(text.split(request.arg("separator") or "/")))

@@ -22,15 +22,14 @@ from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, SOFT, check_title, parse_link
 from hsparse.model.schema import check_changeable
 from hsparse.model.short_text import short_repr
-from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
-from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.records.listing import ITEMS_AT_ONCE
 from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import MAX_PATH, PathSteps, check_member, resolve_path, root_of
 from hsparse.sn.records.type_reference import read_type
+from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
@@ -47,7 +46,7 @@ MAX_IMPLICIT = 256
 """The most missing groups that one request makes: each is two puts, one after the other."""
 DRAFTED_AT_ONCE = 64
 """Bodies that are checked before other requests run."""
-DraftMaker = Callable[[Context, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
+DraftMaker = Callable[[Request, Record, Record], Awaitable[Callable[[], Awaitable[None]] | None]]
 """Fills a new record from a body, and returns an action for after the creation, or None."""
 
 
@@ -61,21 +60,21 @@ class Draft:
     after: Callable[[], Awaitable[None]] | None = None
 
 
-async def post_objects(context: Context, collection: str, fill: DraftMaker) -> web.StreamResponse:
+async def post_objects(request: Request, collection: str, fill: DraftMaker) -> web.StreamResponse:
     """Answer a POST that creates one object or, with a list, many.
 
     All bodies are checked before anything is created. After a failure the objects of the request are deleted again.
     """
-    body = await read_json(context)
+    body = await read_json(request)
     bodies = body if isinstance(body, list) else [{} if body is None else body]
     if not bodies or len(bodies) > MAX_OBJECTS:
         raise BadRequest(f"A list must have 1 to {MAX_OBJECTS} objects to create, not {len(bodies)}.")
-    await context.make_room(OBJECT_BYTES * len(bodies))
+    await request.make_room(OBJECT_BYTES * len(bodies))
     drafts: list[Draft] = []
     async for first in with_pauses(range(0, len(bodies), DRAFTED_AT_ONCE), 1):
         some = bodies[first : first + DRAFTED_AT_ONCE]
-        drafts += await gather_all([draft(context, collection, one, fill) for one in some])
-    await create(context, drafts)
+        drafts += await gather_all([draft(request, collection, one, fill) for one in some])
+    await create(request, drafts)
     found = [object_json(one.record) for one in drafts]
     if collection == "groups":
         for one in found:
@@ -83,44 +82,44 @@ async def post_objects(context: Context, collection: str, fill: DraftMaker) -> w
     return respond_floats(found[0] if len(found) == 1 else {"objects": found}, status=201)
 
 
-async def draft(context: Context, collection: str, body: Any, fill: DraftMaker) -> Draft:
+async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) -> Draft:
     """Return the checked object that a body describes; nothing is created yet."""
     if not isinstance(body, dict):
         raise BadRequest("What is to be created must be a JSON object.")
-    record = new_record(context, collection, body)
+    record = new_record(request, collection, body)
     if "attributes" in body:
-        record["attributes"] = await _attributes(context, body["attributes"], record["created"])
+        record["attributes"] = await _attributes(request, body["attributes"], record["created"])
     if body.get("links"):
         if collection != "groups":
             raise BadRequest("Only a group can have links.")
-        record["links"] = await _links(context, body["links"], record["created"])
-    after = await fill(context, record, body)
-    parent, titles = _place(context, body)
+        record["links"] = await _links(request, body["links"], record["created"])
+    after = await fill(request, record, body)
+    parent, titles = _place(request, body)
     return Draft(record, parent, titles, after)
 
 
-def new_record(context: Context, collection: str, body: Record) -> Record:
+def new_record(request: Request, collection: str, body: Record) -> Record:
     """Return a record with the keys of all objects."""
-    root = root_of(context.domain)
+    root = root_of(request.domain)
     id = body.get("id")
     if id is None:
-        id = new_id(collection, root, context.service.clock)
-    elif not isinstance(id, str) or is_root(check_member(id, context.domain, collection)):
+        id = new_id(collection, root, request.service.clock)
+    elif not isinstance(id, str) or is_root(check_member(id, request.domain, collection)):
         raise BadRequest(f"{short_repr(id)} cannot be the id of a new object.")
     properties = body.get("creationProperties")
     if properties is not None and not isinstance(properties, dict):
         raise BadRequest("creationProperties must be an object.")
-    now = context.service.clock.now()
+    now = request.service.clock.now()
     record: Record = {"id": id, "root": root, "created": now, "lastModified": now, "attributes": {}}
     if collection == "groups":
         record["links"] = {}
     return record | {"creationProperties": dict(properties or {})}
 
 
-async def create(context: Context, drafts: list[Draft]) -> None:
+async def create(request: Request, drafts: list[Draft]) -> None:
     """Create the objects, then link them; undo all after a failure."""
-    await PathSteps(context).take(sum(len(one.titles) for one in drafts))
-    owners = context.service.owners
+    await PathSteps(request).take(sum(len(one.titles) for one in drafts))
+    owners = request.service.owners
     records = [one.record for one in drafts]
     outcomes = await owners.change(*(CreateObject(record["id"], record) for record in records))
     pairs = zip(records, outcomes, strict=True)
@@ -129,7 +128,7 @@ async def create(context: Context, drafts: list[Draft]) -> None:
         for outcome in outcomes:
             outcome.unwrap()
         await gather_all([one.after() for one in drafts if one.after is not None])
-        await _link(context, drafts)
+        await _link(request, drafts)
     except HsparseError:
         await gather_all([remove(owners, id) for id in made])
         raise
@@ -147,18 +146,18 @@ async def remove(owners: Owners, id: str) -> None:
     await owners.ask_any(DeleteTree(id))
 
 
-async def _link(context: Context, drafts: list[Draft]) -> None:
+async def _link(request: Request, drafts: list[Draft]) -> None:
     links: dict[str, Record] = {}
-    parents = _Parents(context, len(drafts))
+    parents = _Parents(request, len(drafts))
     for one in drafts:
         if not one.titles:
             continue
-        group = await parents.find(one.parent or root_of(context.domain), one.titles[:-1])
+        group = await parents.find(one.parent or root_of(request.domain), one.titles[:-1])
         title = one.titles[-1]
         if title in links.setdefault(group, {}):
             raise Conflict(f"Two of the new objects are to be linked as {title!r} of {group}.")
         links[group][title] = {"class": HARD, "id": one.record["id"]}
-    owners = context.service.owners
+    owners = request.service.owners
     outcomes = await owners.change(*(PutLinks(id, some) for id, some in links.items()))
     failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
     if failures:
@@ -170,13 +169,13 @@ async def _link(context: Context, drafts: list[Draft]) -> None:
 class _Parents:
     """The groups that so many new `objects` are linked from; with `implicit=1` missing ones are made."""
 
-    def __init__(self, context: Context, objects: int) -> None:
-        self._context = context
+    def __init__(self, request: Request, objects: int) -> None:
+        self._request = request
         self._objects = objects
-        self._owners = context.service.owners
-        self._steps = PathSteps(context)
-        self._implicit = context.flag("implicit")
-        self._follows = context.flag("follow_soft_links")
+        self._owners = request.service.owners
+        self._steps = PathSteps(request)
+        self._implicit = request.flag("implicit")
+        self._follows = request.flag("follow_soft_links")
         self._count = 0
 
     async def find(self, group: str, titles: tuple[str, ...]) -> str:
@@ -191,7 +190,7 @@ class _Parents:
             target = link.get("id", "")
             if link["class"] == SOFT and self._follows:
                 place = await resolve_path(
-                    self._context, self._context.domain, link["h5path"], group, self._steps
+                    self._request, self._request.domain, link["h5path"], group, self._steps
                 )
                 target = "" if place.away else place.id
             if not target or collection_of(target) != "groups":
@@ -212,8 +211,8 @@ class _Parents:
                 f"More than {MAX_IMPLICIT} groups are missing on the way, the limit of a request; those were made: "
                 "send the others in requests of their own."
             )
-        await self._context.make_room(OBJECT_BYTES * (self._objects + self._count))
-        record = new_record(self._context, "groups", {})
+        await self._request.make_room(OBJECT_BYTES * (self._objects + self._count))
+        record = new_record(self._request, "groups", {})
         await self._owners.apply(CreateObject(record["id"], record))
         link = {title: {"class": HARD, "id": record["id"]}}
         outcome = (await self._owners.change(PutLinks(parent, link)))[0]
@@ -227,13 +226,13 @@ class _Parents:
         return str(there["id"])
 
 
-def _place(context: Context, body: Record) -> tuple[str | None, tuple[str, ...]]:
+def _place(request: Request, body: Record) -> tuple[str | None, tuple[str, ...]]:
     """Return the group that a new object is linked from and the path from there; without a path, no link."""
     link, h5path = body.get("link"), body.get("h5path")
     if link is not None and h5path is not None:
         raise BadRequest("A new object's place is given by link or by h5path, not by both.")
     if isinstance(link, dict) and "id" in link and "name" in link:
-        return check_member(str(link["id"]), context.domain, "groups"), (check_title(link["name"]),)
+        return check_member(str(link["id"]), request.domain, "groups"), (check_title(link["name"]),)
     if link is not None:
         raise BadRequest("A link needs the id of a group and a name.")
     if h5path is None:
@@ -248,22 +247,22 @@ def _place(context: Context, body: Record) -> tuple[str | None, tuple[str, ...]]
     titles = tuple(check_title(title) for title in h5path.split("/") if title)
     if not titles:
         raise BadRequest(f"The path {h5path!r} does not name a new object.")
-    return (check_member(str(parent), context.domain, "groups") if parent else None), titles
+    return (check_member(str(parent), request.domain, "groups") if parent else None), titles
 
 
-async def _attributes(context: Context, bodies: Any, now: float) -> Record:
+async def _attributes(request: Request, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     stored: Record = {}
     async for name, body in with_pauses(bodies.items(), ITEMS_AT_ONCE):
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {short_repr(name)} must be an object.")
-        parsed = await offload(parse_work(body), parse_attribute, body, await read_type(context, body))
+        parsed = await offload(parse_work(body), parse_attribute, body, await read_type(request, body))
         stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 
 
-async def _links(context: Context, bodies: Any, now: float) -> Record:
+async def _links(request: Request, bodies: Any, now: float) -> Record:
     if not isinstance(bodies, dict):
         raise BadRequest("links must be an object, with a link for each title.")
     stored = {
@@ -272,5 +271,5 @@ async def _links(context: Context, bodies: Any, now: float) -> Record:
     }
     for link in stored.values():
         if link["class"] == HARD:
-            check_member(link["id"], context.domain)
+            check_member(link["id"], request.domain)
     return stored

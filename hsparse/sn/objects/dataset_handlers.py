@@ -28,7 +28,6 @@ from hsparse.model.initial_values import (
 from hsparse.model.json_values import Values
 from hsparse.model.layout import STATISTICS, parse_layout
 from hsparse.model.short_text import short_repr
-from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
 from hsparse.sn.file_backed.creation import check_backing_file, refuse_values
@@ -38,10 +37,10 @@ from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
 from hsparse.sn.objects.extent_wait import changed_record
 from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
-from hsparse.sn.quotas.folder_count import OBJECT_BYTES
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.records.object_path import requested
 from hsparse.sn.records.type_reference import read_type
+from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.change_token import keyed_token
@@ -49,51 +48,51 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, SetExtent, extents_of_change
 
 
-async def get_datasets(context: Context) -> web.StreamResponse:
+async def get_datasets(request: Request) -> web.StreamResponse:
     """List the datasets that can be reached."""
-    return await list_objects(context, "datasets")
+    return await list_objects(request, "datasets")
 
 
-async def get_dataset(context: Context) -> web.StreamResponse:
+async def get_dataset(request: Request) -> web.StreamResponse:
     """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
 
     If counting takes too long, these are of the last count of the domain, if any.
     """
     extra: Record = {}
-    if context.flag("verbose"):
-        record = await requested(context, "datasets")
-        counts = await context.service.component(Statistics).of_dataset(record["root"], record["id"])
+    if request.flag("verbose"):
+        record = await requested(request, "datasets")
+        counts = await request.service.component(Statistics).of_dataset(record["root"], record["id"])
         extra = {} if counts is None else {"num_chunks": counts[0], "allocated_size": counts[1]}
-    return await get_object(context, "datasets", **extra)
+    return await get_object(request, "datasets", **extra)
 
 
-async def get_dataset_by_path(context: Context) -> web.StreamResponse:
+async def get_dataset_by_path(request: Request) -> web.StreamResponse:
     """Answer with the dataset at `h5path`."""
-    return await get_object_by_path(context, "datasets")
+    return await get_object_by_path(request, "datasets")
 
 
-async def get_dataset_type(context: Context) -> web.StreamResponse:
+async def get_dataset_type(request: Request) -> web.StreamResponse:
     """Answer with a dataset's type."""
-    record = await requested(context, "datasets")
+    record = await requested(request, "datasets")
     own = f"/datasets/{record['id']}"
-    links = hrefs(context, self=f"{own}/type", owner=own, root=f"/groups/{record['root']}")
+    links = hrefs(request, self=f"{own}/type", owner=own, root=f"/groups/{record['root']}")
     return respond({"type": type_json(record["type"]), "hrefs": links})
 
 
-async def post_datasets(context: Context) -> web.StreamResponse:
+async def post_datasets(request: Request) -> web.StreamResponse:
     """Create one dataset or many; a `value`, or `value_base64`, is written before the dataset is linked."""
-    return await post_objects(context, "datasets", _fill_dataset)
+    return await post_objects(request, "datasets", _fill_dataset)
 
 
-async def delete_dataset(context: Context) -> web.StreamResponse:
+async def delete_dataset(request: Request) -> web.StreamResponse:
     """Delete a dataset."""
-    return await delete_object(context, "datasets")
+    return await delete_object(request, "datasets")
 
 
 async def _fill_dataset(
-    context: Context, record: Record, body: Record
+    request: Request, record: Record, body: Record
 ) -> Callable[[], Awaitable[None]] | None:
-    datatype = await read_type(context, body)
+    datatype = await read_type(request, body)
     shape = parse_shape(body)
     properties = record["creationProperties"]
     filters = properties.get("filters") or []
@@ -103,8 +102,8 @@ async def _fill_dataset(
         properties["filters"] = filters_to_json(filters)
     # Clients of the 0.9 dialect send the layout outside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
-    locator = take_locator(properties, context.service.buckets)
-    settings = context.service.settings
+    locator = take_locator(properties, request.service.buckets)
+    settings = request.service.settings
     layout = parse_layout(
         asked,
         shape,
@@ -120,8 +119,8 @@ async def _fill_dataset(
     if layout.grid:
         spec = chunk_spec(record)  # raises for unknown filters and initializers
         record |= {STATISTICS: True} if _wants_statistics(spec, properties) else {}
-    await check_backing_file(context, record)
-    array = await _initial_values(context, body, shape, datatype, locator)
+    await check_backing_file(request, record)
+    array = await _initial_values(request, body, shape, datatype, locator)
     if array is None:
         return None
     refuse_values(record)
@@ -129,7 +128,7 @@ async def _fill_dataset(
 
     async def write() -> None:
         values = dataset.arrays.stored(array, dataset.extent)
-        await ChunkFanout(context.service.owners, dataset).write(Orthogonal.all(dataset.extent), values)
+        await ChunkFanout(request.service.owners, dataset).write(Orthogonal.all(dataset.extent), values)
 
     return write if array.size else None
 
@@ -144,7 +143,7 @@ def _wants_statistics(spec: ChunkSpec, properties: Record) -> bool:
 
 
 async def _initial_values(
-    context: Context, body: Record, shape: Shape, datatype: Datatype, locator: ChunkLocator | None
+    request: Request, body: Record, shape: Shape, datatype: Datatype, locator: ChunkLocator | None
 ) -> Values | None:
     """Return the values of a new dataset from the body, or from the file that a locator names; None without any."""
     value, text = body.get("value"), body.get("value_base64")
@@ -154,7 +153,7 @@ async def _initial_values(
         )
     if locator is not None:
         check_initial_size(shape, datatype)
-        return await located_chunks(context, locator, shape, datatype)
+        return await located_chunks(request, locator, shape, datatype)
     if value is None and text is None:
         return None
     parse = parse_initial_value if text is None else parse_initial_bytes
@@ -163,34 +162,34 @@ async def _initial_values(
     return await offload(count, parse, value if text is None else text, shape, datatype)
 
 
-async def get_shape(context: Context) -> web.StreamResponse:
+async def get_shape(request: Request) -> web.StreamResponse:
     """Answer with a dataset's dataspace; with `wait`, once it is another one."""
-    record = await changed_record(context)
+    record = await changed_record(request)
     own = f"/datasets/{record['id']}"
     answer = {
         "shape": shape_json(record["shape"]),
         "created": record["created"],
         "lastModified": record["lastModified"],
     }
-    links = hrefs(context, self=f"{own}/shape", owner=own, root=f"/groups/{record['root']}")
+    links = hrefs(request, self=f"{own}/shape", owner=own, root=f"/groups/{record['root']}")
     return respond(answer | {"hrefs": links})
 
 
-async def put_shape(context: Context) -> web.StreamResponse:
+async def put_shape(request: Request) -> web.StreamResponse:
     """Set a dataset's extent; if one dimension grew, the answer has a selection of the new elements.
 
     Elements outside a smaller extent are erased before the answer.
     """
-    record = await requested(context, "datasets")
-    key = idempotency_key(context.request, context.principal.name)
-    token = keyed_token(key, "" if key else context.service.clock.token(8).hex())
-    body = await read_json_object(context)
+    record = await requested(request, "datasets")
+    key = idempotency_key(request.http, request.principal.name)
+    token = keyed_token(key, "" if key else request.service.clock.token(8).hex())
+    body = await read_json_object(request)
     extents = extents_of_change(record, token)
     if extents is None:  # else it may be beyond what the dataset can have, as it was made
         change = replace(_extent_change(record, body), token=token)
         if _grows(record, change):
-            await context.make_room(OBJECT_BYTES)
-        extents = extents_of_change(await _set_extent(context.service.owners, record, change), token)
+            await request.make_room(OBJECT_BYTES)
+        extents = extents_of_change(await _set_extent(request.service.owners, record, change), token)
     if extents is not None and key:
         _require_same(body, *extents)
     selection = growth_selection(*extents) if extents else None

@@ -8,10 +8,9 @@ from contextvars import Context as Variables
 
 from hsparse.errors import BadRequest
 from hsparse.model.dataspace import dims_of
-from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.request_admission import give_up_place
 from hsparse.sn.records.object_path import requested, requested_id
+from hsparse.sn.request import Request
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
@@ -51,18 +50,18 @@ class ExtentLooks:
         return await self._owners.record(id)
 
 
-async def changed_record(context: Context) -> Record:
+async def changed_record(request: Request) -> Record:
     """Return the dataset's record; with `wait` only once its extent is no longer `expect`, or after these seconds.
 
     `BadRequest` for too long a wait, or one without `expect`.
     """
-    record = await requested(context, "datasets")
-    seconds = context.wait_seconds()
+    record = await requested(request, "datasets")
+    seconds = request.wait_seconds()
     if not seconds:
         return record
-    known = _known_extent(context.arg("expect"))
-    give_up_place(context.request)
-    id, looks = requested_id(context, "datasets"), context.service.component(ExtentLooks)
+    known = _known_extent(request.arg("expect"))
+    request.leave_place()
+    id, looks = requested_id(request, "datasets"), request.service.component(ExtentLooks)
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while tuple(dims_of(record["shape"]) or ()) == known and (left := until - loop.time()) > 0:

@@ -14,7 +14,6 @@ from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
-from hsparse.sn.context import Context, Domain
 from hsparse.sn.http.response import Href, href, hrefs, respond, respond_encoded, respond_floats
 from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
@@ -29,23 +28,24 @@ from hsparse.sn.records.object_path import (
     root_of,
 )
 from hsparse.sn.records.type_reference import read_type
+from hsparse.sn.request import Domain, Request
 from hsparse.wire.message import Record
 
 PREVIEWED = 100
 """The most elements that the link from a dataset to its values selects."""
 
 
-async def list_objects(context: Context, collection: str) -> web.StreamResponse:
+async def list_objects(request: Request, collection: str) -> web.StreamResponse:
     """Answer with the ids of a collection's objects that can be reached, the root group excluded."""
-    root = context.domain.root
-    ids = await _reachable(context, root, collection) if root is not None else []
-    answer: Record = {collection: page_of(context, ids, "object")}
+    root = request.domain.root
+    ids = await _reachable(request, root, collection) if root is not None else []
+    answer: Record = {collection: page_of(request, ids, "object")}
     paths = {"self": f"/{collection}"} | ({"root": f"/groups/{root}"} if root else {}) | {"home": "/"}
-    return respond(answer | {"hrefs": hrefs(context, **paths)})
+    return respond(answer | {"hrefs": hrefs(request, **paths)})
 
 
-async def _reachable(context: Context, root: str, collection: str) -> list[str]:
-    crawl = Crawl(context.service.owners, root, leaves=False)
+async def _reachable(request: Request, root: str, collection: str) -> list[str]:
+    crawl = Crawl(request.service.owners, root, leaves=False)
     groups: list[str] = []
     batches = crawl.batches()
     async with aclosing(batches):
@@ -57,27 +57,27 @@ async def _reachable(context: Context, root: str, collection: str) -> list[str]:
     return crawl.ids(collection[0] if collection == "datasets" else "t")
 
 
-async def get_object(context: Context, collection: str, **extra: Any) -> web.StreamResponse:
+async def get_object(request: Request, collection: str, **extra: Any) -> web.StreamResponse:
     """Answer with the object of the request's id, or at `h5path` from that group; add `extra`."""
-    h5path = context.arg("h5path")
+    h5path = request.arg("h5path")
     if not h5path or collection != "groups":
-        record = await requested(context, collection)
-        return await answer_object(context, context.domain, record, extra)
-    place, record = await resolve_object(context, context.domain, h5path, requested_id(context, collection))
+        record = await requested(request, collection)
+        return await answer_object(request, request.domain, record, extra)
+    place, record = await resolve_object(request, request.domain, h5path, requested_id(request, collection))
     _check_collection(h5path, record, collection)
-    return await answer_object(context, place.domain, record, extra)
+    return await answer_object(request, place.domain, record, extra)
 
 
-async def get_object_by_path(context: Context, collection: str) -> web.StreamResponse:
+async def get_object_by_path(request: Request, collection: str) -> web.StreamResponse:
     """Answer with the object at `h5path`; `NotFound` if it is in another collection."""
-    h5path = context.arg("h5path")
+    h5path = request.arg("h5path")
     if not h5path:
         raise BadRequest(f"Name one of the {collection} by its id or by h5path.")
-    if not h5path.startswith("/") and context.arg("grpid") is None:
+    if not h5path.startswith("/") and request.arg("grpid") is None:
         raise BadRequest("The parameter h5path must be absolute, or relative to the group grpid.")
-    place, record = await resolve_object(context, context.domain, h5path)
+    place, record = await resolve_object(request, request.domain, h5path)
     _check_collection(h5path, record, collection)
-    return await answer_object(context, place.domain, record, {})
+    return await answer_object(request, place.domain, record, {})
 
 
 def _check_collection(h5path: str, record: Record, collection: str) -> None:
@@ -85,52 +85,52 @@ def _check_collection(h5path: str, record: Record, collection: str) -> None:
         raise NotFound(f"{h5path!r} is not one of the {collection}.")
 
 
-async def delete_object(context: Context, collection: str) -> web.StreamResponse:
+async def delete_object(request: Request, collection: str) -> web.StreamResponse:
     """Delete the object of the request's id; the links to it stay, as in HSDS."""
-    id = requested_id(context, collection)
+    id = requested_id(request, collection)
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
-    await remove(context.service.owners, id)
+    await remove(request.service.owners, id)
     return respond({})
 
 
 async def answer_object(
-    context: Context, domain: Domain, record: Record, extra: Record
+    request: Request, domain: Domain, record: Record, extra: Record
 ) -> web.StreamResponse:
     """Answer with one object and what the parameters include; remember the answer if all of it is the record's."""
-    if extra or context.flag("getalias"):
-        return await _make_answer(context, domain, record, extra)
-    request, cache = context.request, context.service.component(ObjectJsonCache)
-    key = record["id"], domain.path, request.scheme, request.host, request.rel_url.raw_query_string
+    if extra or request.flag("getalias"):
+        return await _make_answer(request, domain, record, extra)
+    http, cache = request.http, request.service.component(ObjectJsonCache)
+    key = record["id"], domain.path, http.scheme, http.host, http.rel_url.raw_query_string
     body = cache.get(key, record)
     if body is not None:
         return respond_encoded(body)
-    response = await _make_answer(context, domain, record, extra)
+    response = await _make_answer(request, domain, record, extra)
     assert isinstance(response.body, bytes)
     cache.keep(key, record, response.body)
     return response
 
 
-async def _make_answer(context: Context, domain: Domain, record: Record, extra: Record) -> web.Response:
+async def _make_answer(request: Request, domain: Domain, record: Record, extra: Record) -> web.Response:
     collection = collection_of(record["id"])
-    work = object_work(context, record)
-    answer = await offload(work, _requested_json, context, record)
+    work = object_work(request, record)
+    answer = await offload(work, _requested_json, request, record)
     answer["domain"] = domain.path
     if collection == "groups":
-        answer["bucket"] = context.service.settings.bucket
-    if context.flag("getalias"):
-        answer["alias"] = await paths_to(context.service.owners, root_of(domain), record["id"])
+        answer["bucket"] = request.service.settings.bucket
+    if request.flag("getalias"):
+        answer["alias"] = await paths_to(request.service.owners, root_of(domain), record["id"])
     return await offload(
-        work, respond_floats, answer | extra | {"hrefs": object_hrefs(context, record)}, items=work
+        work, respond_floats, answer | extra | {"hrefs": object_hrefs(request, record)}, items=work
     )
 
 
-def object_work(context: Context, record: Record) -> int:
+def object_work(request: Request, record: Record) -> int:
     """Return how many elements of attributes an answer with an object has; for many it is made in a thread."""
-    return answer_work((record.get("attributes") or {}).values()) if context.flag("include_attrs") else 0
+    return answer_work((record.get("attributes") or {}).values()) if request.flag("include_attrs") else 0
 
 
-def object_json_with_class(record: Record, place: ResolvedPath, context: Context) -> Record:
+def object_json_with_class(record: Record, place: ResolvedPath, request: Request) -> Record:
     """Return the JSON of an object with what a client cannot know of one found by path: its class, and where it is.
 
     `h5path` is there only if an external link led to it.
@@ -138,25 +138,25 @@ def object_json_with_class(record: Record, place: ResolvedPath, context: Context
     found = {"domain": place.domain.path, "class": OBJECT_CLASSES[collection_of(record["id"])]}
     if place.away is not None:
         found["h5path"] = place.away
-    return _requested_json(context, record) | found
+    return _requested_json(request, record) | found
 
 
-def _requested_json(context: Context, record: Record) -> Record:
+def _requested_json(request: Request, record: Record) -> Record:
     """Return the JSON of an object with what the parameters include; `CreateOrder` orders links and attributes."""
     found = object_json(
         record,
-        links=context.flag("include_links"),
-        attributes=context.flag("include_attrs"),
-        ignore_nan=context.flag("ignore_nan"),
+        links=request.flag("include_links"),
+        attributes=request.flag("include_attrs"),
+        ignore_nan=request.flag("ignore_nan"),
     )
-    if context.arg("CreateOrder") is not None:
+    if request.arg("CreateOrder") is not None:
         for key in ("links", "attributes"):
             if key in found:
-                found[key] = {name: found[key][name] for name in ordered_names(context, found[key])}
+                found[key] = {name: found[key][name] for name in ordered_names(request, found[key])}
     return found
 
 
-def object_hrefs(context: Context, record: Record) -> list[Href]:
+def object_hrefs(request: Request, record: Record) -> list[Href]:
     """Return the links of an object's answer."""
     collection = collection_of(record["id"])
     own = f"/{collection}/{record['id']}"
@@ -169,11 +169,11 @@ def object_hrefs(context: Context, record: Record) -> list[Href]:
         if prod(dims) > PREVIEWED:
             preview = f"select={preview_select(dims)}"
             return [
-                *hrefs(context, **paths),
-                {"rel": "preview", "href": href(context, f"{own}/value", more=preview)},
+                *hrefs(request, **paths),
+                {"rel": "preview", "href": href(request, f"{own}/value", more=preview)},
             ]
         paths["data"] = f"{own}/value"
-    return hrefs(context, **paths)
+    return hrefs(request, **paths)
 
 
 def preview_select(dims: Sequence[int]) -> str:
@@ -187,61 +187,61 @@ def preview_select(dims: Sequence[int]) -> str:
     return f"[{','.join(f'0:{stop}' for stop in stops)}]"
 
 
-async def get_groups(context: Context) -> web.StreamResponse:
+async def get_groups(request: Request) -> web.StreamResponse:
     """List the groups that can be reached, without the root group."""
-    return await list_objects(context, "groups")
+    return await list_objects(request, "groups")
 
 
-async def get_group(context: Context) -> web.StreamResponse:
+async def get_group(request: Request) -> web.StreamResponse:
     """Answer with one group."""
-    return await get_object(context, "groups")
+    return await get_object(request, "groups")
 
 
-async def get_group_by_path(context: Context) -> web.StreamResponse:
+async def get_group_by_path(request: Request) -> web.StreamResponse:
     """Answer with the group at `h5path`."""
-    return await get_object_by_path(context, "groups")
+    return await get_object_by_path(request, "groups")
 
 
-async def post_groups(context: Context) -> web.StreamResponse:
+async def post_groups(request: Request) -> web.StreamResponse:
     """Create one group or many."""
-    return await post_objects(context, "groups", _fill_group)
+    return await post_objects(request, "groups", _fill_group)
 
 
-async def delete_group(context: Context) -> web.StreamResponse:
+async def delete_group(request: Request) -> web.StreamResponse:
     """Delete a group; its members stay, as in HSDS."""
-    return await delete_object(context, "groups")
+    return await delete_object(request, "groups")
 
 
-async def _fill_group(context: Context, record: Record, body: Record) -> None:
+async def _fill_group(request: Request, record: Record, body: Record) -> None:
     """A group has only the keys of all objects; `BadRequest` for a type, which is meant for another collection."""
     if "type" in body:
         raise BadRequest("A group has no type: create a dataset, or commit a type by POST /datatypes.")
 
 
-async def get_datatypes(context: Context) -> web.StreamResponse:
+async def get_datatypes(request: Request) -> web.StreamResponse:
     """List the committed types that can be reached."""
-    return await list_objects(context, "datatypes")
+    return await list_objects(request, "datatypes")
 
 
-async def get_datatype(context: Context) -> web.StreamResponse:
+async def get_datatype(request: Request) -> web.StreamResponse:
     """Answer with one committed type."""
-    return await get_object(context, "datatypes")
+    return await get_object(request, "datatypes")
 
 
-async def get_datatype_by_path(context: Context) -> web.StreamResponse:
+async def get_datatype_by_path(request: Request) -> web.StreamResponse:
     """Answer with the committed type at `h5path`."""
-    return await get_object_by_path(context, "datatypes")
+    return await get_object_by_path(request, "datatypes")
 
 
-async def post_datatypes(context: Context) -> web.StreamResponse:
+async def post_datatypes(request: Request) -> web.StreamResponse:
     """Commit one type or many."""
-    return await post_objects(context, "datatypes", _fill_datatype)
+    return await post_objects(request, "datatypes", _fill_datatype)
 
 
-async def delete_datatype(context: Context) -> web.StreamResponse:
+async def delete_datatype(request: Request) -> web.StreamResponse:
     """Delete a committed type; objects of the type have their own copy."""
-    return await delete_object(context, "datatypes")
+    return await delete_object(request, "datatypes")
 
 
-async def _fill_datatype(context: Context, record: Record, body: Record) -> None:
-    record["type"] = (await read_type(context, body)).item
+async def _fill_datatype(request: Request, record: Record, body: Record) -> None:
+    record["type"] = (await read_type(request, body)).item

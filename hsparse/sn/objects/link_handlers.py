@@ -14,7 +14,6 @@ from hsparse.model.acl import Right
 from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, href, hrefs, respond
 from hsparse.sn.records.access import require_right
@@ -36,50 +35,51 @@ from hsparse.sn.records.listing import (
     stored_names,
 )
 from hsparse.sn.records.object_path import check_member, read_each, requested, requested_id
+from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteLinks, PutLinks
 
 KEYS = MultiObjectRequest("grp_ids", "links", "titles", "groups")
 
 
-async def get_links(context: Context) -> web.StreamResponse:
+async def get_links(request: Request) -> web.StreamResponse:
     """List a group's links, of `titles` those that exist; with `follow_links` those of all groups below, by group."""
-    id = requested_id(context, "groups")
+    id = requested_id(request, "groups")
     own = f"/groups/{id}"
-    links = {"hrefs": hrefs(context, self=f"{own}/links", home="/", owner=own)}
-    record = await context.service.owners.record(id)
-    if context.flag("follow_links"):
-        return await _reachable(context, (id,), links)
+    links = {"hrefs": hrefs(request, self=f"{own}/links", home="/", owner=own)}
+    record = await request.service.owners.record(id)
+    if request.flag("follow_links"):
+        return await _reachable(request, (id,), links)
     stored = record.get("links") or {}
 
     def answer() -> web.Response:
-        if context.arg("titles"):
-            titles = [title for title in split_names(context, "titles") if title in stored]
+        if request.arg("titles"):
+            titles = [title for title in split_names(request, "titles") if title in stored]
         else:
-            titles = ordered_names(context, stored)
-        titles = page_of(context, titles, "link")
-        return respond({"links": [_browsable(context, id, title, stored[title]) for title in titles]} | links)
+            titles = ordered_names(request, stored)
+        titles = page_of(request, titles, "link")
+        return respond({"links": [_browsable(request, id, title, stored[title]) for title in titles]} | links)
 
-    return await offload_listing(context, len(stored), answer)
+    return await offload_listing(request, len(stored), answer)
 
 
-async def post_links(context: Context) -> web.StreamResponse:
+async def post_links(request: Request) -> web.StreamResponse:
     """Answer with links by title: of the request's group, or of each group in `grp_ids`.
 
     With `follow_links`, all links of the groups and of all groups below.
     """
-    body = await read_json_object(context)
-    wanted = await KEYS.wanted(context, body)
+    body = await read_json_object(request)
+    wanted = await KEYS.wanted(request, body)
     groups = list(wanted)
-    owners = context.service.owners
-    if context.flag("follow_links"):
+    owners = request.service.owners
+    if request.flag("follow_links"):
         if any(titles is not None for titles in wanted.values()):
             raise BadRequest("follow_links answers with all links: leave out titles.")
         await require_records(owners, groups)
-        return await _reachable(context, groups, {})
+        return await _reachable(request, groups, {})
     if len(groups) > 1:
         reading = RecordReader(owners, {id: id for id in groups})
-        return await respond_records(context, "links", reading, _of_group(context, wanted), {})
+        return await respond_records(request, "links", reading, _of_group(request, wanted), {})
     id = groups[0]
     stored = (await owners.record(id)).get("links") or {}
     places = wanted[id]
@@ -88,129 +88,129 @@ async def post_links(context: Context) -> web.StreamResponse:
             raise await missing_link(owners, id, title)
 
     def answer() -> web.Response:
-        titles = ordered_names(context, stored) if places is None else list(places)
-        return respond({"links": _listed(stored, matching_names(context, titles))})
+        titles = ordered_names(request, stored) if places is None else list(places)
+        return respond({"links": _listed(stored, matching_names(request, titles))})
 
-    return await offload_listing(context, len(stored if places is None else places), answer)
+    return await offload_listing(request, len(stored if places is None else places), answer)
 
 
-async def put_links(context: Context) -> web.StreamResponse:
+async def put_links(request: Request) -> web.StreamResponse:
     """Set links, of the request's group or of each in `grp_ids`; 200 if all existed already.
 
     Links in `remove` of the request's group are removed by the same change, for which it takes the right to delete.
     """
-    body = await read_json_object(context)
+    body = await read_json_object(request)
     removed = text_list(body, "remove") or []
     if removed:
-        require_right(context.principal, context.domain, Right.DELETE)
+        require_right(request.principal, request.domain, Right.DELETE)
         if "grp_ids" in body:
             raise BadRequest("remove is of the request's group alone: leave out grp_ids.")
-    links = await KEYS.parsed(context, body, lambda items: _parsed(context, items))
-    return await _put(context, links, tuple(map(check_title, removed)))
+    links = await KEYS.parsed(request, body, lambda items: _parsed(request, items))
+    return await _put(request, links, tuple(map(check_title, removed)))
 
 
-async def delete_links(context: Context) -> web.StreamResponse:
+async def delete_links(request: Request) -> web.StreamResponse:
     """Delete the links in `titles`; titles that are not there are ignored."""
-    id = requested_id(context, "groups")
-    await context.service.owners.apply(DeleteLinks(id, split_names(context, "titles"), skip_missing=True))
+    id = requested_id(request, "groups")
+    await request.service.owners.apply(DeleteLinks(id, split_names(request, "titles"), skip_missing=True))
     return respond({})
 
 
-async def get_link(context: Context) -> web.StreamResponse:
+async def get_link(request: Request) -> web.StreamResponse:
     """Answer with one link."""
-    record = await requested(context, "groups")
-    title = context.request.match_info["title"]
+    record = await requested(request, "groups")
+    title = request.params["title"]
     link = (record.get("links") or {}).get(title)
     if link is None:
-        raise await missing_link(context.service.owners, record["id"], title)
+        raise await missing_link(request.service.owners, record["id"], title)
     created = link.get("created", 0)
     own = f"/groups/{record['id']}"
     paths = {"self": f"{own}/links/{title}", "home": "/", "owner": own}
     if link["class"] == HARD:
         paths["target"] = f"/{collection_of(link['id'])}/{link['id']}"
     answer = {"link": link_json(title, link), "created": created, "lastModified": created}
-    return respond(answer | {"hrefs": hrefs(context, **paths)})
+    return respond(answer | {"hrefs": hrefs(request, **paths)})
 
 
-async def put_link(context: Context) -> web.StreamResponse:
+async def put_link(request: Request) -> web.StreamResponse:
     """Set one link; 200 if it existed already."""
-    title = context.request.match_info["title"]
-    id, body = requested_id(context, "groups"), await read_json_object(context)
-    return await _put(context, {id: await _parsed(context, {title: body})})
+    title = request.params["title"]
+    id, body = requested_id(request, "groups"), await read_json_object(request)
+    return await _put(request, {id: await _parsed(request, {title: body})})
 
 
-async def delete_link(context: Context) -> web.StreamResponse:
+async def delete_link(request: Request) -> web.StreamResponse:
     """Delete one link."""
-    title = check_title(context.request.match_info["title"])
-    await context.service.owners.apply(DeleteLinks(requested_id(context, "groups"), (title,)))
+    title = check_title(request.params["title"])
+    await request.service.owners.apply(DeleteLinks(requested_id(request, "groups"), (title,)))
     return respond({})
 
 
 async def _put(
-    context: Context, links: dict[str, Record], removed: tuple[str, ...] = ()
+    request: Request, links: dict[str, Record], removed: tuple[str, ...] = ()
 ) -> web.StreamResponse:
     """Set checked links of groups, if their targets exist."""
     changes = [PutLinks(id, some, removed) for id, some in links.items()]
     targets = {link["id"] for change in changes for link in change.links.values() if link["class"] == HARD}
-    async with aclosing(read_each(context.service.owners, list(enumerate(sorted(targets))))) as found:
+    async with aclosing(read_each(request.service.owners, list(enumerate(sorted(targets))))) as found:
         async for _, outcome in found:
             outcome.unwrap()
-    outcomes = await context.service.owners.change(*changes)
+    outcomes = await request.service.owners.change(*changes)
     for outcome in outcomes:
         outcome.unwrap()
     return respond({"hrefs": []}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
 
 
-async def _parsed(context: Context, bodies: Any) -> Record:
+async def _parsed(request: Request, bodies: Any) -> Record:
     """Return links in their stored form, in their order of creation."""
     if not isinstance(bodies, dict) or not bodies:
         raise BadRequest("links must be an object, with a link for each title.")
-    now = context.service.clock.now()
+    now = request.service.clock.now()
     links = {
         check_title(title): parse_link(body) | given_creation_time(body, now)
         async for title, body in with_pauses(in_creation_order(bodies), ITEMS_AT_ONCE)
     }
     async for link in with_pauses(links.values(), ITEMS_AT_ONCE):
         if link["class"] == HARD:
-            check_member(link["id"], context.domain)
+            check_member(link["id"], request.domain)
     return links
 
 
-def _of_group(context: Context, wanted: dict[str, NamePlaces | None]) -> Callable[[str, Record], Encoded]:
+def _of_group(request: Request, wanted: dict[str, NamePlaces | None]) -> Callable[[str, Record], Encoded]:
     """Return a function that lists a group's links: all, or those of `wanted` that exist."""
 
     def to_json(id: str, group: Record) -> Encoded:
         links, places = group.get("links") or {}, wanted.get(id)
 
         def listed() -> list[Record]:
-            titles = ordered_names(context, links) if places is None else stored_names(places, links)
-            return _listed(links, matching_names(context, titles))
+            titles = ordered_names(request, links) if places is None else stored_names(places, links)
+            return _listed(links, matching_names(request, titles))
 
-        return encode_listing(context, len(links if places is None else places), listed)
+        return encode_listing(request, len(links if places is None else places), listed)
 
     return to_json
 
 
-async def _reachable(context: Context, ids: Sequence[str], around: Record) -> web.StreamResponse:
+async def _reachable(request: Request, ids: Sequence[str], around: Record) -> web.StreamResponse:
     """Answer with the links of groups and of all groups below them, by group; `Limit` counts all of them."""
-    limit = ReplyLimit(context)
+    limit = ReplyLimit(request)
 
     def to_json(id: str, group: Record) -> Encoded:
         links = group.get("links") or {}
         return encode_listing(
-            context, len(links), lambda: _listed(links, limit.take(ordered_names(context, links)))
+            request, len(links), lambda: _listed(links, limit.take(ordered_names(request, links)))
         )
 
-    crawl = Crawl(context.service.owners, *ids, leaves=False, ended=limit.reached)
-    return await respond_records(context, "links", crawl, to_json, around)
+    crawl = Crawl(request.service.owners, *ids, leaves=False, ended=limit.reached)
+    return await respond_records(request, "links", crawl, to_json, around)
 
 
-def _browsable(context: Context, id: str, title: str, link: Record) -> Record:
+def _browsable(request: Request, id: str, title: str, link: Record) -> Record:
     listed = listed_link_json(title, link)
     if link["class"] == HARD:
         collection = collection_of(link["id"])
-        listed |= {"collection": collection, "target": href(context, f"/{collection}/{link['id']}")}
-    return listed | {"href": href(context, f"/groups/{id}/links/{title}")}
+        listed |= {"collection": collection, "target": href(request, f"/{collection}/{link['id']}")}
+    return listed | {"href": href(request, f"/groups/{id}/links/{title}")}
 
 
 def _listed(links: Record, titles: Sequence[str]) -> list[Record]:

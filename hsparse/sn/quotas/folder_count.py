@@ -13,10 +13,9 @@ from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS
 from hsparse.model.ids import domain_prefix
 from hsparse.sn.data_nodes.key_pages import key_pages
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.request import OBJECT_BYTES
 from hsparse.wire.message import Record
 
-OBJECT_BYTES = 4096
-"""What an object counts at least: a file system gives it whole blocks, so that many small objects fill it, too."""
 RECORD = "/.domain.json"
 READS_AT_ONCE = 500
 LISTINGS_AT_ONCE = 4

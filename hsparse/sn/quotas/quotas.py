@@ -57,9 +57,17 @@ class Quotas:
         """Make the quotas of a service node."""
         return cls(service.owners, service.clock, service.settings.home_quota)
 
-    def growth(self, names: DomainNames, principal: Principal, *, of_body: bool = False) -> Growth:
-        """Return what a request may add to a domain, in all folders where it has a name; with `of_body` its body."""
-        return Growth(self, names, principal, of_body=of_body)
+    def may_limit(self, names: DomainNames) -> bool:
+        """Say whether a folder above a domain may have a quota, as far as is known without asking."""
+        now, known = self._clock.monotonic(), self._known
+        return bool(names.others) or any(
+            (entry := known.get(folder)) is None or entry[0] <= now or entry[1] is not None
+            for folder in folders_above(names.path)
+        )
+
+    def growth(self, names: DomainNames, principal: Principal) -> Growth:
+        """Return what a request may add to a domain, in all folders where it has a name."""
+        return Growth(self, names, principal)
 
     async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None:
         """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
@@ -153,10 +161,7 @@ class Growth:
         names: DomainNames,
         principal: Principal,
         besides: tuple[str, ...] = (),
-        of_body: bool = False,
     ) -> None:
-        self.of_body = of_body
-        """Whether the request's body is added, once it is there."""
         self._quotas = quotas
         self._names = names
         self._principal = principal

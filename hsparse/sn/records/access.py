@@ -23,9 +23,9 @@ from hsparse.errors import (
 )
 from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
 from hsparse.model.file_backed import file_key, file_reference
-from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.second_names import with_first_names
+from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
@@ -95,11 +95,13 @@ async def hiding_names(owners: Owners, path: str, principal: Principal) -> Async
         raise
 
 
-async def require_domain(context: Context, right: Right, *, dangling: bool = False) -> Domain:
+async def require_domain(request: Request, right: Right, *, dangling: bool = False) -> Domain:
     """Return the domain that a request names and check `right`, for handlers whose route has none."""
-    if context.path is None:
+    if request.domain_path is None:
         raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-    return await find_allowed(context.service, context.path, context.principal, right, dangling=dangling)
+    return await find_allowed(
+        request.service, request.domain_path, request.principal, right, dangling=dangling
+    )
 
 
 def require_right(principal: Principal, domain: Domain, right: Right) -> None:
@@ -177,10 +179,10 @@ class FileRights:
     others: Callable[[str], Service] | None = None
 
     @classmethod
-    def of(cls, context: Context) -> FileRights:
+    def of(cls, request: Request) -> FileRights:
         """Return the rights of a request's principal."""
-        service = context.service
-        return cls(service.owners, context.principal, service.settings.bucket, service.of_bucket)
+        service = request.service
+        return cls(service.owners, request.principal, service.settings.bucket, service.of_bucket)
 
     def owners_of(self, uri: str) -> tuple[Owners, str, str]:
         """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import JSON_TYPE
 from hsparse.sn.http.response import JSON_HEADER, Encoded, encode_json
 from hsparse.sn.http.stream import NO_HEADERS, respond_stream
 from hsparse.sn.records.crawl import RecordSource
+from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 
 PIECE = 1 << 20
@@ -26,20 +26,20 @@ ENCODED_BYTES = 1 << 16
 
 
 async def respond_parts(
-    context: Context,
+    request: Request,
     parts: AsyncGenerator[bytes, None],
     media: str = JSON_TYPE,
     headers: Mapping[str, str] = NO_HEADERS,
 ) -> web.StreamResponse:
     """Answer with the concatenation of `parts`; one of more than `PIECE` bytes is streamed."""
-    async with context.service.answers.hold(4 * PIECE):
+    async with request.service.answers.hold(4 * PIECE):
         pieces = _joined_parts(parts)
         async with aclosing(pieces):
             first = await anext(pieces, b"")
             if len(first) < PIECE:
                 kind = JSON_HEADER if media == JSON_TYPE else media
                 return web.Response(body=first, headers={**headers, "Content-Type": kind})
-            return await respond_stream(context.request, media, _continued(first, pieces), headers=headers)
+            return await respond_stream(request, media, _continued(first, pieces), headers=headers)
 
 
 async def _continued(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -76,7 +76,7 @@ async def wrap_items(
 
 
 async def respond_records(
-    context: Context,
+    request: Request,
     name: str,
     records: RecordSource,
     to_json: Callable[[str, Record], Encoded],
@@ -86,7 +86,7 @@ async def respond_records(
 
     `to_json` is called in the records' order; a function that it returns is called in a thread.
     """
-    return await respond_parts(context, wrap_items(name, _encoded_records(records, to_json), around))
+    return await respond_parts(request, wrap_items(name, _encoded_records(records, to_json), around))
 
 
 async def _encoded_records(

@@ -20,9 +20,9 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.vlen_arrays import VlenArrays
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import check_id, chunk_of_key, chunk_prefix, domain_hex
-from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
+from hsparse.sn.request import Request
 from hsparse.wire.chunk_message import TrimChunks
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, EndTrim, ListKeys, SetExtent
@@ -90,20 +90,20 @@ class Dataset:
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 
-async def load_dataset(context: Context) -> Dataset:
+async def load_dataset(request: Request) -> Dataset:
     """Load the dataset that the request's path names, in the request's domain."""
-    id = _in_domain(context, context.request.match_info["id"])
-    owners = context.service.owners
-    return Dataset.of(await owners.record(id), FileRights.of(context))
+    id = _in_domain(request, request.params["id"])
+    owners = request.service.owners
+    return Dataset.of(await owners.record(id), FileRights.of(request))
 
 
-async def load_datasets(context: Context, ids: Sequence[str]) -> dict[str, Dataset]:
+async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
     """Load the datasets of these ids, all in the request's domain."""
     for id in ids:
-        _in_domain(context, id)
-    rights = FileRights.of(context)
+        _in_domain(request, id)
+    rights = FileRights.of(request)
     found: dict[str, Dataset] = {}
-    async with aclosing(context.service.owners.read_parts(ids)) as parts:
+    async with aclosing(request.service.owners.read_parts(ids)) as parts:
         async for first, outcomes in parts:
             named = zip(ids[first:], outcomes, strict=False)
             async for id, one in with_pauses(named, AT_ONCE):
@@ -111,23 +111,23 @@ async def load_datasets(context: Context, ids: Sequence[str]) -> dict[str, Datas
     return found
 
 
-def _in_domain(context: Context, text: str) -> str:
+def _in_domain(request: Request, text: str) -> str:
     """Return the id of a dataset; `BadRequest` if it is malformed or of another domain."""
     id = check_id(text, "datasets")
-    root = context.domain.root
+    root = request.domain.root
     if root is None or domain_hex(id) != domain_hex(root):
-        raise BadRequest(f"{id} is not in the domain {context.domain.path}.")
+        raise BadRequest(f"{id} is not in the domain {request.domain.path}.")
     return id
 
 
-async def until_current(context: Context, work: Callable[[Dataset], Awaitable[T]]) -> T:
+async def until_current(request: Request, work: Callable[[Dataset], Awaitable[T]]) -> T:
     """Return `work(dataset)` of the dataset in the path; call it again if a shrink makes the plan stale (`Moved`)."""
     for _ in range(ATTEMPTS - 1):
         try:
-            return await work(await load_dataset(context))
+            return await work(await load_dataset(request))
         except Moved:
             continue
-    return await work(await load_dataset(context))
+    return await work(await load_dataset(request))
 
 
 async def list_chunks(owners: Owners, dataset: Dataset, most: int | None = None) -> NDArray[np.uint64]:

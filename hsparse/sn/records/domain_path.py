@@ -19,7 +19,7 @@ RECORD = ".domain.json"
 """The last component of the key of a domain's record."""
 
 
-def request_place(service: Service, request: web.Request) -> tuple[Service, str | None]:
+def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, str | None]:
     """Return the service of the bucket that a request names, and its domain path, None without one.
 
     The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped.

@@ -14,12 +14,12 @@ from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
 from hsparse.model.json_size import item_count
-from hsparse.sn.context import Context
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import MAX_NAMES, text_list
 from hsparse.sn.http.response import Encoded, encode_json
 from hsparse.sn.records.name_pattern import NamePattern
 from hsparse.sn.records.object_path import check_member, requested_id
+from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
 
@@ -37,37 +37,37 @@ IMPOSSIBLE_NAME = ""
 """A name that no attribute can have."""
 
 
-def page_of(context: Context, names: list[str], what: str) -> list[str]:
+def page_of(request: Request, names: list[str], what: str) -> list[str]:
     """Return the names after `Marker` that match `pattern`, at most `Limit`.
 
     `NotFound` if the marker is not among the names; `what` is the word for them in the error.
     """
-    marker = context.arg("Marker")
+    marker = request.arg("Marker")
     if marker:
         if marker not in names:
             raise NotFound(f"There is no {what} {marker!r} to continue after (Marker).")
         names = names[names.index(marker) + 1 :]
-    return matching_names(context, names)
+    return matching_names(request, names)
 
 
-def matching_names(context: Context, names: list[str]) -> list[str]:
+def matching_names(request: Request, names: list[str]) -> list[str]:
     """Return the names that match `pattern`, at most `Limit`; for multi-object requests, of each object."""
-    matches = name_matcher(context.arg("pattern"))
+    matches = name_matcher(request.arg("pattern"))
     names = [name for name in names if matches(name)]
-    limit = context.number("Limit")
+    limit = request.number("Limit")
     return names if not limit else names[:limit]
 
 
 class ReplyLimit:
     """The `Limit` of a reply with the names of many objects: how many names it may have in all, 0 for any number."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._left = context.number("Limit") or None
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._left = request.number("Limit") or None
 
     def take(self, names: list[str]) -> list[str]:
         """Return the names that match `pattern`, as many as may follow those taken before."""
-        matches = name_matcher(self._context.arg("pattern"))
+        matches = name_matcher(self._request.arg("pattern"))
         taken = [name for name in names if matches(name)][: self._left]
         if self._left is not None:
             self._left -= len(taken)
@@ -78,19 +78,19 @@ class ReplyLimit:
         return self._left == 0
 
 
-def ordered_names(context: Context, items: dict[str, Any]) -> list[str]:
+def ordered_names(request: Request, items: dict[str, Any]) -> list[str]:
     """Return the names of links or attributes, in the order of names or, with `CreateOrder`, of creation."""
-    if context.flag("CreateOrder"):
+    if request.flag("CreateOrder"):
         return sorted(items, key=lambda name: items[name].get("created", 0))
     return sorted(items)
 
 
-def split_names(context: Context, parameter: str) -> tuple[str, ...]:
+def split_names(request: Request, parameter: str) -> tuple[str, ...]:
     """Return the names in a query parameter, joined by `separator` ("/" without one)."""
-    text = context.arg(parameter)
+    text = request.arg(parameter)
     if not text:
         raise BadRequest(f"The parameter {parameter} must name what is meant, joined by the separator.")
-    return tuple(dict.fromkeys(text.split(context.arg("separator") or "/")))
+    return tuple(dict.fromkeys(text.split(request.arg("separator") or "/")))
 
 
 def name_matcher(pattern: str | None) -> Callable[[str], bool]:
@@ -107,23 +107,23 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
         raise BadRequest(f"The pattern {pattern!r} is not valid: {error}.") from error
 
 
-async def offload_listing(context: Context, count: int, function: Callable[[], T]) -> T:
+async def offload_listing(request: Request, count: int, function: Callable[[], T]) -> T:
     """Return `function()`, which lists `count` names, computed in a thread when that takes long."""
-    return await offload(_work(context, count), function)
+    return await offload(_work(request, count), function)
 
 
-def encode_listing(context: Context, count: int, make: Callable[[], Any]) -> Encoded:
+def encode_listing(request: Request, count: int, make: Callable[[], Any]) -> Encoded:
     """Return the JSON of what `make` returns, which lists `count` names; what makes the JSON if that takes long."""
 
     def encode() -> bytes:
         return encode_json(make(), count)
 
-    return encode if _work(context, count) > INLINE_ELEMENTS else encode()
+    return encode if _work(request, count) > INLINE_ELEMENTS else encode()
 
 
-def _work(context: Context, count: int) -> int:
+def _work(request: Request, count: int) -> int:
     """Return about how many elements a thread would look at to list `count` names."""
-    return count * (1 + len(context.arg("pattern") or ""))
+    return count * (1 + len(request.arg("pattern") or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class MultiObjectRequest:
     collection: str | None = None
 
     async def parsed(
-        self, context: Context, body: Record, parse: Callable[[Any], Awaitable[Record]]
+        self, request: Request, body: Record, parse: Callable[[Any], Awaitable[Record]]
     ) -> dict[str, Record]:
         """Return what `parse` makes of the items to set, by id; it is not to be modified.
 
@@ -145,15 +145,15 @@ class MultiObjectRequest:
         """
         ids, items = body.get(self.ids), body.get(self.items)
         if ids is None:
-            return {requested_id(context, self.collection): await parse(items)}
+            return {requested_id(request, self.collection): await parse(items)}
         if isinstance(ids, list) and ids:
-            checked = await self._checked(context, ids)
+            checked = await self._checked(request, ids)
             self._check_number(len(checked), len(items) if isinstance(items, dict) else 0)
             common = await parse(items)
             if len(checked) > 1:
                 count = item_count(common)
                 encoded = await offload(count, encode_json, common, count)
-                self._check_bytes(context, len(checked), len(encoded))
+                self._check_bytes(request, len(checked), len(encoded))
             return dict.fromkeys(checked, common)
         if not isinstance(ids, dict) or not ids or items is not None:
             raise BadRequest(
@@ -163,31 +163,31 @@ class MultiObjectRequest:
         self._check_total(
             self.items, sum(len(one) for one in given.values() if isinstance(one, dict)), MAX_SET
         )
-        return {self._check(context, id): await parse(one) async for id, one in with_pauses(given.items(), 1)}
+        return {self._check(request, id): await parse(one) async for id, one in with_pauses(given.items(), 1)}
 
-    async def wanted(self, context: Context, body: Record) -> dict[str, NamePlaces | None]:
+    async def wanted(self, request: Request, body: Record) -> dict[str, NamePlaces | None]:
         """Return the names to return, by id; None for all. `TooLarge` for more than `MAX_NAMES` in all."""
         ids, names = body.get(self.ids), _places(text_list(body, self.names))
         if ids is None:
             if names is None:
                 raise BadRequest(f"The body must have {self.names} or {self.ids}.")
-            return {requested_id(context, self.collection): names}
+            return {requested_id(request, self.collection): names}
         if isinstance(ids, list) and ids:
-            return dict.fromkeys(await self._checked(context, ids), names)
+            return dict.fromkeys(await self._checked(request, ids), names)
         if not isinstance(ids, dict) or not ids or names is not None or None in ids.values():
             raise BadRequest(f"{self.ids} must be a list of ids, or have a list of {self.names} for each id.")
         self._check_total(
             self.names, sum(len(some) for some in ids.values() if isinstance(some, list)), MAX_NAMES
         )
         return {
-            self._check(context, id): _places(text_list(ids, id))
+            self._check(request, id): _places(text_list(ids, id))
             async for id in with_pauses(ids, ITEMS_AT_ONCE)
         }
 
-    async def _checked(self, context: Context, ids: list[Any]) -> dict[str, None]:
+    async def _checked(self, request: Request, ids: list[Any]) -> dict[str, None]:
         """Return the ids in a list, each once."""
         self._check_total(self.ids, len(ids), MAX_NAMES)
-        return {self._check(context, id): None async for id in with_pauses(ids, ITEMS_AT_ONCE)}
+        return {self._check(request, id): None async for id in with_pauses(ids, ITEMS_AT_ONCE)}
 
     def _check_total(self, what: str, count: int, most: int) -> None:
         if count > most:
@@ -200,15 +200,15 @@ class MultiObjectRequest:
                 f"send several requests, each with fewer {self.ids}."
             )
 
-    def _check_bytes(self, context: Context, objects: int, nbytes: int) -> None:
-        if objects * nbytes > context.limit:
+    def _check_bytes(self, request: Request, objects: int, nbytes: int) -> None:
+        if objects * nbytes > request.limit:
             raise TooLarge(
                 f"{nbytes} bytes of {self.items} for each of {objects} objects are {objects * nbytes}; the limit is "
-                f"{context.limit} (max_request_size): send several requests, each with fewer {self.ids}."
+                f"{request.limit} (max_request_size): send several requests, each with fewer {self.ids}."
             )
 
-    def _check(self, context: Context, id: Any) -> str:
-        return check_member(str(id), context.domain, self.collection)
+    def _check(self, request: Request, id: Any) -> str:
+        return check_member(str(id), request.domain, self.collection)
 
 
 def _places(names: list[str] | None) -> NamePlaces | None:

@@ -12,10 +12,10 @@ from hsparse.errors import MISSING_KINDS, BadRequest, Gone, NotFound, TooLarge
 from hsparse.model.acl import Right
 from hsparse.model.ids import check_id, collection_of, domain_hex
 from hsparse.model.link import HARD, SOFT, external_domain, external_file
-from hsparse.sn.context import Context, Domain
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.domain_path import normal_path
+from hsparse.sn.request import Domain, Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
 
@@ -36,8 +36,8 @@ MAX_GROUPS = 100_000
 class PathSteps:
     """Counts the links that the paths of a request lead through; other requests run in between."""
 
-    def __init__(self, context: Context) -> None:
-        self._most = context.service.settings.max_path_steps
+    def __init__(self, request: Request) -> None:
+        self._most = request.service.settings.max_path_steps
         self._count = 0
         self._awaited = 0
 
@@ -63,7 +63,7 @@ class ResolvedPath:
 
 
 async def resolve_object(
-    context: Context, domain: Domain, h5path: str, start: str | None = None
+    request: Request, domain: Domain, h5path: str, start: str | None = None
 ) -> tuple[ResolvedPath, Record]:
     """Return the record at `h5path`, and where it is, for the request's own parameters.
 
@@ -71,12 +71,12 @@ async def resolve_object(
     external links are followed with `follow_soft_links` and `follow_external_links`; otherwise one in the
     path is a `BadRequest`. `NotFound` names the missing title, or the domain that an external link leads to.
     """
-    place = await resolve_path(context, domain, h5path, start)
-    return place, await context.service.owners.record(place.id)
+    place = await resolve_path(request, domain, h5path, start)
+    return place, await request.service.owners.record(place.id)
 
 
 async def resolve_path(
-    context: Context,
+    request: Request,
     domain: Domain,
     h5path: str,
     start: str | None = None,
@@ -86,9 +86,9 @@ async def resolve_path(
 
     `steps` counts for several paths.
     """
-    start = start or context.arg("parent_id") or context.arg("grpid")
+    start = start or request.arg("parent_id") or request.arg("grpid")
     place = ResolvedPath(domain, check_member(start, domain, "groups") if start else root_of(domain))
-    return await _Path(context, steps or PathSteps(context)).follow(place, h5path)
+    return await _Path(request, steps or PathSteps(request)).follow(place, h5path)
 
 
 def root_of(domain: Domain) -> str:
@@ -106,24 +106,24 @@ def check_member(id: str, domain: Domain, collection: str | None = None) -> str:
     return id
 
 
-async def requested(context: Context, collection: str | None = None) -> Record:
+async def requested(request: Request, collection: str | None = None) -> Record:
     """Return the record of the request's object."""
-    return await context.service.owners.record(requested_id(context, collection))
+    return await request.service.owners.record(requested_id(request, collection))
 
 
-def requested_id(context: Context, collection: str | None = None) -> str:
+def requested_id(request: Request, collection: str | None = None) -> str:
     """Return the checked id in the request's path; its collection is `collection` or, without one, that of the path."""
-    return check_member(context.request.match_info["id"], context.domain, collection or context.collection)
+    return check_member(request.params["id"], request.domain, collection or request.collection)
 
 
 class _Path:
     """The resolution of one path, which counts the soft and external links that it follows."""
 
-    def __init__(self, context: Context, steps: PathSteps) -> None:
-        self._context = context
+    def __init__(self, request: Request, steps: PathSteps) -> None:
+        self._request = request
         self._steps = steps
-        self._soft = context.flag("follow_soft_links")
-        self._external = context.flag("follow_external_links")
+        self._soft = request.flag("follow_soft_links")
+        self._external = request.flag("follow_external_links")
         self._hops = 0
 
     async def follow(self, place: ResolvedPath, h5path: str) -> ResolvedPath:
@@ -141,7 +141,7 @@ class _Path:
     async def _step(self, place: ResolvedPath, title: str, h5path: str) -> ResolvedPath:
         if collection_of(place.id) != "groups":
             raise NotFound(f"There is no {title!r} on the path {h5path!r}: {place.id} is not a group.")
-        record = await self._context.service.owners.record(place.id)
+        record = await self._request.service.owners.record(place.id)
         link = (record.get("links") or {}).get(title)
         if link is None:
             raise NotFound(f"There is no link {title!r} on the path {h5path!r}.")
@@ -165,11 +165,11 @@ class _Path:
 
     async def _enter(self, linking: Domain, link: Record) -> ResolvedPath:
         """Continue in the domain that an external link leads to, where the principal must have the right to read."""
-        service = self._context.service
+        service = self._request.service
         text = external_domain(external_file(link), linking.path, service.settings.bucket)
         try:
             path = normal_path(service, text)
-            domain = await find_allowed(service, path, self._context.principal, Right.READ)
+            domain = await find_allowed(service, path, self._request.principal, Right.READ)
             root = root_of(domain)
         except (BadRequest, NotFound, Gone) as error:
             raise NotFound(f"An external link in {linking.path} leads to {text}: {error.message}") from error

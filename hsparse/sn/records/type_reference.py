@@ -7,14 +7,14 @@ from typing import Any
 from hsparse.errors import BadRequest
 from hsparse.model.datatype import MAX_DEPTH, MAX_PARTS, Datatype
 from hsparse.model.requested_type import parse_requested_type
-from hsparse.sn.context import Context
 from hsparse.sn.records.object_path import check_member, read_records
+from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 
 PREFIX = "datatypes/"
 
 
-async def read_type(context: Context, body: Record) -> Datatype:
+async def read_type(request: Request, body: Record) -> Datatype:
     """Return the `type` of a body; the item of a committed type, at any depth, has its `id`."""
     item = body.get("type")
     if item is None:
@@ -23,8 +23,8 @@ async def read_type(context: Context, body: Record) -> Datatype:
     _collect(item, named, 0)
     if not named:
         return parse_requested_type(item)
-    ids = [check_member(id, context.domain, "datatypes") for id in named]
-    outcomes = await read_records(context.service.owners, ids)
+    ids = [check_member(id, request.domain, "datatypes") for id in named]
+    outcomes = await read_records(request.service.owners, ids)
     committed = {
         id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)
     }

@@ -17,13 +17,13 @@ from hsparse.format.selections.select_syntax import COORDINATE_BYTES
 from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
-from hsparse.sn.context import Context
 from hsparse.sn.http.idempotency_key import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.access import require_right
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
+from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
@@ -44,68 +44,66 @@ from hsparse.sn.values.streamed_write import is_streamed, put_streamed
 from hsparse.sn.values.write_size import check_written, written_bytes
 
 
-async def get_value(context: Context) -> web.StreamResponse:
+async def get_value(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/value`: read values by `select` and `query`; with `sparse=1` the defined ones."""
-    return await _read(context, ReadRequest.of(context, *select_parameter(context)))
+    return await _read(request, ReadRequest.of(request, *select_parameter(request)))
 
 
-async def post_value(context: Context) -> web.StreamResponse:
+async def post_value(request: Request) -> web.StreamResponse:
     """`POST /datasets/{id}/value`: read values by points, or by a selection too long for a URL."""
-    return await _read(context, await body_medium(context.request).read_request(context))
+    return await _read(request, await body_medium(request.http).read_request(request))
 
 
-async def post_values(context: Context) -> web.StreamResponse:
+async def post_values(request: Request) -> web.StreamResponse:
     """`POST /datasets/values`: the values of many datasets as one stream of bytes."""
-    reads = parse_reads(await read_json_object(context))
+    reads = parse_reads(await read_json_object(request))
     async with (
-        MultiObjectRead.planned(context, reads) as read,
-        context.service.answers.hold(read.memory),
+        MultiObjectRead.planned(request, reads) as read,
+        request.service.answers.hold(read.memory),
     ):
-        return await respond_stream(context.request, BINARY_TYPE, read.parts())
+        return await respond_stream(request, BINARY_TYPE, read.parts())
 
 
-async def _read(context: Context, request: ReadRequest) -> web.StreamResponse:
+async def _read(request: Request, asked: ReadRequest) -> web.StreamResponse:
     """Answer with the values that are selected in the dataset's current extent."""
-    medium = accepted_medium(context.request)
+    medium = accepted_medium(request.http)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        async with selected(
-            context, dataset.extent, request.body, request.resolve, request.work
-        ) as selection:
+        async with selected(request, dataset.extent, asked.body, asked.resolve, asked.work) as selection:
             return await answer(dataset, selection)
 
     async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
-        fields = parse_fields(request.fields, dataset.dtype)
-        if context.flag("sparse"):
+        fields = parse_fields(asked.fields, dataset.dtype)
+        if request.flag("sparse"):
             if fields:
                 raise BadRequest("Sparse values are whole elements; leave out fields.")
             dataset.require_sparse()
-            return await medium.answer_defined(ValueRead(context, dataset, selection))
-        if request.query is not None:
+            return await medium.answer_defined(ValueRead(request, dataset, selection))
+        if asked.query is not None:
             return await answer_query(
-                context, dataset, selection, request.query, request.limit, fields, request.order_by
+                request, dataset, selection, asked.query, asked.limit, fields, asked.order_by
             )
-        return await medium.answer_values(ValueRead(context, dataset, selection, fields))
+        return await medium.answer_values(ValueRead(request, dataset, selection, fields))
 
-    return await until_current(context, read)
+    return await until_current(request, read)
 
 
-async def put_value(context: Context) -> web.StreamResponse:
+async def put_value(request: Request) -> web.StreamResponse:
     """`PUT /datasets/{id}/value`: write by hyperslab, lists or points, or append; durable when answered."""
-    if is_streamed(context):
-        return await put_streamed(context)
-    if context.arg("query"):
-        return await _put_by_query(context)
-    write = ValueWrite(context, await body_medium(context.request).read_body(context))
+    if is_streamed(request):
+        return await put_streamed(request)
+    if request.arg("query"):
+        return await _put_by_query(request)
+    write = ValueWrite(request, await body_medium(request.http).read_body(request))
     if write.body.append is None:
-        await until_current(context, write.apply)
+        await until_current(request, write.apply)
         return respond({})
-    owners, clock = context.service.owners, context.service.clock
-    if context.arg("flush") is not None and not context.flag("flush"):
+    owners, clock = request.service.owners, request.service.clock
+    if request.arg("flush") is not None and not request.flag("flush"):
         raise BadRequest("An append is visible when it is answered: leave out flush=0.")
-    key = idempotency_key(context.request, context.principal.name)
+    key = idempotency_key(request.http, request.principal.name)
     selection = await write.body.append.apply(
-        owners, clock, lambda: load_dataset(context), write.resolve, write.write, key
+        owners, clock, lambda: load_dataset(request), write.resolve, write.write, key
     )
     return respond({"selection": selection})
 
@@ -113,13 +111,13 @@ async def put_value(context: Context) -> web.StreamResponse:
 class ValueWrite:
     """One write of values."""
 
-    def __init__(self, context: Context, body: WriteBody) -> None:
+    def __init__(self, request: Request, body: WriteBody) -> None:
         self.body = body
-        self._context = context
-        self._owners = context.service.owners
-        self._most = context.service.settings.max_write_size
-        self._drop_fill = context.flag("drop_fill")
-        self._sparse = self._drop_fill or body.sparse or context.flag("sparse")
+        self._request = request
+        self._owners = request.service.owners
+        self._most = request.service.settings.max_write_size
+        self._drop_fill = request.flag("drop_fill")
+        self._sparse = self._drop_fill or body.sparse or request.flag("sparse")
 
     async def apply(self, dataset: Dataset) -> None:
         """Write to the dataset; `Moved` if its extent was shrunk meanwhile."""
@@ -134,11 +132,11 @@ class ValueWrite:
         check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
         named, work = self.body.named, self.body.work(dataset.arrays)
         points = await offload(selection_work(named), points_bytes, named, dataset.extent)
-        async with hold_points(self._context, points):
+        async with hold_points(self._request, points):
             selection, values, nbytes = await offload(
                 work + points // COORDINATE_BYTES, self._resolve, dataset
             )
-            await self._context.make_room(nbytes)
+            await self._request.make_room(nbytes)
             yield selection, values
 
     def _resolve(self, dataset: Dataset) -> tuple[Selection, Values, int]:
@@ -155,76 +153,74 @@ class ValueWrite:
         await chunks.write(selection, values, drop_fill=self._drop_fill, fields=fields)
 
 
-async def _put_by_query(context: Context) -> web.StreamResponse:
+async def _put_by_query(request: Request) -> web.StreamResponse:
     """Change the elements that match a query; the answer has them, so the right to read is needed, too."""
-    if body_medium(context.request) is not JSON:
+    if body_medium(request.http) is not JSON:
         raise BadRequest("A change by a query has a JSON body: the fields with their new values.")
     if any(
-        context.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count", "order_by")
+        request.arg(name) for name in ("append", "fields", "drop_fill", "sparse", "element_count", "order_by")
     ):
         raise BadRequest("A change by a query has at most select and Limit beside it.")
-    body = await read_json(context)
-    require_right(context.principal, context.domain, Right.READ)
+    body = await read_json(request)
+    require_right(request.principal, request.domain, Right.READ)
 
     async def change(dataset: Dataset) -> web.StreamResponse:
-        async with selected_in_url(context, dataset.extent) as selection:
-            return await change_by_query(context, dataset, selection, body)
+        async with selected_in_url(request, dataset.extent) as selection:
+            return await change_by_query(request, dataset, selection, body)
 
-    return await until_current(context, change)
+    return await until_current(request, change)
 
 
 # --- defined elements ---------------------------------------------------------------------------------
 
 
-async def get_defined(context: Context) -> web.StreamResponse:
+async def get_defined(request: Request) -> web.StreamResponse:
     """`GET /datasets/{id}/defined`: which of the selected elements are defined, or how many.
 
     In a dense dataset all elements are, as for H5Dget_defined.
     """
-    return await _defined(context, *select_parameter(context))
+    return await _defined(request, *select_parameter(request))
 
 
-async def post_defined(context: Context) -> web.StreamResponse:
+async def post_defined(request: Request) -> web.StreamResponse:
     """`POST /datasets/{id}/defined`: the same for points, a long `select` string or an HDF5/JSON selection."""
-    body = await read_json_object(context, pack_points)
-    return await _defined(context, body, body_resolve(body))
+    body = await read_json_object(request, pack_points)
+    return await _defined(request, body, body_resolve(body))
 
 
-async def _defined(context: Context, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
+async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
     async def read(dataset: Dataset) -> web.StreamResponse:
-        async with selected(context, dataset.extent, body, resolve) as selection:
+        async with selected(request, dataset.extent, body, resolve) as selection:
             return await answer(dataset, selection)
 
     async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
         sparse = dataset.spec.sparse
-        if context.flag("count_only"):
-            chunks = ChunkFanout(context.service.owners, dataset)
+        if request.flag("count_only"):
+            chunks = ChunkFanout(request.service.owners, dataset)
             return respond({"count": await chunks.count(selection) if sparse else selection.size})
         if sparse:
-            selection = await _defined_places(context, dataset, selection)
+            selection = await _defined_places(request, dataset, selection)
         else:
-            _check_listable(context, dataset, selection)
-        return await offload(
-            selection.size, accepted_medium(context.request).answer_places, context, selection
-        )
+            _check_listable(request, dataset, selection)
+        return await offload(selection.size, accepted_medium(request.http).answer_places, request, selection)
 
-    return await until_current(context, read)
+    return await until_current(request, read)
 
 
-async def _defined_places(context: Context, dataset: Dataset, selection: Selection) -> Selection:
-    settings = context.service.settings
-    chunks = ChunkFanout(context.service.owners, dataset)
+async def _defined_places(request: Request, dataset: Dataset, selection: Selection) -> Selection:
+    settings = request.service.settings
+    chunks = ChunkFanout(request.service.owners, dataset)
     places = DefinedRead(dataset, chunks, settings.page_size, places_only=True)
-    async with context.service.answers.hold(places.bound(selection, settings.max_request_size)):
+    async with request.service.answers.hold(places.bound(selection, settings.max_request_size)):
         found = await places.whole(selection, settings.max_request_size)
     if found is None:
         raise places_too_large(settings.max_request_size)
     return found[0]
 
 
-def _check_listable(context: Context, dataset: Dataset, selection: Selection) -> None:
+def _check_listable(request: Request, dataset: Dataset, selection: Selection) -> None:
     """Raise `TooLarge` for a selection that an answer would list point by point, if the points are too many."""
-    limit = context.service.settings.max_request_size
+    limit = request.service.settings.max_request_size
     if not _is_regular(selection) and selection.size * 8 * len(dataset.extent) > limit:
         raise TooLarge(
             f"The selection has {selection.size} points, more than an answer of {limit} bytes "
@@ -237,24 +233,24 @@ def _is_regular(selection: Selection) -> bool:
     return isinstance(selection, Orthogonal) and all(as_span(axis) is not None for axis in selection.axes)
 
 
-async def delete_value(context: Context) -> web.StreamResponse:
+async def delete_value(request: Request) -> web.StreamResponse:
     """`DELETE /datasets/{id}/value`: make the selected elements undefined; durable when answered."""
-    if context.arg("select") is None:
+    if request.arg("select") is None:
         raise BadRequest("Name what to erase by ?select=; [...] with every dimension's ':' erases all.")
-    return await _erase(context, *select_parameter(context))
+    return await _erase(request, *select_parameter(request))
 
 
-async def post_erase(context: Context) -> web.StreamResponse:
+async def post_erase(request: Request) -> web.StreamResponse:
     """`POST /datasets/{id}/erase`: the same by points, a select string or an HDF5/JSON selection."""
-    body = await read_json_object(context, pack_points)
-    return await _erase(context, body, body_resolve(body))
+    body = await read_json_object(request, pack_points)
+    return await _erase(request, body, body_resolve(body))
 
 
-async def _erase(context: Context, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
+async def _erase(request: Request, body: dict[str, Any], resolve: Resolve) -> web.StreamResponse:
     async def erase(dataset: Dataset) -> None:
         dataset.require_sparse()
-        async with selected(context, dataset.extent, body, resolve) as selection:
-            await ChunkFanout(context.service.owners, dataset).erase(selection)
+        async with selected(request, dataset.extent, body, resolve) as selection:
+            await ChunkFanout(request.service.owners, dataset).erase(selection)
 
-    await until_current(context, erase)
+    await until_current(request, erase)
     return respond({})

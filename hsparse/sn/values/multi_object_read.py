@@ -19,8 +19,8 @@ from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED_BYTES
 from hsparse.format.selections.selection import Selection
-from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
+from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
@@ -86,17 +86,17 @@ def parse_reads(body: dict[str, Any]) -> list[NamedRead]:
 class MultiObjectRead:
     """Reads the datasets of a request: small ones side by side, large ones page by page."""
 
-    def __init__(self, context: Context, planned: Sequence[_PlannedRead]) -> None:
-        self._context = context
+    def __init__(self, request: Request, planned: Sequence[_PlannedRead]) -> None:
+        self._request = request
         self._planned = planned
-        self._page_size = context.service.settings.page_size
+        self._page_size = request.service.settings.page_size
 
     @classmethod
     @asynccontextmanager
-    async def planned(cls, context: Context, reads: Sequence[NamedRead]) -> AsyncIterator[MultiObjectRead]:
+    async def planned(cls, request: Request, reads: Sequence[NamedRead]) -> AsyncIterator[MultiObjectRead]:
         """Have the read, whose datasets and selections are checked; the memory of the selections is held."""
-        async with _planned(context, reads) as planned:
-            yield cls(context, planned)
+        async with _planned(request, reads) as planned:
+            yield cls(request, planned)
 
     @property
     def memory(self) -> int:
@@ -139,7 +139,7 @@ class MultiObjectRead:
     async def _small(self, read: _PlannedRead) -> bytes | None:
         """Return the part of a dense read; None if it is much larger than expected, or its plan is stale."""
         arrays = read.dataset.arrays
-        chunks = ChunkFanout(self._context.service.owners, read.dataset)
+        chunks = ChunkFanout(self._request.service.owners, read.dataset)
         await asyncio.sleep(0)  # let other requests run: what is cached is read without a pause
         try:
             values = await chunks.read_within(read.selection, (), 2 * _expected(read) + SLACK // AT_ONCE)
@@ -163,23 +163,23 @@ class MultiObjectRead:
                     if started or attempt == ATTEMPTS:
                         raise
                 await again.aclose()  # the memory of the last plan, if there was one
-                (read,) = await again.enter_async_context(_planned(self._context, [read.named]))
+                (read,) = await again.enter_async_context(_planned(self._request, [read.named]))
 
     async def _pages(self, read: _PlannedRead) -> AsyncIterator[bytes | memoryview]:
         if read.named.sparse:
-            wanted = ValueRead(self._context, read.dataset, read.selection)
+            wanted = ValueRead(self._request, read.dataset, read.selection)
             async for batch in defined_batches(wanted, self._page_size):
                 yield batch
             return
-        chunks = ChunkFanout(self._context.service.owners, read.dataset)
+        chunks = ChunkFanout(self._request.service.owners, read.dataset)
         async for values in chunks.pages(read.selection, (), self._page_size):
             yield read.dataset.arrays.to_bytes(values)
 
 
 @asynccontextmanager
-async def _planned(context: Context, reads: Sequence[NamedRead]) -> AsyncIterator[list[_PlannedRead]]:
+async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterator[list[_PlannedRead]]:
     """Have the reads with their datasets and selections; the memory for points of paired lists is held before."""
-    datasets = await load_datasets(context, list({read.id: None for read in reads}))
+    datasets = await load_datasets(request, list({read.id: None for read in reads}))
     named: dict[_Place, Mapping[str, Any]] = {}
     for read in reads:
         if read.sparse:
@@ -194,7 +194,7 @@ async def _planned(context: Context, reads: Sequence[NamedRead]) -> AsyncIterato
         raise TooLarge(
             f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
         )
-    async with hold_points(context, nbytes):
+    async with hold_points(request, nbytes):
         known: dict[_Place, Selection] = {}
         for place, body in named.items():
             work = selection_work(body) + sizes[place] // COORDINATE_BYTES

@@ -20,8 +20,8 @@ from hsparse.model.element import Fixed
 from hsparse.model.json_size import LIST_BYTES, json_size
 from hsparse.model.json_values import from_json
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.element_query import DatasetQuery, dataset_query, unchangeable
 from hsparse.sn.values.media.json import collect_found, json_limit, respond_values, value_hrefs
@@ -35,7 +35,7 @@ QUERY_PAGES = 4
 
 
 async def answer_query(
-    context: Context,
+    request: Request,
     dataset: Dataset,
     selection: Selection,
     text: str,
@@ -44,18 +44,18 @@ async def answer_query(
     order_by: str = "",
 ) -> web.StreamResponse:
     """Answer with the selected elements that a query finds, in row-major order of the dataset, or ordered by value."""
-    query = _query(context, dataset, text, limit, order_by)
+    query = _query(request, dataset, text, limit, order_by)
     every = isinstance(query, OrderedQuery) and query.fits_fill
-    _check_computed(context, dataset, selection, every=every)
-    page_size = context.service.settings.page_size
-    medium = accepted_medium(context.request)
+    _check_computed(request, dataset, selection, every=every)
+    page_size = request.service.settings.page_size
+    medium = accepted_medium(request.http)
     nbytes = min(dataset.arrays.expected(selection.size), QUERY_PAGES * page_size)
-    async with context.service.answers.hold(nbytes), aclosing(query.find(selection, fields)) as found:
-        return await medium.answer_found(FoundRead(context, dataset, found, fields))
+    async with request.service.answers.hold(nbytes), aclosing(query.find(selection, fields)) as found:
+        return await medium.answer_found(FoundRead(request, dataset, found, fields))
 
 
 async def change_by_query(
-    context: Context, dataset: Dataset, selection: Selection, body: Any
+    request: Request, dataset: Dataset, selection: Selection, body: Any
 ) -> web.Response:
     """Set the fields that a body names in the selected elements that a query finds; answer with these elements.
 
@@ -63,38 +63,38 @@ async def change_by_query(
     """
     if not dataset.arrays.is_exact:
         raise unchangeable(dataset)
-    _check_computed(context, dataset, selection)
+    _check_computed(request, dataset, selection)
     fields, value = update_value(body, dataset)
-    text, limit = context.arg("query") or "", context.number("Limit") or 0
+    text, limit = request.arg("query") or "", request.number("Limit") or 0
     if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written, too
         written = chunk_bytes(dataset, selection)
-        check_written(written, context.service.settings.max_write_size)
-        await context.make_room(written)
-    query = _query(context, dataset, text, limit)
+        check_written(written, request.service.settings.max_write_size)
+        await request.make_room(written)
+    query = _query(request, dataset, text, limit)
     lists = json_size((), Fixed(dataset.dtype)).lists
     each = dataset.dtype.itemsize + 16 * len(dataset.extent) + LIST_BYTES * lists
     nbytes = selection.size * each
-    async with context.service.answers.hold(min(nbytes, json_limit(context))):
-        if limit or nbytes > json_limit(context):
+    async with request.service.answers.hold(min(nbytes, json_limit(request))):
+        if limit or nbytes > json_limit(request):
             # The size of the answer, and which elements are the first, must be known before anything is changed.
             found = query.find(selection, places_only=True)
-            places, _ = await collect_found(context, dataset, found, dataset.arrays, each)
+            places, _ = await collect_found(request, dataset, found, dataset.arrays, each)
             selection = Points.trusted(dataset.extent, unravel(places, dataset.extent))
-            query = _query(context, dataset, text, 0)
+            query = _query(request, dataset, text, 0)
         offsets, rows = await query.update(selection, value, fields)
         coords = unravel(offsets, dataset.extent)
         indexed = _with_index(coords, rows)
         arrays = FixedArrays(indexed.dtype, indexed[:0], Fixed(indexed.dtype))
-        links = value_hrefs(context, dataset)
-        return await respond_values(context, {"indices": coords}, indexed, arrays, links)
+        links = value_hrefs(request, dataset)
+        return await respond_values(request, {"indices": coords}, indexed, arrays, links)
 
 
-def _check_computed(context: Context, dataset: Dataset, selection: Selection, *, every: bool = False) -> None:
+def _check_computed(request: Request, dataset: Dataset, selection: Selection, *, every: bool = False) -> None:
     """Raise `TooLarge` for a query over too many chunks that nothing stored bounds the number of.
 
     These are computed ones or, if the query looks at `every` element, those of the fill value, too.
     """
-    most = context.service.settings.max_query_chunks
+    most = request.service.settings.max_query_chunks
     if not (every or dataset.spec.arange) or selection.size <= most:
         return
     if count_chunks(selection, dataset.grid) > most:
@@ -137,8 +137,8 @@ def _fixed(value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     return array
 
 
-def _query(context: Context, dataset: Dataset, text: str, limit: int, order_by: str = "") -> DatasetQuery:
-    chunks, page_size = ChunkFanout(context.service.owners, dataset), context.service.settings.page_size
+def _query(request: Request, dataset: Dataset, text: str, limit: int, order_by: str = "") -> DatasetQuery:
+    chunks, page_size = ChunkFanout(request.service.owners, dataset), request.service.settings.page_size
     if not order_by:
         return dataset_query(dataset, chunks, text, page_size, limit)
     if not dataset.arrays.is_exact:

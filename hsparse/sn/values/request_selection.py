@@ -22,7 +22,7 @@ from hsparse.format.selections.selection import Selection
 from hsparse.format.selections.selection_json import parse_selection_json
 from hsparse.model.json_size import item_count
 from hsparse.model.json_values import BLOCK
-from hsparse.sn.context import Context
+from hsparse.sn.request import Request
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
 """Returns a request's selection in an extent."""
@@ -43,16 +43,16 @@ class ReadRequest:
     """The selection as it was given."""
 
     @classmethod
-    def of(cls, context: Context, body: dict[str, Any], resolve: Resolve, work: int = 0) -> ReadRequest:
+    def of(cls, request: Request, body: dict[str, Any], resolve: Resolve, work: int = 0) -> ReadRequest:
         """Take fields, query and limit from the keys of a body, or else from the parameters."""
-        fields, query, order_by = (body.get(key, context.arg(key)) for key in ("fields", "query", "order_by"))
-        limit = body.get("Limit", context.number("Limit")) or 0
+        fields, query, order_by = (body.get(key, request.arg(key)) for key in ("fields", "query", "order_by"))
+        limit = body.get("Limit", request.number("Limit")) or 0
         for name, value in (("fields", fields), ("query", query), ("order_by", order_by)):
             if not (value is None or isinstance(value, str)):
                 raise BadRequest(f"{name} must be a string.")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise BadRequest("Limit must be a non-negative integer.")
-        if query and context.flag("sparse"):
+        if query and request.flag("sparse"):
             raise BadRequest("A query finds elements by their values; leave out sparse.")
         if order_by and not query:
             raise BadRequest("order_by orders what a query finds; give a query.")
@@ -70,11 +70,11 @@ class WriteSelection:
     """The number of values in the body, which are repeated, see `body_shape`; None for as many as are selected."""
 
     @classmethod
-    def of(cls, context: Context, body: dict[str, Any]) -> WriteSelection:
+    def of(cls, request: Request, body: dict[str, Any]) -> WriteSelection:
         """Take the selection from the keys of a body, or else from the parameters."""
         hyperslab: dict[str, Any] = {key: body[key] for key in ("start", "stop", "step") if key in body}
-        select = body.get("select", context.arg("select"))
-        count = body.get("element_count", context.number("element_count"))
+        select = body.get("select", request.arg("select"))
+        count = body.get("element_count", request.number("element_count"))
         return cls(select, body.get("points"), hyperslab, count)
 
     @property
@@ -144,9 +144,9 @@ def ascending_selection(select: Any, extent: tuple[int, ...]) -> Orthogonal:
     return selection
 
 
-def select_parameter(context: Context) -> tuple[dict[str, Any], Resolve]:
+def select_parameter(request: Request) -> tuple[dict[str, Any], Resolve]:
     """Return the `select` parameter in the form of a body, and what resolves it: to all elements without one."""
-    select = context.arg("select")
+    select = request.arg("select")
     return {"select": select}, lambda extent: parse_select(select, extent)
 
 

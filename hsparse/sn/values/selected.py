@@ -9,14 +9,14 @@ from typing import Any
 from hsparse.concurrency.offload import offload
 from hsparse.format.selections.select_syntax import COORDINATE_BYTES, paired_bytes
 from hsparse.format.selections.selection import Selection
-from hsparse.sn.context import Context
 from hsparse.sn.http.stream import hold_until_sent
+from hsparse.sn.request import Request
 from hsparse.sn.values.request_selection import Resolve, paired_select, select_parameter, selection_work
 
 
 @asynccontextmanager
 async def selected(
-    context: Context, extent: tuple[int, ...], body: Mapping[str, Any], resolve: Resolve, work: int = 0
+    request: Request, extent: tuple[int, ...], body: Mapping[str, Any], resolve: Resolve, work: int = 0
 ) -> AsyncIterator[Selection]:
     """Have the selection that `resolve` makes of what a body names, or parameters in its form.
 
@@ -25,30 +25,30 @@ async def selected(
     """
     work = work or selection_work(body)
     nbytes = await offload(work, points_bytes, body, extent)
-    async with hold_points(context, nbytes):
+    async with hold_points(request, nbytes):
         yield await offload(work + nbytes // COORDINATE_BYTES, resolve, extent)
 
 
-def selected_in_url(context: Context, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
+def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
     """Have the selection of the `select` parameter, all elements without one."""
-    return selected(context, extent, *select_parameter(context))
+    return selected(request, extent, *select_parameter(request))
 
 
 @asynccontextmanager
-async def selected_if_named(context: Context, extent: tuple[int, ...]) -> AsyncIterator[Selection | None]:
+async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncIterator[Selection | None]:
     """Have the selection of the `select` parameter, None without one."""
-    if not context.arg("select"):
+    if not request.arg("select"):
         yield None
     else:
-        async with selected_in_url(context, extent) as selection:
+        async with selected_in_url(request, extent) as selection:
             yield selection
 
 
 @asynccontextmanager
-async def hold_points(context: Context, nbytes: int) -> AsyncIterator[None]:
+async def hold_points(request: Request, nbytes: int) -> AsyncIterator[None]:
     """Hold memory for the points of paired lists; who needs none waits for nobody."""
     if nbytes:
-        async with hold_until_sent(context.request, context.service.selections, nbytes):
+        async with hold_until_sent(request, request.service.selections, nbytes):
             yield
     else:
         yield

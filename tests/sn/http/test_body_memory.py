@@ -15,11 +15,11 @@ from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
 from hsparse.setting import MIB
 from hsparse.sn.app import create_app
-from hsparse.sn.context import Context
-from hsparse.sn.http.body_memory import FIRST, BodyBudget, BodyMemory
+from hsparse.sn.body_memory import FIRST, BodyBudget, BodyMemory
 from hsparse.sn.http.request import read_json
-from hsparse.sn.routes import Route
-from hsparse.sn.server import ServerRunner
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values.request_selection import pack_points
 from tests.support.memory_node import MemoryNode
@@ -39,21 +39,21 @@ class Server:
         self.begun = asyncio.Semaphore(0)
         self.ended = asyncio.Semaphore(0)
         routes = (Route("PUT", "/body", self._receive, None), Route("PUT", "/value", self._parse, None))
-        self.runner = ServerRunner(create_app(self.service, routes))
+        self.runner = AppRunner(create_app(self.service, routes))
 
     @property
     def address(self) -> tuple[str, int]:
         return self.runner.addresses[0][0], self.runner.addresses[0][1]
 
-    async def _receive(self, context: Context) -> web.StreamResponse:
+    async def _receive(self, request: Request) -> web.StreamResponse:
         self.begun.release()
         try:
-            return web.json_response({"length": len(await context.body())})
+            return web.json_response({"length": len(await request.body())})
         finally:
             self.ended.release()
 
-    async def _parse(self, context: Context) -> web.StreamResponse:
-        await read_json(context, pack_points)
+    async def _parse(self, request: Request) -> web.StreamResponse:
+        await read_json(request, pack_points)
         return web.json_response({"held": self.service.bodies.values.used > 0})
 
 

@@ -10,17 +10,16 @@ from typing import Any
 import imagecodecs
 import numpy as np
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.http.compression import SMALLEST, STREAMED, Coding, accepted_coding, compress
+from hsparse.sn.coding import SMALLEST, STREAMED, Coding, accepted_coding, compress
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import AppServer, RestClient
 
 BINARY, ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"
 DOMAIN = "/home/ann/a.h5"
@@ -76,8 +75,8 @@ class Rig:
         self.node = DataService(MemoryStore(clock=clock), clock)
         settings = ServiceSettings(compress=policy, page_size=1 << 18)
         self.rest = RestClient(self.node, clock, Principal("ann"), settings=settings)
-        self.client: TestClient[web.Request, web.Application] = TestClient(
-            TestServer(create_app(self.rest.service)), auto_decompress=False
+        self.client: TestClient[Any, Any] = TestClient(
+            AppServer(create_app(self.rest.service)), auto_decompress=False
         )
         self.numbers = np.arange(200_000, dtype="<i4") // 7
         self.value = self.sparse = ""

@@ -8,16 +8,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from aiohttp import web
+from hsparse.sn.http.connection import READING_KEY
 
 from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.context import Context
 from hsparse.sn.http import stream
-from hsparse.sn.http.connection import READING_KEY
 from hsparse.sn.http.stream import PART, respond_stream
-from hsparse.sn.routes import Route
-from hsparse.sn.server import ServerRunner
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from tests.support.memory_node import MemoryNode
 from tests.support.rest_client import named_service
@@ -41,7 +41,7 @@ class Server:
             Route("POST", "/endless", self._endless, None),
         )
         self.service = service
-        self.runner = ServerRunner(create_app(service, routes))
+        self.runner = AppRunner(create_app(service, routes))
 
     async def connect(self, request: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.runner.addresses[0][1])
@@ -57,21 +57,21 @@ class Server:
             raise
         self.finished.set()
 
-    async def _hold(self, context: Context) -> web.StreamResponse:
-        self.requests.append(context.request)
+    async def _hold(self, request: Request) -> web.StreamResponse:
+        self.requests.append(request.http)
         await self._wait()
         return web.Response()
 
-    async def _stream(self, context: Context) -> web.StreamResponse:
+    async def _stream(self, request: Request) -> web.StreamResponse:
         async def pieces() -> AsyncGenerator[bytes, None]:
             yield b"first"
             yield b"second"
-            self.timers.append(context.request[READING_KEY].timer)
+            self.timers.append(request.http[READING_KEY].timer)
             await self._wait()
 
-        return await respond_stream(context.request, "text/plain", pieces())
+        return await respond_stream(request, "text/plain", pieces())
 
-    async def _endless(self, context: Context) -> web.StreamResponse:
+    async def _endless(self, request: Request) -> web.StreamResponse:
         async def pieces() -> AsyncGenerator[bytes, None]:
             try:
                 while True:
@@ -79,7 +79,7 @@ class Server:
             finally:
                 self.given_up.set()
 
-        return await respond_stream(context.request, "text/plain", pieces())
+        return await respond_stream(request, "text/plain", pieces())
 
 
 @pytest.fixture

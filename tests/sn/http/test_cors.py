@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
@@ -15,7 +14,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from tests.support.rest_client import named_service
+from tests.support.rest_client import AppServer, named_service
 
 OURS, OTHER = "https://viewer.example.org", "https://evil.example.org"
 ALLOWED = "Access-Control-Allow-Origin"
@@ -31,7 +30,7 @@ async def answers(
     settings = ServiceSettings(single_user=user, cors_origins=origins)
     service = named_service(node, clock, Principal("ann"), settings=settings)
     found = []
-    async with TestClient[web.Request, web.Application](TestServer(create_app(service))) as client:
+    async with TestClient[Any, Any](AppServer(create_app(service))) as client:
         for method, path, origin in asked:
             headers = {} if origin is None else {"Origin": origin}
             if method == "OPTIONS":

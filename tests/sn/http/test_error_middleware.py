@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from hsparse.errors import StoreFailed, Unauthenticated
-from hsparse.sn.http.error_middleware import ErrorMiddleware, answer_expect
+from hsparse.sn.policies.errors import ErrorMiddleware, answer_expect
 from tests.support.rest_client import RestClient
 
 Client = TestClient[web.Request, web.Application]

@@ -13,8 +13,9 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden
 from hsparse.model.acl import Principal
 from hsparse.model.ids import COLLECTIONS
-from hsparse.sn.http.form_guard import FormGuard
-from hsparse.sn.routes import ROUTES, Route
+from hsparse.sn.policies.guards import FormGuard
+from hsparse.sn.route import Route
+from hsparse.sn.routes import ROUTES
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import RestClient

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.http.page_guard import PageGuard
+from hsparse.sn.policies.guards import PageGuard
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
-from tests.support.rest_client import named_service
+from tests.support.rest_client import AppServer, named_service
 
 EVIL = "http://evil.example.com"
-Client = TestClient[web.Request, web.Application]
+Client = TestClient[Any, Any]
 
 
 async def client_of(settings: ServiceSettings) -> AsyncIterator[Client]:
     clock = ManualClock()
     node = DataService(MemoryStore(clock=clock), clock)
     service = named_service(node, clock, Principal("admin", admin=True), settings=settings)
-    async with Client(TestServer(create_app(service))) as client:
+    async with Client(AppServer(create_app(service))) as client:
         yield client
     await node.close()
 

@@ -13,7 +13,7 @@ from hsparse.dn.service import DataService
 from hsparse.errors import RateLimited
 from hsparse.model.acl import Principal
 from hsparse.sn.http import rate_limit
-from hsparse.sn.http.rate_limit import RateLimit
+from hsparse.sn.policies.authentication import RateLimit
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import RestClient

@@ -13,10 +13,11 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.context import Context
 from hsparse.sn.http.stream import respond_stream
-from hsparse.sn.routes import ROUTES, Route
-from hsparse.sn.server import ServerRunner
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from hsparse.sn.routes import ROUTES
+from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import RemoteRest, Reply, named_service
@@ -39,24 +40,24 @@ class Node:
             Route("GET", "/stream", self._stream, None),
             Route("PUT", "/body", self._receive, None),
         )
-        self.runner = ServerRunner(create_app(self.service, (*routes, *ROUTES)))
+        self.runner = AppRunner(create_app(self.service, (*routes, *ROUTES)))
 
-    async def _hold(self, context: Context) -> web.StreamResponse:
+    async def _hold(self, request: Request) -> web.StreamResponse:
         self.reached.set()
         await self.gate.wait()
         return web.json_response({})
 
-    async def _receive(self, context: Context) -> web.StreamResponse:
-        return web.json_response({"length": len(await context.body())})
+    async def _receive(self, request: Request) -> web.StreamResponse:
+        return web.json_response({"length": len(await request.body())})
 
-    async def _stream(self, context: Context) -> web.StreamResponse:
+    async def _stream(self, request: Request) -> web.StreamResponse:
         async def pieces() -> AsyncIterator[bytes]:
             yield b"first"
             self.reached.set()
             await self.gate.wait()
             yield b"last"
 
-        return await respond_stream(context.request, "text/plain", pieces())  # type: ignore[arg-type]
+        return await respond_stream(request, "text/plain", pieces())  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hsparse import __version__
 from hsparse.clock import ManualClock
 from hsparse.errors import StoreFailed
 from hsparse.sn.http import request_log
-from hsparse.sn.http.request_log import RequestLog, access_json
+from hsparse.sn.policies.log import RequestLog, access_json
 from hsparse.wire.message import DataNode
 from tests.sn.conftest import USERS
 from tests.support.rest_client import RestClient

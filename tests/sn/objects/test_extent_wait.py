@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.sn.objects import extent_wait
+from hsparse.sn.request import Request
 from tests.sn.value_client import create, value_client
 from tests.support.rest_client import RestClient
 
@@ -58,7 +59,7 @@ async def test_who_waits_for_one_dataset_shares_the_looks(
         waiting.release()
 
     monkeypatch.setattr(extent_wait.asyncio, "sleep", noted)
-    monkeypatch.setattr(extent_wait, "give_up_place", entered)
+    monkeypatch.setattr(Request, "leave_place", entered)
     asked = [asyncio.create_task(client("GET", f"{path}/shape", wait=60, expect="[4,3]")) for _ in range(5)]
     for _ in asked:
         await waiting.acquire()

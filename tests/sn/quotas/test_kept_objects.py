@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hsparse.model.acl import Right
-from hsparse.sn.context import Domain
 from hsparse.sn.domains import kept_objects
 from hsparse.sn.domains.domain_deletion import DomainDeletions
+from hsparse.sn.request import Domain
 from hsparse.wire.record_message import DeleteObject, ForgetFirstName
 from tests.sn.quotas.conftest import Start
 from tests.support.rest_client import Reply, RestClient

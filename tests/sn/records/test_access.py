@@ -14,8 +14,8 @@ from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
 from hsparse.model.acl import ANONYMOUS, Principal, Right, full_rights
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http import request as request_module
 from hsparse.sn.records.access import MAX_FOLDERS, FileRights
+from hsparse.sn.request import Request
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 from tests.sn.conftest import DOMAIN
@@ -198,13 +198,13 @@ class SlowRequest:
     def __init__(self, rest: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
         self._rest = rest
         self._waits, self._goes_on = asyncio.Event(), asyncio.Event()
-        give_up_place = request_module.give_up_place
+        received = Request._received
 
-        def wait(request: Any) -> None:
-            give_up_place(request)
+        async def wait(request: Request, part: int | None) -> bytearray:
             self._waits.set()
+            return await received(request, part)
 
-        monkeypatch.setattr(request_module, "give_up_place", wait)
+        monkeypatch.setattr(Request, "_received", wait)
 
     async def begin(self, method: str, path: str, body: bytes, **options: Any) -> None:
         """Send all but the last byte, and wait until the server waits for it."""

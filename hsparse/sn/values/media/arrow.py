@@ -26,10 +26,10 @@ from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.element import Element
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, join_elements
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.media.arrow_columns import (
@@ -221,9 +221,9 @@ def _column(columns: dict[str, Column], name: str) -> Column:
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
     """Answer with the defined elements as a stream of any size."""
-    context, page_size = read.context, read.context.service.settings.page_size
-    async with context.service.answers.hold(STREAM_PAGES * page_size):
-        return await respond_stream(context.request, ARROW_TYPE, defined_batches(read, page_size))
+    request, page_size = read.request, read.request.service.settings.page_size
+    async with request.service.answers.hold(STREAM_PAGES * page_size):
+        return await respond_stream(request, ARROW_TYPE, defined_batches(read, page_size))
 
 
 async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes | memoryview, None]:
@@ -269,10 +269,10 @@ class ArrowBody:
         return max(arrays.work(len(self.data)), len(self.data) // BATCH_BYTES)
 
 
-async def read_body(context: Context) -> ArrowBody:
+async def read_body(request: Request) -> ArrowBody:
     """Read the body of a write."""
-    append = parse_append(context.number("append"), context.number("append_dim"))
-    return ArrowBody(await context.body(), append, context.arg("fields"))
+    append = parse_append(request.number("append"), request.number("append_dim"))
+    return ArrowBody(await request.body(), append, request.arg("fields"))
 
 
 ARROW = replace(

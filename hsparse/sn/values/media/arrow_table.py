@@ -16,15 +16,15 @@ from nanoarrow import ipc
 from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE
+from hsparse.sn.request import Request
 from hsparse.sn.values.media.arrow_columns import number_type
 from hsparse.sn.values.reduction.dataset_reduction import Reduced
 
 GROUP = "group"
 
 
-async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamResponse:
+async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamResponse:
     """Answer with the result as a table."""
     body = await offload(reduced.reduction.places, arrow_table, reduced)
     return web.Response(body=body, content_type=ARROW_TYPE)

@@ -21,10 +21,10 @@ from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.selection import Selection
 from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.json import JSON, answer_whole
@@ -37,19 +37,17 @@ from hsparse.sn.values.request_selection import ReadRequest, WriteSelection, bin
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
     """Answer with all selected values, the fill value for undefined elements; a large answer is streamed."""
-    context, arrays, count = read.context, read.arrays, read.selection.size
-    page_size = context.service.settings.page_size
+    request, arrays, count = read.request, read.arrays, read.selection.size
+    page_size = request.service.settings.page_size
     expected = min(MAX_WHOLE_BODY, page_size, arrays.expected(count))
     if count * arrays.guessed_size <= expected:
-        async with context.service.answers.hold(expected):
+        async with request.service.answers.hold(expected):
             values = await read.chunks.read_within(read.selection, read.fields, expected)
             if not isinstance(values, int):
                 return web.Response(body=arrays.to_bytes(values), content_type=BINARY_TYPE)
     length = count * arrays.guessed_size if arrays.is_exact else None
-    async with context.service.answers.hold(STREAM_PAGES * page_size):
-        return await respond_stream(
-            context.request, BINARY_TYPE, _value_pages(read, arrays, page_size), length
-        )
+    async with request.service.answers.hold(STREAM_PAGES * page_size):
+        return await respond_stream(request, BINARY_TYPE, _value_pages(read, arrays, page_size), length)
 
 
 async def _value_pages(
@@ -67,10 +65,10 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
         body = await offload(work, read.arrays.to_region, points, values)
         return web.Response(body=body, content_type=BINARY_TYPE)
 
-    return await answer_whole(read, read.context.service.settings.max_request_size, answer)
+    return await answer_whole(read, read.request.service.settings.max_request_size, answer)
 
 
-def answer_places(context: Context, selection: Selection) -> web.Response:
+def answer_places(request: Request, selection: Selection) -> web.Response:
     """Answer with an encoded selection."""
     return web.Response(body=encode_selection(selection), content_type=BINARY_TYPE)
 
@@ -90,10 +88,10 @@ async def answer_found(read: FoundRead) -> web.StreamResponse:
         return web.Response(body=head, content_type=BINARY_TYPE)
     pieces = _found_pages(first, second, read.found, read.arrays)
     length = len(head) if second is None else None
-    return await respond_stream(read.context.request, BINARY_TYPE, pieces, length)
+    return await respond_stream(read.request, BINARY_TYPE, pieces, length)
 
 
-async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamResponse:
+async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamResponse:
     """Answer with the arrays of the operations, one after the other, in the order of the request."""
     arrays = [
         np.ascontiguousarray(values, values.dtype.newbyteorder("<")) for values in reduced.values.values()
@@ -179,20 +177,20 @@ def refuse_fields(fields: str | None, dataset: Dataset) -> None:
         raise BadRequest("Sparse values are whole elements; leave out fields.")
 
 
-async def read_body(context: Context) -> BytesBody | RegionBody:
+async def read_body(request: Request) -> BytesBody | RegionBody:
     """Read the body of a write."""
-    append = parse_append(context.number("append"), context.number("append_dim"))
-    fields = context.arg("fields")
-    if context.flag("sparse"):
-        return RegionBody(await context.body(), append, fields)
-    selection = WriteSelection.of(context, {})
-    return BytesBody(await context.body(), selection, append, fields)
+    append = parse_append(request.number("append"), request.number("append_dim"))
+    fields = request.arg("fields")
+    if request.flag("sparse"):
+        return RegionBody(await request.body(), append, fields)
+    selection = WriteSelection.of(request, {})
+    return BytesBody(await request.body(), selection, append, fields)
 
 
-async def read_request(context: Context) -> ReadRequest:
+async def read_request(request: Request) -> ReadRequest:
     """Read the body of a read by points: little-endian u64 coordinates."""
-    data = await context.body()
-    return ReadRequest.of(context, {}, lambda extent: binary_points(data, extent), len(data) // 8)
+    data = await request.body()
+    return ReadRequest.of(request, {}, lambda extent: binary_points(data, extent), len(data) // 8)
 
 
 BINARY = replace(

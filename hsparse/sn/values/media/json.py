@@ -24,7 +24,6 @@ from hsparse.model.json_size import LIST_BYTES, item_count, json_size, list_coun
 from hsparse.model.json_values import Values
 from hsparse.model.number_json import number_json
 from hsparse.model.vlen_array import rows_of
-from hsparse.sn.context import Context
 from hsparse.sn.http.json_pieces import (
     Encode,
     encode_nulls,
@@ -36,6 +35,7 @@ from hsparse.sn.http.json_pieces import (
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
 from hsparse.sn.http.response import JSON_HEADER, Href, encode_json, hrefs
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
 from hsparse.sn.values.element_query import Rows
@@ -82,26 +82,26 @@ READ_KEYS = PARAMETER_KEYS.union(*SELECTION_KEYS)
 # --- answers ----------------------------------------------------------------------------------------
 
 
-def json_limit(context: Context) -> int:
+def json_limit(request: Request) -> int:
     """Return the most bytes of values in a JSON answer."""
-    return min(context.service.settings.max_request_size, MAX_JSON)
+    return min(request.service.settings.max_request_size, MAX_JSON)
 
 
 async def answer_values(read: ValueRead) -> web.StreamResponse:
     """Answer with all selected values, the fill value for undefined elements."""
-    context, arrays, count = read.context, read.arrays, read.selection.size
-    limit = json_limit(context)
+    request, arrays, count = read.request, read.arrays, read.selection.size
+    limit = json_limit(request)
     rooms = sorted({min(limit, arrays.expected(count)), limit})
     lists = LIST_BYTES * json_size(read.selection.shape, arrays.element).lists
     for room in rooms if arrays.least(count) + lists <= limit else ():
-        async with context.service.answers.hold((1 + TEXT_BYTES) * room + lists):
+        async with request.service.answers.hold((1 + TEXT_BYTES) * room + lists):
             values = await read.chunks.read_within(read.selection, read.fields, room)
             if isinstance(values, int):
                 continue
-            if context.flag("reduce_dim") and len(values.shape) > 1:
+            if request.flag("reduce_dim") and len(values.shape) > 1:
                 values = arrays.squeeze(values)
-            links = value_hrefs(context, read.dataset)
-            return await respond_values(context, {"status": 200}, values, arrays, links)
+            links = value_hrefs(request, read.dataset)
+            return await respond_values(request, {"status": 200}, values, arrays, links)
     raise TooLarge(
         f"The values take more than the {limit} bytes that an answer in JSON may have (of max_request_size), "
         f"{LIST_BYTES} for each list among them: select less, or ask for octet-stream."
@@ -110,14 +110,14 @@ async def answer_values(read: ValueRead) -> web.StreamResponse:
 
 async def answer_defined(read: ValueRead) -> web.StreamResponse:
     """Answer with the defined elements: a selection, and values in its order."""
-    context, arrays = read.context, read.arrays
-    limit = context.service.settings.max_request_size if arrays.is_exact else json_limit(context)
+    request, arrays = read.request, read.arrays
+    limit = request.service.settings.max_request_size if arrays.is_exact else json_limit(request)
 
     async def answer(points: Selection, values: Values) -> web.Response:
         if LIST_BYTES * json_size(values.shape, arrays.element).lists > limit:
             raise defined_too_large(limit)
         places = await offload(points.size, selection_json, points, arrays=True)
-        return await respond_values(context, {"selection": places}, values, arrays)
+        return await respond_values(request, {"selection": places}, values, arrays)
 
     return await answer_whole(read, limit, answer, 1 + TEXT_BYTES)
 
@@ -129,12 +129,12 @@ async def answer_whole(
 
     The answer and they take about `times` their bytes.
     """
-    context, settings = read.context, read.context.service.settings
+    request, settings = read.request, read.request.service.settings
     chunks = read.chunks
     room = DefinedRead(read.dataset, chunks, settings.page_size).bound(read.selection, limit)
     for nbytes in sorted({room, limit}):
         defined = DefinedRead(read.dataset, chunks, min(settings.page_size, max(1, nbytes)))
-        async with context.service.answers.hold(times * nbytes):
+        async with request.service.answers.hold(times * nbytes):
             found = await defined.whole(read.selection, nbytes)
             if found is not None:
                 response: web.StreamResponse = await answer(*found)
@@ -142,7 +142,7 @@ async def answer_whole(
     raise defined_too_large(limit)
 
 
-def answer_places(context: Context, selection: Selection) -> web.StreamResponse:
+def answer_places(request: Request, selection: Selection) -> web.StreamResponse:
     """Answer with a selection in HDF5/JSON's form."""
     pieces = encode_pieces({"selection": selection_json(selection, arrays=True)})
     return web.Response(body=b"".join(pieces), headers={"Content-Type": JSON_HEADER})
@@ -150,16 +150,16 @@ def answer_places(context: Context, selection: Selection) -> web.StreamResponse:
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
     """Answer with what a query finds: indices and elements."""
-    offsets, values = await collect_found(read.context, read.dataset, read.found, read.arrays)
+    offsets, values = await collect_found(read.request, read.dataset, read.found, read.arrays)
     extent = read.dataset.extent
     index = offsets if len(extent) == 1 else unravel(offsets, extent)
-    links = value_hrefs(read.context, read.dataset)
-    return await respond_values(read.context, {"status": 200, "index": index}, values, read.arrays, links)
+    links = value_hrefs(read.request, read.dataset)
+    return await respond_values(read.request, {"status": 200, "index": index}, values, read.arrays, links)
 
 
-async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamResponse:
+async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamResponse:
     """Answer with an array for each operation, and the labels of groups."""
-    limit, shape = json_limit(context), reduced.reduction.result_shape
+    limit, shape = json_limit(request), reduced.reduction.result_shape
     nbytes = sum(values.nbytes + LIST_BYTES * list_count(shape) for values in reduced.values.values())
     if nbytes > limit:
         raise TooLarge(
@@ -167,20 +167,20 @@ async def answer_reduced(context: Context, reduced: Reduced) -> web.StreamRespon
         )
     groups: dict[str, Any] = {} if reduced.labels is None else {"groups": reduced.labels}
     values = {name: number_json(found) for name, found in reduced.values.items()}
-    answer = {"shape": shape, "value": values, **groups, "hrefs": value_hrefs(context, reduced.dataset)}
+    answer = {"shape": shape, "value": values, **groups, "hrefs": value_hrefs(request, reduced.dataset)}
     count = len(values) * items_of(shape)
-    async with context.service.answers.hold(TEXT_BYTES * nbytes):
-        return await respond_pieces(count, answer, _encode(context))
+    async with request.service.answers.hold(TEXT_BYTES * nbytes):
+        return await respond_pieces(count, answer, _encode(request))
 
 
 async def collect_found(
-    context: Context, dataset: Dataset, found: AsyncIterator[Rows], arrays: ValueArrays, each: int = 0
+    request: Request, dataset: Dataset, found: AsyncIterator[Rows], arrays: ValueArrays, each: int = 0
 ) -> Rows:
     """Return all elements that a query finds; `TooLarge` if they are too many for a JSON answer.
 
     `each` is the number of bytes of an element in the answer, 0 if it is not known.
     """
-    limit, rank = json_limit(context), len(dataset.extent)
+    limit, rank = json_limit(request), len(dataset.extent)
     lists = json_size((), arrays.element).lists
     offsets: list[Any] = []
     values: list[Values] = []
@@ -205,7 +205,7 @@ async def collect_found(
 
 
 async def respond_values(
-    context: Context,
+    request: Request,
     answer: dict[str, Any],
     values: Values,
     arrays: ValueArrays,
@@ -218,9 +218,9 @@ async def respond_values(
     """
     rest: dict[str, Any] = {"hrefs": links} if links else {}
     items = json_items(values, arrays)
-    pieces = value_pieces(values, arrays, _encode(context))
+    pieces = value_pieces(values, arrays, _encode(request))
     with paused_collector(items):
-        return await respond_pieces(items, answer | {"value": pieces} | rest, _encode(context))
+        return await respond_pieces(items, answer | {"value": pieces} | rest, _encode(request))
 
 
 def json_items(values: Values, arrays: ValueArrays) -> int:
@@ -239,16 +239,16 @@ def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterato
     return encode_rows(values, json_items(values, arrays), rows_of, encoded)
 
 
-def _encode(context: Context) -> Encode:
+def _encode(request: Request) -> Encode:
     """Return what encodes floats that are not finite as the request wants it."""
-    return encode_nulls if context.flag("ignore_nan") else encode_json
+    return encode_nulls if request.flag("ignore_nan") else encode_json
 
 
-def value_hrefs(context: Context, dataset: Dataset) -> list[Href]:
+def value_hrefs(request: Request, dataset: Dataset) -> list[Href]:
     """Return the links of an answer of values."""
     own = f"/datasets/{dataset.id}"
     root = f"/groups/{dataset.record['root']}"
-    return hrefs(context, self=f"{own}/value", root=root, home="/", owner=own)
+    return hrefs(request, self=f"{own}/value", root=root, home="/", owner=own)
 
 
 # --- bodies -----------------------------------------------------------------------------------------
@@ -307,24 +307,24 @@ class JsonBody:
         return self.selection.work + (item_count(self.body.get("value")) if text is None else len(text) // 8)
 
 
-async def read_body(context: Context) -> JsonBody:
+async def read_body(request: Request) -> JsonBody:
     """Read the body of a write."""
-    body = await read_json_object(context, pack_points)
+    body = await read_json_object(request, pack_points)
     unknown = set(body) - WRITE_KEYS
     if unknown:
         known = ", ".join(sorted(WRITE_KEYS))
         raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {known}.")
-    count, dim = (body.get(key, context.number(key)) for key in ("append", "append_dim"))
-    fields = body.get("fields", context.arg("fields"))
+    count, dim = (body.get(key, request.number(key)) for key in ("append", "append_dim"))
+    fields = body.get("fields", request.arg("fields"))
     if not (fields is None or isinstance(fields, str)):
         raise BadRequest("fields must be a string like 'a:b'.")
     append = parse_append(count, dim)
-    return JsonBody(body, WriteSelection.of(context, body), append, fields)
+    return JsonBody(body, WriteSelection.of(request, body), append, fields)
 
 
-async def read_request(context: Context) -> ReadRequest:
+async def read_request(request: Request) -> ReadRequest:
     """Read the body of a read: points, a select string or a hyperslab, with parameters."""
-    body = await read_json_object(context, pack_points)
+    body = await read_json_object(request, pack_points)
     ways = [keys for keys in SELECTION_KEYS if keys & set(body)]
     known = READ_KEYS | {"orthogonal"} if "select" in body else READ_KEYS
     if set(body) - known or len(ways) != 1:
@@ -333,9 +333,9 @@ async def read_request(context: Context) -> ReadRequest:
             "at most step, fields, query and Limit."
         )
     if ways == [STEPPED_KEYS]:
-        return ReadRequest.of(context, body, lambda extent: stepped_selection(body, extent))
+        return ReadRequest.of(request, body, lambda extent: stepped_selection(body, extent))
     resolve = body_resolve({key: value for key, value in body.items() if key not in PARAMETER_KEYS})
-    return ReadRequest.of(context, body, resolve)
+    return ReadRequest.of(request, body, resolve)
 
 
 JSON = Medium(

@@ -11,8 +11,8 @@ from aiohttp import web
 from hsparse.format.selections.selection import Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
-from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.element_query import Rows
@@ -27,14 +27,14 @@ STREAM_PAGES = 2
 class ValueRead:
     """A read of values: of a selection of a dataset, or of some fields there."""
 
-    context: Context
+    request: Request
     dataset: Dataset
     selection: Selection
     fields: tuple[str, ...] = ()
 
     @property
     def chunks(self) -> ChunkFanout:
-        return ChunkFanout(self.context.service.owners, self.dataset)
+        return ChunkFanout(self.request.service.owners, self.dataset)
 
     @property
     def arrays(self) -> ValueArrays:
@@ -46,7 +46,7 @@ class ValueRead:
 class FoundRead:
     """What a query finds: `found` yields pages in row-major order."""
 
-    context: Context
+    request: Request
     dataset: Dataset
     found: AsyncGenerator[Rows, None]
     fields: tuple[str, ...] = ()
@@ -103,17 +103,17 @@ class Medium:
 
     name: str
     """As in `Accept` and `Content-Type`."""
-    read_body: Callable[[Context], Awaitable[WriteBody]]
+    read_body: Callable[[Request], Awaitable[WriteBody]]
     """Read the body of a write whole; a body that is cut short changes nothing."""
-    read_request: Callable[[Context], Awaitable[ReadRequest]]
+    read_request: Callable[[Request], Awaitable[ReadRequest]]
     """Read the body of a POST that names what to read."""
     answer_values: Callable[[ValueRead], PendingAnswer]
     """Answer with all values of a selection, the fill value for undefined elements."""
     answer_defined: Callable[[ValueRead], PendingAnswer]
     """Answer with the defined elements of a selection: places and values."""
-    answer_places: Callable[[Context, Selection], web.StreamResponse]
+    answer_places: Callable[[Request, Selection], web.StreamResponse]
     """Answer with a selection."""
     answer_found: Callable[[FoundRead], PendingAnswer]
     """Answer with the elements that a query finds."""
-    answer_reduced: Callable[[Context, Reduced], PendingAnswer]
+    answer_reduced: Callable[[Request, Reduced], PendingAnswer]
     """Answer with the result of a reduction."""

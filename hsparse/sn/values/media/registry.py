@@ -13,15 +13,15 @@ from hsparse.sn.values.media.medium import Medium
 MEDIA: dict[str, Medium] = {medium.name: medium for medium in (JSON, BINARY, ARROW)}
 
 
-def accepted_medium(request: web.Request) -> Medium:
+def accepted_medium(request: web.BaseRequest) -> Medium:
     """Return the medium for the answer: the first one that `Accept` names, else JSON."""
     return _first_named(request, hdrs.ACCEPT)
 
 
-def body_medium(request: web.Request) -> Medium:
+def body_medium(request: web.BaseRequest) -> Medium:
     """Return the medium of the body: JSON without `Content-Type`, which stock clients leave out."""
     return _first_named(request, hdrs.CONTENT_TYPE)
 
 
-def _first_named(request: web.Request, header: str) -> Medium:
+def _first_named(request: web.BaseRequest, header: str) -> Medium:
     return next((MEDIA[name] for name in named_types(request, header) if name in MEDIA), JSON)

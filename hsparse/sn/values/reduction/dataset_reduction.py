@@ -21,8 +21,8 @@ from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction, check_numbers, parse_axes
 from hsparse.format.selections import axis as ax
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.sn.context import Context
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
 from hsparse.sn.values.reduction.described_chunks import DescribedChunks
 from hsparse.sn.values.reduction.group_labels import read_groups
@@ -55,29 +55,29 @@ class DatasetReduction:
     """One reduction of a `selection` of a dataset in its current extent."""
 
     def __init__(
-        self, context: Context, dataset: Dataset, request: ReduceRequest, selection: Orthogonal
+        self, request: Request, dataset: Dataset, asked: ReduceRequest, selection: Orthogonal
     ) -> None:
-        self._context = context
-        self._dataset = dataset
         self._request = request
+        self._dataset = dataset
+        self._asked = asked
         self._selection = selection
         if dataset.arrays.is_exact:
-            check_numbers(dataset.dtype, request.field, request.operations)
-        elif request.field or request.operations != ("count",):
+            check_numbers(dataset.dtype, asked.field, asked.operations)
+        elif asked.field or asked.operations != ("count",):
             raise BadRequest(f"Elements of {dataset.id} have no fixed size: they can be counted only.")
-        if dataset.spec.sparse and request.undefined is None:
+        if dataset.spec.sparse and asked.undefined is None:
             raise BadRequest(
                 "Say what becomes of undefined elements: undefined=skip leaves them out, undefined=fill takes them as "
                 "the fill value."
             )
-        self._fills = not dataset.spec.sparse or request.undefined == FILL
+        self._fills = not dataset.spec.sparse or asked.undefined == FILL
 
     async def run(self) -> Reduced:
         """Return the result; `TooLarge` if it has more places than the limits allow."""
-        axes = parse_axes(self._request.axis, len(self._dataset.extent))
+        axes = parse_axes(self._asked.axis, len(self._dataset.extent))
         groups = await self._groups(axes)
         reduction = self._reduction(axes, groups)
-        limit = self._context.service.settings.max_request_size
+        limit = self._request.service.settings.max_request_size
         # Without a place, too, a result has its lists and the indices of its other dimensions.
         nbytes = prod(max(1, length) for length in reduction.result_shape) * STATE_BYTES
         if nbytes > limit:
@@ -88,8 +88,8 @@ class DatasetReduction:
         codes = None if groups is None else groups.codes
         num_codes = 0 if codes is None else codes.size
         self._check_chunks()
-        async with self._context.service.answers.hold(2 * nbytes + num_codes * CODE_BYTES):
-            chunks = ChunkFanout(self._context.service.owners, self._dataset)
+        async with self._request.service.answers.hold(2 * nbytes + num_codes * CODE_BYTES):
+            chunks = ChunkFanout(self._request.service.owners, self._dataset)
             state = Partials.empty(reduction.places, self._numbers, reduction.columns)
             described = await self._described(chunks, reduction)
             async for planned in chunks.batches(self._selection):
@@ -116,7 +116,7 @@ class DatasetReduction:
         That is if a place of the result has not all elements of a chunk, if something else is asked for than they
         have, or if the chunks are so few that the owners may have them in their caches.
         """
-        spec, field = self._dataset.spec, self._request.field
+        spec, field = self._dataset.spec, self._asked.field
         if reduction.kept or not set(reduction.columns) <= set(SUMMED) or field not in spec.statistic_columns:
             return None
         if count_chunks(self._selection, self._dataset.grid) < MANY_WHOLE:
@@ -128,17 +128,17 @@ class DatasetReduction:
     @property
     def _numbers(self) -> np.dtype[Any]:
         """The type of what is reduced."""
-        dtype, field = self._dataset.dtype, self._request.field
+        dtype, field = self._dataset.dtype, self._asked.field
         return dtype[field] if field else dtype
 
     async def _groups(self, axes: Sequence[int]) -> LabelGroups | None:
         """Return the groups of the selection's positions along the first of the axes, None without groups."""
-        if self._request.by is None:
+        if self._asked.by is None:
             return None
-        if not axes or self._request.axis in (None, ""):
+        if not axes or self._asked.axis in (None, ""):
             raise BadRequest("Name the axis that by has labels of: the first one in axis.")
         length = self._dataset.extent[axes[0]]
-        found = await read_groups(self._context, self._request.by, length)
+        found = await read_groups(self._request, self._asked.by, length)
         axis = self._selection.axes[axes[0]]
         picked = await offload(axis.size, _picked, found.codes, axis)
         return LabelGroups(picked, found.labels)
@@ -147,8 +147,8 @@ class DatasetReduction:
         return Reduction(
             self._selection.shape,
             tuple(sorted(axes)),
-            needed_columns(self._request.operations),
-            self._request.field,
+            needed_columns(self._asked.operations),
+            self._asked.field,
             -1 if groups is None else axes[0],
             0 if groups is None else len(groups.labels),
         )
@@ -160,8 +160,8 @@ class DatasetReduction:
         fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
         if self._fills:
             add_missing(state, reduction, fill, codes)
-        shape, number, ddof = reduction.result_shape, reduction.numbers(fill), self._request.ddof
-        return {name: finished(name, state, number, ddof).reshape(shape) for name in self._request.operations}
+        shape, number, ddof = reduction.result_shape, reduction.numbers(fill), self._asked.ddof
+        return {name: finished(name, state, number, ddof).reshape(shape) for name in self._asked.operations}
 
 
 def _picked(codes: Codes, axis: ax.Axis) -> Codes:

@@ -18,10 +18,10 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.ids import collection_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.context import Context
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import check_member, resolve_path
+from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
 
@@ -30,28 +30,28 @@ GROUPED_BYTES = 32
 """About the bytes that a label takes while its group is looked for: numpy orders all of them."""
 
 
-async def read_groups(context: Context, by: str | list[Any], length: int) -> LabelGroups:
+async def read_groups(request: Request, by: str | list[Any], length: int) -> LabelGroups:
     """Return the groups that `by` names for an axis of this length.
 
     `BadRequest` if there is not one label for each index; `NotFound` if there is no such dataset.
     """
-    answers = context.service.answers
+    answers = request.service.answers
     if isinstance(by, list):
         check_labels(len(by), length)
         async with answers.hold(len(by) * GROUPED_BYTES):
             return await offload(len(by), LabelGroups.of_list, by)
-    record = await _record(context, by)
+    record = await _record(request, by)
     if collection_of(record["id"]) == "groups":
-        return await _read_categories(context, record, length)
-    dataset = _labels(context, record, length)
-    async with answers.hold(_needed(context, dataset)):
-        values = await _read(context, dataset)
+        return await _read_categories(request, record, length)
+    dataset = _labels(request, record, length)
+    async with answers.hold(_needed(request, dataset)):
+        values = await _read(request, dataset)
         if isinstance(values, list):
             return await offload(len(values), LabelGroups.of_list, values)
         return await offload(len(values), LabelGroups.of_numbers, values)
 
 
-async def _read_categories(context: Context, record: Record, length: int) -> LabelGroups:
+async def _read_categories(request: Request, record: Record, length: int) -> LabelGroups:
     links = record.get("links") or {}
     ids = [links.get(name, {}).get("id") for name in (CODES, CATEGORIES)]
     if None in ids:
@@ -59,28 +59,28 @@ async def _read_categories(context: Context, record: Record, length: int) -> Lab
             f"{record['id']} is a group without the datasets {CODES} and {CATEGORIES}: by is a dataset, or a "
             "categorical column of AnnData."
         )
-    codes_record, categories_record = [(await context.service.owners.record(id)) for id in ids]
-    codes = _labels(context, codes_record, length)
-    categories = _labels(context, categories_record, None)
-    async with context.service.answers.hold(_needed(context, codes) + _needed(context, categories)):
-        read, labels = await _read(context, codes), await _read(context, categories)
+    codes_record, categories_record = [(await request.service.owners.record(id)) for id in ids]
+    codes = _labels(request, codes_record, length)
+    categories = _labels(request, categories_record, None)
+    async with request.service.answers.hold(_needed(request, codes) + _needed(request, categories)):
+        read, labels = await _read(request, codes), await _read(request, categories)
         return await offload(len(read), LabelGroups.of_categories, read, labels, codes.id)
 
 
-async def _record(context: Context, by: str) -> Record:
+async def _record(request: Request, by: str) -> Record:
     if by.startswith("d-"):
-        id = check_member(by, context.domain, "datasets")
+        id = check_member(by, request.domain, "datasets")
     else:
-        place = await resolve_path(context, context.domain, by)
-        id = check_member(place.id, context.domain)
-    return await context.service.owners.record(id)
+        place = await resolve_path(request, request.domain, by)
+        id = check_member(place.id, request.domain)
+    return await request.service.owners.record(id)
 
 
-def _labels(context: Context, record: Record, length: int | None) -> Dataset:
+def _labels(request: Request, record: Record, length: int | None) -> Dataset:
     """Return a 1-D dataset of labels, one for each index of an axis of this length."""
     if collection_of(record["id"]) != "datasets":
         raise BadRequest(f"{record['id']} is no dataset: it has no labels.")
-    dataset = Dataset.of(record, FileRights.of(context))
+    dataset = Dataset.of(record, FileRights.of(request))
     if len(dataset.extent) != 1:
         raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
     if length is not None:
@@ -88,18 +88,18 @@ def _labels(context: Context, record: Record, length: int | None) -> Dataset:
     return dataset
 
 
-def _needed(context: Context, dataset: Dataset) -> int:
+def _needed(request: Request, dataset: Dataset) -> int:
     """Return about how many bytes it takes to read a dataset of labels, and to group them."""
-    count, limit = dataset.extent[0], context.service.settings.max_request_size
+    count, limit = dataset.extent[0], request.service.settings.max_request_size
     if dataset.arrays.least(count) > limit:
         raise _too_large(dataset, limit)
     return min(limit, dataset.arrays.expected(count)) + count * GROUPED_BYTES
 
 
-async def _read(context: Context, dataset: Dataset) -> NDArray[Any] | list[Any]:
+async def _read(request: Request, dataset: Dataset) -> NDArray[Any] | list[Any]:
     """Return the values of a 1-D dataset: numbers as an array, text as a list."""
-    limit = context.service.settings.max_request_size
-    chunks = ChunkFanout(context.service.owners, dataset)
+    limit = request.service.settings.max_request_size
+    chunks = ChunkFanout(request.service.owners, dataset)
     values = await chunks.read_within(Orthogonal.all(dataset.extent), (), limit)
     if isinstance(values, int):
         raise _too_large(dataset, limit)

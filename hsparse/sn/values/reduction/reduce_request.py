@@ -8,7 +8,7 @@ from typing import Any
 from hsparse.errors import BadRequest
 from hsparse.format.reductions.reduction import OPERATIONS
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.sn.context import Context
+from hsparse.sn.request import Request
 from hsparse.sn.values.request_selection import ascending_selection
 
 SKIP, FILL = "skip", "fill"
@@ -32,7 +32,7 @@ class ReduceRequest:
     by: Any
 
     @classmethod
-    def of(cls, context: Context, body: dict[str, Any]) -> ReduceRequest:
+    def of(cls, request: Request, body: dict[str, Any]) -> ReduceRequest:
         """Take each from the keys of a body, or else from the parameters; `BadRequest` names what is wrong."""
         unknown = set(body) - KEYS
         if unknown:
@@ -40,9 +40,9 @@ class ReduceRequest:
                 f"Unknown key {min(unknown)[:40]!r} in the body; known are {', '.join(sorted(KEYS))}."
             )
         op, axis, select, field, undefined, by = (
-            body.get(name, context.arg(name)) for name in ("op", "axis", "select", "field", "undefined", "by")
+            body.get(name, request.arg(name)) for name in ("op", "axis", "select", "field", "undefined", "by")
         )
-        ddof = body.get("ddof", context.number("ddof") or 0)
+        ddof = body.get("ddof", request.number("ddof") or 0)
         check_undefined(undefined)
         if type(ddof) is not int or not 0 <= ddof <= 1:
             raise BadRequest("ddof must be 0 or 1.")

@@ -17,9 +17,9 @@ from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.selections.selection import Points, Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
-from hsparse.sn.context import Context
 from hsparse.sn.http.request import ARROW_TYPE, BINARY_TYPE, JSON_TYPE
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import FoundRead, ValueRead
@@ -124,14 +124,14 @@ class CsvBody:
         return 0
 
 
-async def read_csv(context: Context) -> CsvBody:
-    return CsvBody((await context.body()).decode())
+async def read_csv(request: Request) -> CsvBody:
+    return CsvBody((await request.body()).decode())
 
 
-async def read_csv_request(context: Context) -> ReadRequest:
+async def read_csv_request(request: Request) -> ReadRequest:
     """The body is a select string."""
-    select = (await context.body()).decode()
-    return ReadRequest.of(context, {}, lambda extent: parse_select(select, extent))
+    select = (await request.body()).decode()
+    return ReadRequest.of(request, {}, lambda extent: parse_select(select, extent))
 
 
 def csv_response(rows: Any) -> web.Response:

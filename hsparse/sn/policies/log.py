@@ -1,4 +1,4 @@
-"""The log of requests: an id for each, the access log, and what was done for a slow one.
+"""The log of requests, and their metrics: an id for each, the access log, and what was done for a slow one.
 
 Neither has the query of a URL or a header: clients put secrets there.
 """
@@ -14,19 +14,18 @@ from urllib.parse import quote
 
 import orjson
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler
 
 from hsparse.clock import Clock
-from hsparse.concurrency.request_trace import RequestTrace, Work, begin_trace, end_trace, valid_id
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
 from hsparse.concurrency.span import Attribute, Span, Tracer
-from hsparse.sn.http.request_head import waited_before
-from hsparse.sn.metrics import route_of
+from hsparse.sn.metrics import OTHER, Metrics
+from hsparse.sn.policies.policy import Next
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
 
 log = logging.getLogger(__name__)
 
 ID_HEADER = "X-Request-ID"
-TRACE_KEY = web.RequestKey("trace", RequestTrace)
-"""The key of the trace in a request."""
 ABORTED = "aborted"
 """The status of an answer that was broken off."""
 UNKNOWN = "-"
@@ -54,7 +53,7 @@ AccessFormat: TypeAlias = Callable[[AccessEntry], str]
 
 
 class RequestLog:
-    """The log of one application; `middleware` must be its outermost one.
+    """The outermost policy.
 
     `write` gets the lines of the access log, formatted by `form`; None is no access log. A request that takes `slow`
     seconds is logged as a warning; 0 is never. `tracer` begins the span of a request; None is no spans.
@@ -63,6 +62,7 @@ class RequestLog:
     def __init__(
         self,
         clock: Clock,
+        metrics: Metrics,
         *,
         write: Callable[[str], Any] | None = None,
         form: AccessFormat | None = None,
@@ -70,6 +70,7 @@ class RequestLog:
         tracer: Tracer | None = None,
     ) -> None:
         self._clock = clock
+        self._metrics = metrics
         self._write = write
         self._form = form or access_text
         self._slow = slow
@@ -77,66 +78,57 @@ class RequestLog:
         self._prefix = clock.token(6).hex()
         self._count = 0
 
-    @web.middleware
-    async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer with `handler`, within a trace, and log the request."""
-        trace = request[TRACE_KEY] = RequestTrace(self.id_of(request))
-        if self._tracer is not None and request.path not in PROBES:
-            name = f"{request.method[:LONGEST_METHOD]} {route_of(request)}"
-            trace.span = self._tracer.begin(name, request.headers, {"hsparse.request_id": trace.id})
+    def applies(self, route: Route) -> bool:
+        return True
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        trace = request.trace
+        trace.id = request.headers[ID_HEADER] = self._id_of(request.http.headers.get(ID_HEADER))
+        is_probe = request.http.path in PROBES
+        if self._tracer is not None and not is_probe:
+            name = f"{request.http.method[:LONGEST_METHOD]} {request.route.path}"
+            trace.span = self._tracer.begin(name, request.http.headers, {"hsparse.request_id": trace.id})
         token = begin_trace(trace)
-        waited = waited_before(request)
-        if waited:
-            trace.work[Work.WAITS] = 1, waited
-        started = self._clock.monotonic() - waited
+        started = self._clock.monotonic()
         response: web.StreamResponse | None = None
+        self._metrics.in_flight.inc()
         try:
-            response = await handler(request)
+            response = await next(request)
             return response
         finally:
-            seconds = self._clock.monotonic() - started
-            if self._write is not None and request.path not in PROBES:
-                self._write(self._form(self._entry(request, trace, response, seconds)))
-            if self._slow and seconds >= self._slow:
-                _warn(request, trace, seconds)
-            if trace.span is not None:
-                _end_span(trace.span, self._entry(request, trace, response, seconds))
+            self._metrics.in_flight.dec()
+            self._note(request, response, self._clock.monotonic() - started, is_probe=is_probe)
             end_trace(token)
 
-    def id_of(self, request: web.BaseRequest) -> str:
-        """Return the id that the client has sent if it is valid, else a new one."""
-        return self.valid_or_new(request.headers.get(ID_HEADER))
+    def _note(
+        self, request: Request, response: web.StreamResponse | None, seconds: float, *, is_probe: bool
+    ) -> None:
+        """Count and log a request that was answered, or broken off."""
+        trace, http = request.trace, request.http
+        status, size = ABORTED, request.sent
+        if response is not None:
+            status = str(response.status)
+            size = size or (0 if http.method == hdrs.METH_HEAD else response.content_length or 0)
+        method = http.method if http.method in hdrs.METH_ALL else OTHER
+        self._metrics.count(request.route.path, method, status, http.content.total_bytes, size, seconds)
+        if self._write is not None or trace.span is not None:
+            path = http.rel_url.raw_path[:LONGEST_PATH]
+            entry = AccessEntry(
+                self._clock.now(), trace, http.method[:LONGEST_METHOD], path, status, size, seconds
+            )
+            if self._write is not None and not is_probe:
+                self._write(self._form(entry))
+            if trace.span is not None:
+                _end_span(trace.span, entry)
+        if self._slow and seconds >= self._slow:
+            _warn(http, trace, seconds)
 
-    def valid_or_new(self, sent: str | None) -> str:
-        """Return an id that a client has sent if it is valid, else a new one."""
+    def _id_of(self, sent: str | None) -> str:
+        """Return the id that the client has sent if it is valid, else a new one."""
         if (valid := valid_id(sent)) is not None:
             return valid
         self._count += 1
         return f"{self._prefix}-{self._count}"
-
-    def note_refused(
-        self, trace: RequestTrace, method: str, path: str, status: str, size: int, seconds: float
-    ) -> None:
-        """Log a request that was refused before it was parsed; it has no span."""
-        if self._write is not None:
-            where = method, path[:LONGEST_PATH], status
-            self._write(self._form(AccessEntry(self._clock.now(), trace, *where, size, seconds)))
-
-    def add_id(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Add the id to an answer; one that was made before the middleware has none yet."""
-        trace = request.get(TRACE_KEY)
-        response.headers[ID_HEADER] = trace.id if trace is not None else self.id_of(request)
-
-    def _entry(
-        self, request: web.Request, trace: RequestTrace, response: web.StreamResponse | None, seconds: float
-    ) -> AccessEntry:
-        status, size = ABORTED, request.writer.output_size
-        if response is not None:
-            status = str(response.status)
-            # Of a streamed answer headers and framing count, too.
-            size = size or (0 if request.method == hdrs.METH_HEAD else response.content_length or 0)
-        method, path = request.method[:LONGEST_METHOD], request.rel_url.raw_path[:LONGEST_PATH]
-        return AccessEntry(self._clock.now(), trace, method, path, status, size, seconds)
 
 
 def _end_span(span: Span, entry: AccessEntry) -> None:
@@ -181,8 +173,8 @@ def access_json(entry: AccessEntry) -> str:
     return orjson.dumps(item).decode() + "\n"
 
 
-def _warn(request: web.Request, trace: RequestTrace, seconds: float) -> None:
-    place = f"{request.method[:LONGEST_METHOD]} {request.rel_url.raw_path[:LONGEST_PATH]}"
+def _warn(http: web.BaseRequest, trace: RequestTrace, seconds: float) -> None:
+    place = f"{http.method[:LONGEST_METHOD]} {http.rel_url.raw_path[:LONGEST_PATH]}"
     log.warning(
         "Slow request: %s in %s by %s took %.3f s: %s",
         place,

@@ -12,8 +12,6 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
-from aiohttp import web
-
 from hsparse.concurrency.collector import FrozenObjects
 from hsparse.concurrency.memory_budget import MemoryBudget
 
@@ -90,6 +88,3 @@ class BodyMemory:
 
     def _step(self, nbytes: int, most: int) -> int:
         return min(max(nbytes, 2 * self._nbytes, FIRST), max(nbytes, most)) - self._nbytes
-
-
-MEMORY_KEY = web.RequestKey("body_memory", BodyMemory)

@@ -1,0 +1,81 @@
+"""Content codings of answers (RFC 9110, section 8.4.1): which one a client prefers, and compression by it."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator
+from enum import StrEnum
+from typing import Any
+
+import imagecodecs
+
+INLINE_BYTES = 64 * 1024
+"""Bytes that are compressed on the event loop, in a tenth of a millisecond; more are compressed in a thread."""
+LEVEL = 1
+PART = 1 << 20
+
+
+class Coding(StrEnum):
+    """A content coding, by its registered name. Of those with the client's highest weight the first is used."""
+
+    ZSTD = "zstd"
+    GZIP = "gzip"
+    DEFLATE = "deflate"
+
+
+STREAMED = {Coding.GZIP: 31, Coding.DEFLATE: 15}
+"""The codings of streams, by zlib's window bits."""
+
+
+def accepted_coding(header: str, codings: tuple[Coding, ...] = tuple(Coding)) -> Coding | None:
+    """Return the coding in `codings` that an `Accept-Encoding` prefers (RFC 9110, section 12.5.3); None for none."""
+    weights: dict[str, float] = {}
+    for item in header.lower().split(","):
+        name, _, rest = item.partition(";")
+        weights[name.strip()] = _weight(rest)
+    any_other = weights.get("*", 0.0)
+    liked = {coding: weights.get(coding.value, any_other) for coding in codings}
+    best = max(liked, key=lambda coding: liked[coding], default=None)
+    return (
+        best if best is not None and liked[best] > 0 and liked[best] >= weights.get("identity", 0) else None
+    )
+
+
+async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> AsyncGenerator[bytes, None]:
+    """Compress the pieces of a stream, and close `pieces` at the end."""
+    coder = zlib.compressobj(LEVEL, wbits=STREAMED[coding])
+    try:
+        async for piece in pieces:
+            view = memoryview(piece)
+            for first in range(0, len(view), PART):
+                part = view[first : first + PART]
+                if len(part) <= INLINE_BYTES:
+                    data = coder.compress(part)
+                else:
+                    data = await asyncio.to_thread(coder.compress, part)
+                if data:
+                    yield data
+        yield coder.flush()
+    finally:
+        await pieces.aclose()
+
+
+def compress(body: bytes | bytearray, coding: Coding) -> bytes:
+    """Return a whole body compressed."""
+    if coding is Coding.ZSTD:
+        return bytes(imagecodecs.zstd_encode(body, level=LEVEL))
+    if coding is Coding.GZIP:
+        return bytes(imagecodecs.gzip_encode(body, level=LEVEL))
+    return bytes(imagecodecs.deflate_encode(body, level=LEVEL))
+
+
+def _weight(parameters: str) -> float:
+    name, _, value = parameters.strip().partition("=")
+    if name.strip() != "q":
+        return 1.0
+    try:
+        weight = float(value)
+    except ValueError:
+        return 0.0
+    return weight if 0 <= weight <= 1 else 0.0

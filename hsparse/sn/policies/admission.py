@@ -1,0 +1,81 @@
+"""The turn of a request: its deadline, its place among those under way, and when what only reads is given up.
+
+A place is for what the node works on. A request has none while it waits for memory or for its client
+(`Request.out_of_turn`), and an answer that is streamed gives it up with its first bytes: the budget of memory for
+answers bounds it from then on, and nobody waits for the minutes that a client takes to read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from aiohttp import web
+
+from hsparse.concurrency.admission import Admission
+from hsparse.concurrency.request_trace import QUEUE_PATIENCE
+from hsparse.errors import BadRequest, TooLarge
+from hsparse.sn.policies.policy import Next
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+
+TIMEOUT_HEADER = "Request-Timeout"
+"""The seconds, as a decimal number, in which a client waits for the answer to begin."""
+TIMEOUT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+
+
+class Turns:
+    """Lets requests in by turns of their users.
+
+    A request without `Request-Timeout` has `timeout` seconds, 0 for any time. The answer to one that changes nothing
+    must begin in `max_read_time` seconds.
+    """
+
+    def __init__(self, admission: Admission, timeout: float, max_read_time: float) -> None:
+        self._admission = admission
+        self._timeout = timeout
+        self._max_read_time = max_read_time
+
+    def applies(self, route: Route) -> bool:
+        return route.queued
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        trace, now = request.trace, asyncio.get_running_loop().time()
+        seconds = seconds_of(request.http.headers.get(TIMEOUT_HEADER), self._timeout)
+        if seconds:
+            trace.deadline = now + seconds
+        place = request.place = await self._admission.enter(
+            trace.queue_user, now + (seconds or QUEUE_PATIENCE), is_gone=lambda: request.is_gone
+        )
+        try:
+            if request.route.reads and self._max_read_time:
+                return await self._read(request, next)
+            return await next(request)
+        finally:
+            place.leave()
+
+    async def _read(self, request: Request, next: Next) -> web.StreamResponse:
+        try:
+            async with asyncio.timeout(self._max_read_time) as request.read_limit:
+                return await next(request)
+        except TimeoutError:
+            assert request.read_limit is not None
+            if request.read_limit.expired():
+                raise TooLarge(
+                    f"The answer did not begin within {self._max_read_time:g} s, the limit (max_read_time); ask for "
+                    "less at a time."
+                ) from None
+            raise
+        finally:
+            request.read_limit = None
+
+
+def seconds_of(text: str | None, default: float) -> float:
+    """Return the seconds that `Request-Timeout` names, `default` without it; `BadRequest` for nonsense."""
+    if text is None:
+        return default
+    if TIMEOUT.fullmatch(text) is None or not (seconds := float(text)):
+        raise BadRequest(
+            f"{TIMEOUT_HEADER} must be a positive number of seconds, such as 2.5, not {text:.40}."
+        )
+    return seconds

@@ -1,0 +1,111 @@
+"""Who sends a request, and how many requests they may send."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from functools import lru_cache
+from ipaddress import IPv6Network, ip_address
+
+from aiohttp import hdrs, web
+
+from hsparse.clock import Clock
+from hsparse.errors import Forbidden, RateLimited, Unauthenticated
+from hsparse.model.acl import ANONYMOUS_NAME
+from hsparse.sn.policies.policy import Next
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+
+CLIENT_BITS = 64
+MOST = 10_000
+"""Addresses whose networks are remembered."""
+MAX_BUCKETS = 10_000
+"""The most buckets in memory; the least recently used one, which is the fullest, is evicted first."""
+BURST_SECONDS = 10
+
+
+class Authentication:
+    """Finds the principal of a request, and counts it against the rate limit of its user.
+
+    Without a valid credential it counts for the network of the remote address.
+    """
+
+    def __init__(self, rates: RateLimit) -> None:
+        self._rates = rates
+
+    def applies(self, route: Route) -> bool:
+        return route.authenticated
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        trace = request.trace
+        trace.queue_user = f"{ANONYMOUS_NAME} {network_of(request.http.remote)}"
+        try:
+            principal = await request.service.authenticator.principal(request.http.headers.get(hdrs.AUTHORIZATION))
+        except Unauthenticated:
+            self._rates.take(trace.queue_user)
+            raise
+        if not principal.anonymous:
+            trace.queue_user = principal.name
+        self._rates.take(trace.queue_user)
+        request.principal, trace.user = principal, principal.name
+        request.checks.append(self._require_same)
+        return await next(request)
+
+    async def _require_same(self, request: Request) -> None:
+        """Raise `Unauthenticated` if the credential is worth nothing any more, `Forbidden` if it is another's."""
+        found = await request.service.authenticator.principal(request.http.headers.get(hdrs.AUTHORIZATION))
+        if found != request.principal:
+            raise Forbidden(
+                f"The role or the groups of {found.name} were changed before the body had come; nothing was applied: "
+                "send the request again."
+            )
+
+
+class RateLimit:
+    """Limits each user to `rate` requests a second, `burst` at once, on this service node; a rate of 0 is none."""
+
+    def __init__(self, rate: float, burst: int, clock: Clock) -> None:
+        self._rate = rate
+        self._burst = float(burst or max(1, math.ceil(rate * BURST_SECONDS)))
+        self._clock = clock
+        # Tokens, and the time when they were counted; oldest first.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, who: str) -> None:
+        """Count a request of `who`; `RateLimited` names the limit and the time to wait."""
+        if not self._rate:
+            return
+        now = self._clock.monotonic()
+        tokens, then = self._buckets.pop(who, (self._burst, now))
+        tokens = min(self._burst, tokens + (now - then) * self._rate)
+        refused = tokens < 1
+        self._buckets[who] = (tokens if refused else tokens - 1, now)
+        while len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)
+        if refused:
+            wait = (1 - tokens) / self._rate
+            raise RateLimited(
+                f"You may send {self._rate:g} requests a second, {self._burst:g} at once (rate_limit, rate_burst); "
+                f"try again in {max(1, math.ceil(wait))} seconds.",
+                wait,
+            )
+
+
+@lru_cache(MOST)
+def network_of(address: str | None) -> str | None:
+    """Return what one client has to itself: an IPv4 address, also of one mapped to IPv6, or an IPv6 network.
+
+    A client has any number of IPv6 addresses in a network of 64 bits (RFC 4291, section 2.5.4). What is no address, as
+    that of a socket without one, is returned as it is.
+    """
+    if address is None:
+        return None
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(IPv6Network((int(found), CLIENT_BITS), strict=False))

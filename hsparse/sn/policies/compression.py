@@ -1,0 +1,81 @@
+"""Compressed answers for clients that accept them.
+
+JSON is compressed by default. Binary values are compressed only if the settings say so: stock clients always accept
+gzip, and values that do not compress would be ten times slower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import hdrs, payload, web
+from multidict import CIMultiDict
+
+from hsparse.sn.coding import INLINE_BYTES, STREAMED, Coding, accepted_coding, compress
+from hsparse.sn.policies.policy import Next
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from hsparse.sn.service_settings import CompressionPolicy
+
+TEXTS = frozenset({"application/json", "application/xml", "text/html"})
+"""Media types that are compressed by default."""
+SMALLEST = 4096
+"""Bytes of the smallest body that is compressed."""
+
+
+class Compression:
+    """Compresses whole answers, and chooses the coding of streamed ones."""
+
+    def __init__(self, policy: CompressionPolicy) -> None:
+        self._policy = policy
+
+    def applies(self, route: Route) -> bool:
+        return self._policy is not CompressionPolicy.NONE
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        request.choose_coding = self.choose
+        response = await next(request)
+        if isinstance(response, web.Response) and (size := _size(response)) >= SMALLEST:
+            await self._compress(request, response, size)
+        return response
+
+    def choose(self, request: Request, media: str, headers: CIMultiDict[str]) -> Coding | None:
+        """Return the coding of a stream of this media type, None for no compression, and add its headers."""
+        if not self._is_wanted(media):
+            return None
+        headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
+        coding = accepted_coding(request.http.headers.get(hdrs.ACCEPT_ENCODING, ""), tuple(STREAMED))
+        if coding is not None:
+            headers[hdrs.CONTENT_ENCODING] = coding.value
+        return coding
+
+    async def _compress(self, request: Request, response: web.Response, size: int) -> None:
+        """Compress a body if the client accepts it and it becomes smaller."""
+        if hdrs.CONTENT_ENCODING in response.headers or not self._is_wanted(response.content_type):
+            return
+        response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
+        coding = accepted_coding(request.http.headers.get(hdrs.ACCEPT_ENCODING, ""))
+        if coding is None:
+            return
+        body = response.body
+        whole = await body.as_bytes() if isinstance(body, payload.Payload) else body
+        assert whole is not None
+        data = (
+            compress(whole, coding)
+            if size <= INLINE_BYTES
+            else await asyncio.to_thread(compress, whole, coding)
+        )
+        if len(data) < size:
+            response.body = data
+            response.headers[hdrs.CONTENT_ENCODING] = coding.value
+
+    def _is_wanted(self, media: str) -> bool:
+        return self._policy is CompressionPolicy.ALL or media in TEXTS
+
+
+def _size(response: web.Response) -> int:
+    """Return the bytes of a body that is in memory, 0 for other bodies."""
+    body = response.body
+    if isinstance(body, payload.BytesPayload):
+        return body.size or 0
+    return len(body) if isinstance(body, bytes) else 0

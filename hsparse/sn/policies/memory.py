@@ -1,0 +1,40 @@
+"""Memory for the body of a request, and what a body may be."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest
+from hsparse.sn.body_memory import BodyBudget, BodyMemory
+from hsparse.sn.policies.policy import Next
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+
+IDENTITY = "identity"
+CHUNKED = "chunked"
+WITH_BODY = frozenset({"PUT", "POST", "DELETE"})
+
+
+class Bodies:
+    """Has the memory that a request's body takes, for as long as the request."""
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
+
+    def applies(self, route: Route) -> bool:
+        return route.authenticated and route.method in WITH_BODY
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        http = request.http
+        if not http.body_exists:
+            return await next(request)
+        if not request.route.streams:
+            request.check_length()
+        if http.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
+            raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
+        if http.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
+            raise BadRequest(
+                "The only Transfer-Encoding of a request's body is chunked; leave out the others."
+            )
+        async with BodyMemory(self._budget) as request.memory:
+            return await next(request)

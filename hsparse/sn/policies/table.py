@@ -1,0 +1,35 @@
+"""The policies that a request meets, in their order."""
+
+from __future__ import annotations
+
+from hsparse.sn.policies.access import Access
+from hsparse.sn.policies.admission import Turns
+from hsparse.sn.policies.authentication import Authentication, RateLimit
+from hsparse.sn.policies.compression import Compression
+from hsparse.sn.policies.errors import Errors
+from hsparse.sn.policies.guards import Cors, FormGuard, PageGuard, named_origins
+from hsparse.sn.policies.log import RequestLog
+from hsparse.sn.policies.memory import Bodies
+from hsparse.sn.policies.policy import Policy
+from hsparse.sn.policies.quotas import QuotaPolicy
+from hsparse.sn.service import Service
+
+
+def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy, ...]:
+    """Return the policies of a service node, the outermost first; without `log` requests are counted alone."""
+    settings = service.settings
+    origins, has_users = settings.cors_origins, settings.single_user is None
+    return (
+        log or RequestLog(service.clock, service.metrics),
+        # Without users a page may read answers only if its origin is named.
+        Cors(origins if has_users else tuple(named_origins(origins))),
+        Compression(settings.compress),
+        Errors(service.authenticator.challenges),
+        FormGuard(origins) if has_users else PageGuard(settings.allowed_hosts, origins),
+        Authentication(RateLimit(settings.rate_limit, settings.rate_burst, service.clock)
+        ),
+        Turns(service.admission, settings.request_timeout, settings.max_read_time),
+        Access(),
+        QuotaPolicy(),
+        Bodies(service.bodies),
+    )
