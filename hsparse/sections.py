@@ -28,12 +28,6 @@ class ServerSettings:
 
     host: str = setting("127.0.0.1", "address to listen on")
     port: int = setting(5101, "port to listen on; 0 takes a free one", ge=0, le=65535)
-    max_connections: int = setting(
-        0,
-        "connections at a time; 0: three quarters of the files that the process may open, at most 10000",
-        ge=0,
-        le=10**6,
-    )
     idle_timeout: float = setting(
         300.0, "seconds that a connection may wait for a whole request header", ge=1, le=86400
     )

@@ -90,7 +90,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.values.media.arrow": {"nanoarrow"},
     "sn.values.media.arrow_columns": {"nanoarrow"},
     "sn.values.media.arrow_table": {"nanoarrow"},
-    "sn.http.compression": {"imagecodecs"},
+    "sn.coding": {"imagecodecs"},
     "sn.openapi": {"yaml"},
     "sn.auth.password_file": {"argon2"},
     "sn.auth.signed_token": {"joserfc"},

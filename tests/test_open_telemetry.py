@@ -79,8 +79,13 @@ async def parts() -> AsyncIterator[Parts]:
             ending.push_async_callback(remote.close)
         user = Principal("admin", admin=True)
         settings = ServiceSettings(min_chunk_size=1, single_user="admin")
-        log = RequestLog(clock, tracer=spans.tracer())
-        rest = await RestClient(nodes, clock, user, settings=settings, log=log).open()
+        rest = await RestClient(
+            nodes,
+            clock,
+            user,
+            settings=settings,
+            log=lambda metrics: RequestLog(clock, metrics, tracer=spans.tracer()),
+        ).open()
         ending.push_async_callback(rest.close)
         rest.domain = "/spans"
         assert (await rest("PUT", "/", {})).status == 201

@@ -18,9 +18,9 @@ from hsparse.clock import SystemClock
 from hsparse.config import load_settings
 from hsparse.dn.service import DataService
 from hsparse.sn.app import create_app
-from hsparse.sn.server import AppRunner
 from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.server import AppRunner
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.membership_message import message_name
@@ -83,7 +83,7 @@ class Installation:
         self.messages: Counter[str] = Counter()
         self._count = nodes
         self._nodes: list[CountingNode] = []
-        self._runner: web.AppRunner | None = None
+        self._runner: AppRunner | None = None
         self._host = ""
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiohttp import hdrs, web
-from multidict import CIMultiDict
 
 from hsparse import __version__
 from hsparse.concurrency.admission import Place
@@ -91,6 +90,7 @@ class Request:
     """A request to a service node, the one argument of policies and handlers."""
 
     __slots__ = (
+        "begun",
         "checks",
         "choose_coding",
         "domain_path",
@@ -139,10 +139,12 @@ class Request:
         """When a request that changes nothing is given up, unless its answer has begun."""
         self.headers: dict[str, str] = dict(FIXED_HEADERS)
         """Headers of the answer, whatever that is."""
-        self.choose_coding: Callable[[Request, str, CIMultiDict[str]], Coding | None] | None = None
+        self.choose_coding: Callable[[Request, str, web.StreamResponse], Coding | None] | None = None
         """Returns the coding of a streamed answer of a media type, and adds its headers; None where none has any."""
         self.shared_memory: tuple[MemoryBudget, ...] = (service.answers,)
         """The budgets of which a request holds memory until its answer is sent."""
+        self.begun = False
+        """Whether the answer has begun."""
         self.sent = 0
         """Bytes of a streamed answer's body that were sent."""
 
@@ -203,7 +205,7 @@ class Request:
         return self.http.transport is None or self.http.transport.is_closing()
 
     @asynccontextmanager
-    async def out_of_turn(self) -> AsyncIterator[None]:
+    async def without_place(self) -> AsyncIterator[None]:
         """Let another request have this one's place, while it waits for its client or for what is not this server's."""
         self.leave_place()
         yield
@@ -218,6 +220,7 @@ class Request:
 
     def begin(self, answer: web.StreamResponse) -> None:
         """Note that the answer begins: it has all its headers, its deadline is met, and it takes no place any more."""
+        self.begun = True
         if self.read_limit is not None and not self.read_limit.expired():
             self.read_limit.reschedule(None)
         self.leave_place()
@@ -279,8 +282,8 @@ class Request:
         return data
 
     async def _late(self, part: int | None) -> bytearray:
-        """Receive what comes after the head, out of turn; then see whether the request may still go on."""
-        async with self.out_of_turn():
+        """Receive what comes after the head, without a place; then see whether the request may still go on."""
+        async with self.without_place():
             if self.http.headers.get(hdrs.EXPECT) and not self.is_gone:
                 assert self.http.transport is not None
                 self.http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -81,8 +81,10 @@ async def test_every_line_of_a_request_has_its_id_on_both_kinds_of_nodes(
     try:
         async with TestServer(create_node_app(service, "secret", slow=1e-9)) as server:
             remote = RemoteNode(str(server.make_url("/")), "secret")
-            log = RequestLog(clock, slow=1e-9)
-            rest = await RestClient(remote, clock, Principal("admin", admin=True), log=log).open()
+            admin = Principal("admin", admin=True)
+            rest = await RestClient(
+                remote, clock, admin, log=lambda metrics: RequestLog(clock, metrics, slow=1e-9)
+            ).open()
             store.failure = failure
             headers = {"X-Request-ID": "mine"}
             assert (await rest("GET", "/", headers=headers, domain="/home/x")).status == 500

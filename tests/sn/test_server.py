@@ -12,20 +12,27 @@ import pytest
 from aiohttp import web
 
 from hsparse import __version__
-from hsparse.sn.server import MAX_HEADER
+from hsparse.clock import SystemClock
+from hsparse.sn.app import create_app
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from hsparse.sn.server import MAX_HEADER, AppRunner
+from tests.support.memory_node import MemoryNode
+from tests.support.rest_client import named_service
 
 SECRET = "sesame" * 4
 
 
-async def hello(request: web.Request) -> web.Response:
-    return web.json_response({"length": len(request.headers.get("Authorization", ""))})
+async def hello(request: Request) -> web.Response:
+    return web.json_response({"length": len(request.http.headers.get("Authorization", ""))})
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    app = web.Application()
-    app.router.add_get("/", hello)
-    runner = AppRunner(app)
+    clock = SystemClock()
+    service = named_service(MemoryNode(clock), clock)
+    route = Route("GET", "/", hello, None, queued=False, authenticated=False)
+    runner = AppRunner(create_app(service, (route,)))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield runner.addresses[0][1]

@@ -35,7 +35,8 @@ from hsparse.model.stripes import Stripes
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.objects.create import remove
-from hsparse.sn.request import Domain
+from hsparse.sn.request import Domain, Request
+from hsparse.sn.route import Route
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint
@@ -73,7 +74,8 @@ class Node:
 
     async def create(self, path: str, **body: Any) -> str:
         """Create a domain, or a folder; return its root, empty for a folder."""
-        request = Context(cast(web.Request, None), cast(Any, None), self._service, ADMIN, path, None)
+        request = Request(cast(web.BaseRequest, None), self._service, cast(Route, None), {})
+        request.principal, request.domain_path = ADMIN, path
         record = await create_domain(request, body)
         return str(record.get("root", ""))
 

@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import hdrs, web
 from aiohttp.test_utils import BaseTestServer, TestClient
 
-from hsparse.clock import Clock
+from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.app import Application, create_app
@@ -19,11 +19,13 @@ from hsparse.sn.data_nodes.node_set import FixedNodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.policies.log import RequestLog
+from hsparse.sn.route import Route
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import DataNode
 from tests.support.driver import NotDone
+from tests.support.memory_node import MemoryNode
 
 BINARY = "application/octet-stream"
 
@@ -87,6 +89,15 @@ def named_service(
     authenticator = NamedUser(*users)
     chosen = settings or ServiceSettings(single_user=None)
     return Service(chosen, owners, clock, authenticator, Metrics(), clock.now())
+
+
+def route_client(
+    *routes: Route, settings: ServiceSettings | None = None, service: Service | None = None
+) -> TestClient[Any, Any]:
+    """Return a client of a service node that has these routes alone."""
+    clock = SystemClock()
+    service = service or named_service(MemoryNode(clock), clock, settings=settings)
+    return TestClient(AppServer(create_app(service, routes)))
 
 
 class RestClient:

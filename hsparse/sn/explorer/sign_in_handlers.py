@@ -20,7 +20,7 @@ VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}", re.ASCII)
 async def get_sign_in_client(request: Request) -> web.StreamResponse:
     """`GET /sign-in/client`: the issuer, where it signs people in, and as which client."""
     flow = _flow(request)
-    async with request.out_of_turn():
+    async with request.without_place():
         found = await flow.description()
     return respond(found)
 
@@ -29,7 +29,7 @@ async def post_sign_in_token(request: Request) -> web.StreamResponse:
     """`POST /sign-in/token`: a token for the code of an issuer, and whom this server takes its bearer for."""
     flow = _flow(request)
     grant = read_grant(await read_json(request))
-    async with request.out_of_turn():
+    async with request.without_place():
         tokens = await flow.exchange(grant)
     token, name = await _accepted(request, tokens)
     answer = respond({"token": token, "username": name})

@@ -67,7 +67,7 @@ async def _make_room(request: Request, memory: BodyMemory, nbytes: int) -> None:
     if memory.has_room_for_value(nbytes):
         await memory.hold_value(nbytes)
     else:
-        async with request.out_of_turn():
+        async with request.without_place():
             await memory.hold_value(nbytes)
 
 

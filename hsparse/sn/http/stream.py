@@ -79,7 +79,7 @@ async def respond_stream(
         return web.Response(body=b"".join(first), headers=headers)
     pieces = _resumed(first, pieces)
     response = web.StreamResponse(headers=headers)
-    coding = request.choose_coding(request, media, response.headers) if request.choose_coding else None
+    coding = request.choose_coding(request, media, response) if request.choose_coding else None
     if coding is not None:
         pieces, length = compressed(pieces, coding), None
     response.content_length = length

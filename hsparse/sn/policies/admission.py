@@ -1,7 +1,7 @@
 """The turn of a request: its deadline, its place among those under way, and when what only reads is given up.
 
 A place is for what the node works on. A request has none while it waits for memory or for its client
-(`Request.out_of_turn`), and an answer that is streamed gives it up with its first bytes: the budget of memory for
+(`Request.without_place`), and an answer that is streamed gives it up with its first bytes: the budget of memory for
 answers bounds it from then on, and nobody waits for the minutes that a client takes to read it.
 """
 
@@ -24,7 +24,7 @@ TIMEOUT_HEADER = "Request-Timeout"
 TIMEOUT = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
-class Turns:
+class Queueing:
     """Lets requests in by turns of their users.
 
     A request without `Request-Timeout` has `timeout` seconds, 0 for any time. The answer to one that changes nothing

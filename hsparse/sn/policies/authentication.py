@@ -40,7 +40,9 @@ class Authentication:
         trace = request.trace
         trace.queue_user = f"{ANONYMOUS_NAME} {network_of(request.http.remote)}"
         try:
-            principal = await request.service.authenticator.principal(request.http.headers.get(hdrs.AUTHORIZATION))
+            principal = await request.service.authenticator.principal(
+                request.http.headers.get(hdrs.AUTHORIZATION)
+            )
         except Unauthenticated:
             self._rates.take(trace.queue_user)
             raise

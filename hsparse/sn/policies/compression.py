@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 
 from aiohttp import hdrs, payload, web
-from multidict import CIMultiDict
 
 from hsparse.sn.coding import INLINE_BYTES, STREAMED, Coding, accepted_coding, compress
 from hsparse.sn.policies.policy import Next
@@ -39,14 +38,14 @@ class Compression:
             await self._compress(request, response, size)
         return response
 
-    def choose(self, request: Request, media: str, headers: CIMultiDict[str]) -> Coding | None:
+    def choose(self, request: Request, media: str, response: web.StreamResponse) -> Coding | None:
         """Return the coding of a stream of this media type, None for no compression, and add its headers."""
         if not self._is_wanted(media):
             return None
-        headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
+        response.headers.add(hdrs.VARY, hdrs.ACCEPT_ENCODING)
         coding = accepted_coding(request.http.headers.get(hdrs.ACCEPT_ENCODING, ""), tuple(STREAMED))
         if coding is not None:
-            headers[hdrs.CONTENT_ENCODING] = coding.value
+            response.headers[hdrs.CONTENT_ENCODING] = coding.value
         return coding
 
     async def _compress(self, request: Request, response: web.Response, size: int) -> None:

@@ -30,19 +30,23 @@ class Errors:
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
         """An exception that is not an hsparse error is a defect, and logged.
 
-        A client that hangs up in an answer is none: its request ends as one that is cancelled.
+        A client that hangs up in an answer is none: its request ends as one that is cancelled. So does one that fails
+        once its answer has begun: the connection is broken off.
         """
         try:
             return await next(request)
         except HsparseError as error:
-            return self._answer(request, error)
+            answer = self._answer(request, error)
         except HungUp:
             raise asyncio.CancelledError from None
         except Exception:
             # A defect must fail one request, not the process.
             log.exception("%s failed", _place(request))
             message = f"Internal error; the server's log has the details, by the id {request.trace.id}."
-            return respond_error(HsparseError(message))
+            answer = respond_error(HsparseError(message))
+        if request.begun:
+            raise asyncio.CancelledError
+        return answer
 
     def _answer(self, request: Request, error: HsparseError) -> web.StreamResponse:
         if error.kind is ErrorKind.FORBIDDEN and would_sign_in(request.http, self._challenges):

@@ -137,7 +137,7 @@ class FormGuard:
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
         """Raise `Forbidden` for a request that changes something, needs no preflight, and is a foreign page's."""
-        if not self._is_foreign(headers):
+        if method in READING or not self._is_foreign(headers):
             return
         media = headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
         # Other methods than POST have a preflight, so these may go without a body.

@@ -6,12 +6,14 @@ from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest
 from hsparse.sn.body_memory import BodyBudget, BodyMemory
+from hsparse.sn.http.response import respond_error
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 
 IDENTITY = "identity"
 CHUNKED = "chunked"
+CONTINUE = "100-continue"
 WITH_BODY = frozenset({"PUT", "POST", "DELETE"})
 
 
@@ -28,6 +30,9 @@ class Bodies:
         http = request.http
         if not http.body_exists:
             return await next(request)
+        if http.headers.get(hdrs.EXPECT, CONTINUE).lower() != CONTINUE:
+            refusal = BadRequest("The Expect header may only say 100-continue; leave it out.")
+            return respond_error(refusal, status=417)
         if not request.route.streams:
             request.check_length()
         if http.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hsparse.sn.policies.access import Access
-from hsparse.sn.policies.admission import Turns
+from hsparse.sn.policies.admission import Queueing
 from hsparse.sn.policies.authentication import Authentication, RateLimit
 from hsparse.sn.policies.compression import Compression
 from hsparse.sn.policies.errors import Errors
@@ -26,9 +26,8 @@ def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy
         Compression(settings.compress),
         Errors(service.authenticator.challenges),
         FormGuard(origins) if has_users else PageGuard(settings.allowed_hosts, origins),
-        Authentication(RateLimit(settings.rate_limit, settings.rate_burst, service.clock)
-        ),
-        Turns(service.admission, settings.request_timeout, settings.max_read_time),
+        Authentication(RateLimit(settings.rate_limit, settings.rate_burst, service.clock)),
+        Queueing(service.admission, settings.request_timeout, settings.max_read_time),
         Access(),
         QuotaPolicy(),
         Bodies(service.bodies),

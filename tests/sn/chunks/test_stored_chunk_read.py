@@ -16,6 +16,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.chunks import stored_chunk_read
 from hsparse.sn.chunks.stored_chunk_read import PAGE, NamedChunks
+from hsparse.sn.http import stream
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadObjectBytes
@@ -176,6 +177,7 @@ async def test_a_failure_after_the_first_bytes_aborts(
     client: RestClient, store: CountingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stored_chunk_read, "PAGE", 1)
+    monkeypatch.setattr(stream, "SMALL", 0)
     monkeypatch.setattr(stored_chunk_read, "PIECE", 1)
     path = await create(client, [1280], INT, layout=sparse(256))
     await client("PUT", f"{path}/value", {"value": list(range(1, 1281))})

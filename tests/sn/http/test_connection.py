@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from aiohttp import web
-from hsparse.sn.http.connection import READING_KEY
 
 from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
@@ -32,7 +31,7 @@ class Server:
         self.gate, self.reached = asyncio.Event(), asyncio.Event()
         self.given_up, self.finished = asyncio.Event(), asyncio.Event()
         self.timers: list[object] = []
-        self.requests: list[web.Request] = []
+        self.requests: list[Request] = []
         routes = (
             Route("GET", "/held", self._hold, None),
             Route("PUT", "/held", self._hold, None),
@@ -58,7 +57,7 @@ class Server:
         self.finished.set()
 
     async def _hold(self, request: Request) -> web.StreamResponse:
-        self.requests.append(request.http)
+        self.requests.append(request)
         await self._wait()
         return web.Response()
 
@@ -66,7 +65,8 @@ class Server:
         async def pieces() -> AsyncGenerator[bytes, None]:
             yield b"first"
             yield b"second"
-            self.timers.append(request.http[READING_KEY].timer)
+            assert request.read_limit is not None
+            self.timers.append(request.read_limit.when())
             await self._wait()
 
         return await respond_stream(request, "text/plain", pieces())
@@ -80,6 +80,12 @@ class Server:
                 self.given_up.set()
 
         return await respond_stream(request, "text/plain", pieces())
+
+
+@pytest.fixture(autouse=True)
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stream answers of any size."""
+    monkeypatch.setattr(stream, "SMALL", 0)
 
 
 @pytest.fixture
@@ -157,11 +163,11 @@ async def test_an_answer_must_begin_in_time(server: Server) -> None:
 async def test_a_request_that_is_answered_is_in_no_cycle(server: Server) -> None:
     reader, writer = await server.connect(b"GET /held")
     await server.reached.wait()
-    assert READING_KEY in server.requests[0]
+    assert server.requests[0].read_limit is not None
     server.gate.set()
     await reader.read()
     writer.close()
-    assert READING_KEY not in server.requests[0]
+    assert server.requests[0].read_limit is None
 
 
 async def test_an_answer_that_has_begun_takes_any_time(server: Server) -> None:

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from aiohttp import ClientError, web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
+from hsparse.clock import SystemClock
 from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.errors import Conflict
 from hsparse.sn.http import stream
 from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from tests.support.memory_node import MemoryNode
+from tests.support.rest_client import named_service, route_client
 
 
-def serving(pieces: AsyncGenerator[bytes, None], length: int | None = None) -> TestClient:
-    async def handle(request: web.Request) -> web.StreamResponse:
+@pytest.fixture(autouse=True)
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stream answers of any size."""
+    monkeypatch.setattr(stream, "SMALL", 0)
+
+
+def serving(pieces: AsyncGenerator[bytes, None], length: int | None = None) -> TestClient[Any, Any]:
+    async def handle(request: Request) -> web.StreamResponse:
         return await respond_stream(request, BINARY_TYPE, pieces, length)
 
-    app = web.Application()
-    app.router.add_get("/", handle)
-    return TestClient(TestServer(app))
+    return route_client(Route("GET", "/", handle, None))
 
 
 async def numbered(count: int, size: int = 10) -> AsyncGenerator[bytes, None]:
@@ -42,7 +53,7 @@ async def test_nothing_at_all_is_an_empty_answer() -> None:
 
 async def test_a_failure_before_the_first_piece_is_an_error() -> None:
     async def failing() -> AsyncGenerator[bytes, None]:
-        raise web.HTTPConflict
+        raise Conflict("There is another.")
         yield b""
 
     async with serving(failing()) as client, client.get("/") as reply:
@@ -58,6 +69,15 @@ async def test_a_late_failure_breaks_the_connection() -> None:
         with pytest.raises(ClientError):
             async with client.get("/") as reply:
                 await reply.read()
+
+
+async def test_a_small_answer_is_sent_at_once_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SMALL", 50)
+    async with serving(numbered(5)) as client, client.get("/") as reply:
+        assert reply.content_length == len(await reply.read()) == 50
+    async with serving(numbered(6)) as client, client.get("/") as reply:
+        assert reply.content_length is None
+        assert len(await reply.read()) == 60
 
 
 async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +144,7 @@ async def test_a_slow_client_is_let_go_once_others_wait_for_memory(
         while True:
             yield b"x" * stream.PART
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(request: Request) -> web.StreamResponse:
         hold = budget.hold(1) if of_answers else stream.hold_until_sent(request, budget, 1)
         try:
             async with hold:
@@ -132,10 +152,10 @@ async def test_a_slow_client_is_let_go_once_others_wait_for_memory(
         finally:
             ended.set()
 
-    app = web.Application()
-    app[stream.ANSWERS_KEY] = budget if of_answers else MemoryBudget(1)
-    app.router.add_get("/", handle)
-    async with TestClient(TestServer(app)) as client:
+    clock = SystemClock()
+    service = named_service(MemoryNode(clock), clock)
+    service.answers = budget if of_answers else MemoryBudget(1)
+    async with route_client(Route("GET", "/", handle, None), service=service) as client:
         _, writer = await asyncio.open_connection(client.host, client.port, limit=1024)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         while budget.looks < 3:

@@ -12,6 +12,7 @@ import pytest
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.format.plan.chunk_plan import plan
 from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.sn.http import stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values import chunk_fanout
 from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
@@ -79,7 +80,8 @@ async def test_each_chunk_is_got_once() -> None:
         assert set(gets.values()) == {1}
 
 
-async def test_a_failure_late_in_an_answer_breaks_the_connection() -> None:
+async def test_a_failure_late_in_an_answer_breaks_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SMALL", 0)
     store = FaultyStore(MemoryStore())
     async with value_client(store) as client:
         dataset = await written(client)

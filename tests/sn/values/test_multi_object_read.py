@@ -12,6 +12,7 @@ from aiohttp import ClientPayloadError
 
 from hsparse.errors import Corrupt, Moved
 from hsparse.format.arrow_stream import read_batches
+from hsparse.sn.http import stream
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient
@@ -178,6 +179,7 @@ async def test_a_failure_after_the_answer_began_aborts_it(
         async for page in pages(self, *args):
             yield page
 
+    monkeypatch.setattr(stream, "SMALL", 0)
     monkeypatch.setattr(ChunkFanout, "pages", failing)
     with pytest.raises(ClientPayloadError):
         await ask(client, {"ids": ids})

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hsparse.model.acl import Principal
+from hsparse.sn import request
 from hsparse.sn.body_memory import BodyMemory
-from hsparse.sn.http import request
 from tests.sn.value_client import SETTINGS, create, read, sparse, value_client
 
 HEADERS = {"Content-Type": "application/octet-stream"}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hsparse.sn.http import stream
 from hsparse.sn.objects import dataset_handlers
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
@@ -343,7 +344,8 @@ async def test_json_has_a_limit_that_binary_has_not() -> None:
         assert len((await client("GET", f"{path}/value", accept=BINARY)).body) == 20_000
 
 
-async def test_a_failure_late_in_an_answer_breaks_the_connection() -> None:
+async def test_a_failure_late_in_an_answer_breaks_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SMALL", 0)
     store = FaultyStore(MemoryStore())
     async with value_client(store) as client:
         path = await create(

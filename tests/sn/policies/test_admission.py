@@ -13,6 +13,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
+from hsparse.sn.http import stream
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
@@ -58,6 +59,12 @@ class Node:
             yield b"last"
 
         return await respond_stream(request, "text/plain", pieces())  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stream answers of any size."""
+    monkeypatch.setattr(stream, "SMALL", 0)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
-from hsparse.sn.coding import SMALLEST, STREAMED, Coding, accepted_coding, compress
+from hsparse.sn.coding import STREAMED, Coding, accepted_coding, compress
+from hsparse.sn.policies.compression import SMALLEST
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import AppServer, RestClient

@@ -5,38 +5,38 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
 
+from hsparse.clock import SystemClock
 from hsparse.errors import StoreFailed, Unauthenticated
-from hsparse.sn.policies.errors import ErrorMiddleware, answer_expect
-from tests.support.rest_client import RestClient
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from tests.support.memory_node import MemoryNode
+from tests.support.rest_client import RestClient, named_service, route_client
 
-Client = TestClient[web.Request, web.Application]
 
-
-async def handle(request: web.Request) -> web.Response:
-    what = request.match_info["what"]
+async def handle(request: Request) -> web.Response:
+    what = request.params["what"]
     if what == "unauthenticated":
         raise Unauthenticated("Who are you?")
     if what == "store":
         raise StoreFailed("The store did not answer.")
     if what == "defect":
         raise ZeroDivisionError("a defect")
-    if what == "large":
-        raise web.HTTPRequestEntityTooLarge(max_size=1, actual_size=2)
-    if what == "odd":
-        raise web.HTTPUnprocessableEntity
-    raise web.HTTPServiceUnavailable
+    return web.Response()
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[Client]:
-    app = web.Application(middlewares=[ErrorMiddleware(('Basic realm="x"', 'Bearer realm="x"')).middleware])
-    app.router.add_get("/{what}", handle, expect_handler=answer_expect)
-    async with Client(TestServer(app)) as made:
+async def client() -> AsyncIterator[TestClient[Any, Any]]:
+    clock = SystemClock()
+    service = named_service(MemoryNode(clock), clock)
+    service.authenticator.challenges = ('Basic realm="x"', 'Bearer realm="x"')  # type: ignore[misc]
+    routes = [Route(method, "/{what}", handle, None, authenticated=False) for method in ("GET", "POST")]
+    async with route_client(*routes, service=service) as made:
         yield made
 
 
@@ -46,13 +46,10 @@ async def client() -> AsyncIterator[Client]:
         ("unauthenticated", 401, "unauthenticated"),
         ("store", 500, "store_failed"),
         ("defect", 500, "internal"),
-        ("large", 413, "too_large"),
-        ("odd", 422, "bad_request"),
-        ("busy", 503, "internal"),
     ],
 )
 async def test_whatever_is_raised_is_answered_in_one_shape(
-    client: Client, what: str, status: int, kind: str
+    client: TestClient[Any, Any], what: str, status: int, kind: str
 ) -> None:
     async with client.get(f"/{what}") as answer:
         assert answer.status == status
@@ -63,14 +60,16 @@ async def test_whatever_is_raised_is_answered_in_one_shape(
     assert body["error"]["message"]
 
 
-async def test_a_401_names_every_scheme(client: Client) -> None:
+async def test_a_401_names_every_scheme(client: TestClient[Any, Any]) -> None:
     async with client.get("/unauthenticated") as answer:
         assert answer.headers.getall("WWW-Authenticate") == ['Basic realm="x"', 'Bearer realm="x"']
     async with client.get("/store") as answer:
         assert "WWW-Authenticate" not in answer.headers
 
 
-async def test_no_query_and_no_header_is_logged(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_query_and_no_header_is_logged(
+    client: TestClient[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.DEBUG):
         for what in ("store", "defect", "unauthenticated"):
             async with client.get(f"/{what}?api_key=sesame", headers={"Authorization": "Bearer sesame"}):
@@ -84,7 +83,7 @@ async def test_no_query_and_no_header_is_logged(client: Client, caplog: pytest.L
 
 
 async def test_a_new_line_in_a_path_makes_no_new_line_in_the_log(
-    client: Client, caplog: pytest.LogCaptureFixture
+    client: TestClient[Any, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
         async with client.get("/store%0aforged"):
@@ -92,12 +91,11 @@ async def test_a_new_line_in_a_path_makes_no_new_line_in_the_log(
     assert not any("\n" in record.getMessage() for record in caplog.records)
 
 
-async def test_only_100_continue_can_be_expected(client: Client) -> None:
-    async with client.get("/odd", headers={"Expect": "a miracle"}) as answer:
-        assert answer.status == 417
-        assert (await answer.json())["error"]["message"].startswith("The Expect header")
-    async with client.get("/odd", headers={"Expect": "100-Continue"}, data=b"x") as answer:
-        assert answer.status == 422
+async def test_only_100_continue_can_be_expected(rest: RestClient) -> None:
+    reply = await rest("POST", "/groups", {}, headers={"Expect": "a miracle"})
+    assert reply.status == 417
+    assert reply["error"]["message"].startswith("The Expect header")
+    assert (await rest("POST", "/groups", {}, headers={"Expect": "100-Continue"})).status == 201
 
 
 @pytest.mark.parametrize("path", ["/nope", "/groups/a/b/c", "/datasets/d-x/values", "/about/"])

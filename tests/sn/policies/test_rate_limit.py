@@ -12,7 +12,7 @@ from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import RateLimited
 from hsparse.model.acl import Principal
-from hsparse.sn.http import rate_limit
+from hsparse.sn.policies import authentication as rate_limit
 from hsparse.sn.policies.authentication import RateLimit
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore

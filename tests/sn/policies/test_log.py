@@ -12,8 +12,8 @@ from aiohttp import hdrs
 from hsparse import __version__
 from hsparse.clock import ManualClock
 from hsparse.errors import StoreFailed
-from hsparse.sn.http import request_log
-from hsparse.sn.policies.log import RequestLog, access_json
+from hsparse.sn.policies import log as request_log
+from hsparse.sn.policies.log import AccessFormat, RequestLog, access_json, access_text
 from hsparse.wire.message import DataNode
 from tests.sn.conftest import USERS
 from tests.support.rest_client import RestClient
@@ -32,14 +32,30 @@ def lines() -> list[str]:
     return []
 
 
-@pytest.fixture
-async def logged(node: DataNode, lines: list[str]) -> AsyncIterator[RestClient]:
-    """A client of a server whose access log is `lines`, and for which every request is slow."""
+async def logged_client(node: DataNode, lines: list[str], form: AccessFormat) -> AsyncIterator[RestClient]:
+    """Give a client of a server whose access log is `lines`, and for which every request is slow."""
     clock = SlowClock()
-    client = RestClient(node, clock, *USERS, log=RequestLog(clock, write=lines.append, slow=0.1))
+    client = RestClient(
+        node,
+        clock,
+        *USERS,
+        log=lambda metrics: RequestLog(clock, metrics, write=lines.append, form=form, slow=0.1),
+    )
     yield await client.open()
     await client.close()
     await node.close()
+
+
+@pytest.fixture
+async def logged(node: DataNode, lines: list[str]) -> AsyncIterator[RestClient]:
+    async for client in logged_client(node, lines, access_text):
+        yield client
+
+
+@pytest.fixture
+async def json_logged(node: DataNode, lines: list[str]) -> AsyncIterator[RestClient]:
+    async for client in logged_client(node, lines, access_json):
+        yield client
 
 
 async def test_every_answer_has_an_id_and_the_version(bare: RestClient) -> None:
@@ -87,8 +103,8 @@ async def test_lines_of_text(logged: RestClient, lines: list[str]) -> None:
     assert "sesame" not in "".join(lines)
 
 
-async def test_lines_of_json(logged: RestClient, lines: list[str]) -> None:
-    logged.service.log._form = access_json
+async def test_lines_of_json(json_logged: RestClient, lines: list[str]) -> None:
+    logged = json_logged
     domain = "/home/test_user1/x.h5"
     reply = await logged("PUT", "/", {}, domain=domain)
     (item,) = map(json.loads, lines)
