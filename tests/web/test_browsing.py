@@ -146,6 +146,49 @@ def test_soft_links_that_repeat_one_another_do_not_hang_the_page(page: Page, sit
     expect(page.get_by_role("cell", name="s00", exact=True)).to_be_visible()
 
 
+def test_links_to_other_domains_say_where_and_are_followed(page: Page, site: str) -> None:
+    there, here = "/home/admin/web-there.h5", "/home/admin/web-here.h5"
+    with Connection(site, there) as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        group = connection.json("POST", "/groups", {"link": {"id": root, "name": "g"}})["id"]
+        body = {"type": "H5T_IEEE_F64LE", "value": 2.5, "link": {"id": group, "name": "d"}}
+        connection.json("POST", "/datasets", body)
+    links = {
+        "beside": {"file": "web-there.h5", "h5path": "/g"},
+        "above": {"file": "../admin/./web-there.h5", "h5path": "g/d"},
+        "full": {"file": f"hdf5:/{there}", "h5path": "/"},
+        "through": {"h5path": "/beside/d"},
+        "nowhere": {"h5path": "/none"},
+    }
+    with Connection(site, here) as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        for name, link in links.items():
+            connection.json("PUT", f"/groups/{root}/links/{name}", link)
+    for name, path in {"beside": "/g", "above": "/g/d", "full": "/", "through": "/g/d"}.items():
+        go(page, domain=here)
+        text = f"→ {there}{'' if path == '/' else f' {path}'}"
+        expect(
+            page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+        ).to_contain_text(text)
+        item = page.get_by_role("treeitem", name=name)
+        expect(item).to_contain_text(text)
+        item.click()
+        page.wait_for_url(f"**/#domain={there}{'' if path == '/' else f'&path={path}'}")
+        expect(
+            page.get_by_role("heading", name=path.rpartition("/")[2] or "web-there.h5", exact=True)
+        ).to_be_visible()
+    go(page, domain=here)
+    page.get_by_role("cell", name="through").get_by_role("link").click()
+    expect(page.get_by_role("heading", name="d", exact=True)).to_be_visible()
+    go(page, domain=here, path="/beside/d")
+    page.get_by_role("main").get_by_role("link", name=f"{there} /g/d").click()
+    expect(page.get_by_role("heading", name="d", exact=True)).to_be_visible()
+    go(page, domain=here)
+    expect(page.get_by_role("treeitem", name="nowhere")).to_contain_text("→ /none, where there is nothing")
+    page.get_by_role("treeitem", name="nowhere").click()
+    expect(page.get_by_role("alert")).to_contain_text("There is nothing at /nowhere")
+
+
 def test_groups_nested_deeper_than_calls_can_be_are_searched(page: Page) -> None:
     depth = 20_000
     objects = {

@@ -19,6 +19,7 @@ import pyarrow.ipc
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+import hsparse
 from demo.cells import FILE, read_csr
 from demo.frames import frame
 from hsparse.client.connection import Connection
@@ -182,3 +183,32 @@ def test_lines_for_programs_run_as_they_are(browser: Browser, site: str) -> None
         line = page.evaluate("navigator.clipboard.readText()")
         done = subprocess.run(["sh", "-c", line], capture_output=True, check=True, timeout=30)
         assert sorted(json.loads(done.stdout)["value"]) == sorted(wanted().data.tolist())
+
+
+def test_lines_for_an_anndata_return_one(browser: Browser, site: str) -> None:
+    data = anndata.AnnData(np.arange(6, dtype=np.float32).reshape(2, 3))
+    with hsparse.open(f"{site}/home/admin/web-two.h5mu", "w") as file:
+        file.write_anndata(data, "mod/rna")
+    with open_page(browser, site, permissions=["clipboard-read", "clipboard-write"]) as page:
+        for address, line, shape in (
+            ({"domain": CELLS}, "file.to_anndata()", (700, 765)),
+            (
+                {"domain": "/home/admin/web-two.h5mu", "path": "/mod/rna"},
+                'file.to_anndata("/mod/rna")',
+                (2, 3),
+            ),
+            ({"domain": "/home/admin/web-two.h5mu", "path": "/mod"}, 'file["/mod"]', None),
+        ):
+            go(page, **address)
+            expect(
+                page.get_by_role("heading", name=Path(list(address.values())[-1]).name, exact=True)
+            ).to_be_visible()
+            page.get_by_role("button", name="Copy as Python").click()
+            expect(page.get_by_role("status").filter(has_text="Python copied")).to_be_visible()
+            program = page.evaluate("navigator.clipboard.readText()")
+            assert f"= {line}\n" in program
+            names: dict[str, Any] = {}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the file of the cells has an old form
+                exec(compile(program, "copied", "exec"), names)
+            assert shape is None or names["data"].shape == shape

@@ -35,6 +35,13 @@ export interface AnnData {
   matrix: HdfObject | undefined;
 }
 
+/** Says whether a group is an AnnData: by its encoding, or of before 0.7, which had none, by its tables of cells and genes at the root. */
+export function isAnnData(domain: Domain, path: string): boolean {
+  const encoding = attributeText(domain.resolve(path), 'encoding-type');
+  if (encoding !== undefined || path !== '/') return encoding === 'anndata';
+  return domain.resolve('/obs') !== undefined && domain.resolve('/var') !== undefined;
+}
+
 /** Returns what a domain has of AnnData; undefined without names of cells. */
 export function findAnnData(domain: Domain): AnnData | undefined {
   const obs = domain.resolve('/obs');

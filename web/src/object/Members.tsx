@@ -1,7 +1,8 @@
 /** The members of a group as a table of links. */
 
 import { type Address, formatAddress } from '../address';
-import { collectionOf, type Domain, dimsOf, type HdfLink, type HdfObject, isSparse } from '../api/hdf';
+import { collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
+import { addressOf, linkText } from '../api/links';
 import { typeText } from '../api/types';
 
 interface Props {
@@ -27,13 +28,16 @@ export function Members({ domain, group, address }: Props) {
         <tbody>
           {links.slice(0, 2000).map(([name, link]) => {
             const object = domain.target(link, address.path);
+            const away = object === undefined ? addressOf(domain, link, address.path) : undefined;
             const path = address.path === '/' ? `/${name}` : `${address.path}/${name}`;
             return (
               <tr key={name}>
                 <td>
-                  <bdi>{object === undefined ? name : <a href={formatAddress({ domain: address.domain, bucket: address.bucket, path })}>{name}</a>}</bdi>
+                  <bdi>
+                    <a href={formatAddress(away ?? { domain: address.domain, bucket: address.bucket, path })}>{name}</a>
+                  </bdi>
                 </td>
-                <td>{object === undefined ? targetText(link) : kindOf(object)}</td>
+                <td>{object === undefined ? linkText(domain, link, address.path) : kindOf(object)}</td>
                 <td>{object === undefined ? '' : dimsOf(object).join(' × ')}</td>
                 <td>{object?.type === undefined ? '' : typeText(object.type).slice(0, 80)}</td>
               </tr>
@@ -49,9 +53,4 @@ export function Members({ domain, group, address }: Props) {
 function kindOf(object: HdfObject): string {
   const kind = { groups: 'group', datasets: 'dataset', datatypes: 'type' }[collectionOf(object)];
   return isSparse(object) ? 'sparse dataset' : kind;
-}
-
-function targetText(link: HdfLink): string {
-  const file = link.h5domain ?? link.file;
-  return `link to ${file === undefined ? '' : `${file} `}${link.h5path ?? 'something else'}`;
 }

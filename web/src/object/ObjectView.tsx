@@ -5,6 +5,7 @@ import { type Address, formatAddress, nameOf } from '../address';
 import { findAnnData } from '../anndata/anndata';
 import { EmbeddingView } from '../anndata/EmbeddingView';
 import { collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
+import { elsewhere } from '../api/links';
 import { typeText } from '../api/types';
 import { Acls } from '../shell/Acls';
 import { ErrorBoundary, ErrorNotice } from '../shell/ErrorNotice';
@@ -44,7 +45,13 @@ export function ObjectView({ domain, address, user, change }: Props) {
   const [live, setLive] = useState(false);
   const object = domain.resolve(address.path);
   if (object === undefined) {
-    return <ErrorNotice error={new Error(`There is nothing at ${address.path} in ${domain.path}, or it is in another domain. Choose an object in the tree.`)} />;
+    const away = elsewhere(domain, address.path);
+    if (away === undefined) return <ErrorNotice error={new Error(`There is nothing at ${address.path} in ${domain.path}. Choose an object in the tree.`)} />;
+    return (
+      <p className="notice">
+        {address.path} is in another domain: <a href={formatAddress(away)}>{`${away.domain}${away.path === '/' ? '' : ` ${away.path}`}`}</a>
+      </p>
+    );
   }
   const views = viewsOf(domain, object, address.path);
   const view = views.find((one) => one === address.view) ?? views[0];

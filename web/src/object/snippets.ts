@@ -1,5 +1,6 @@
 /** The same data for programs: lines of Python and of a shell. */
 
+import { isAnnData } from '../anndata/anndata';
 import { urlOf } from '../api/client';
 import type { Domain, HdfObject } from '../api/hdf';
 import { isSparse } from '../api/hdf';
@@ -32,8 +33,10 @@ export function pythonSnippet(domain: Domain, path: string, object: HdfObject, s
   const bucket = domain.bucket === undefined ? '' : `, bucket=${pythonText(domain.bucket)}`;
   const open = `with hsparse.open(${pythonText(url)}${bucket}${who}) as file:`;
   const at = formatSelect(spans).slice(1, -1);
-  const line = object.shape === undefined ? `item = file[${pythonText(path)}]` : `data = file[${pythonText(path)}]${spans.length > 0 ? `[${at}]` : '[()]'}`;
-  return `import hsparse\n\n${open}\n    ${line}\n`;
+  const item = `file[${pythonText(path)}]`;
+  const dataset = `data = ${item}${spans.length > 0 ? `[${at}]` : '[()]'}`;
+  const group = isAnnData(domain, path) ? `data = file.to_anndata(${path === '/' ? '' : pythonText(path)})` : `item = ${item}`;
+  return `import hsparse\n\n${open}\n    ${object.shape === undefined ? group : dataset}\n`;
 }
 
 export function curlSnippet(domain: Domain, object: HdfObject, spans: Span[], runner: Runner): string {

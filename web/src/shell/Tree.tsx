@@ -3,6 +3,7 @@
 import { type KeyboardEvent, memo, useMemo, useRef, useState } from 'react';
 import { goTo, parentOf } from '../address';
 import { collectionOf, type Domain, dimsOf, type HdfLink, type HdfObject, isSparse } from '../api/hdf';
+import { addressOf, linkText } from '../api/links';
 
 interface Node {
   path: string;
@@ -10,6 +11,8 @@ interface Node {
   level: number;
   object: HdfObject | undefined;
   isGroup: boolean;
+  /** Without an object: the link, and the path of its group. */
+  link?: { to: HdfLink; group: string } | undefined;
 }
 
 /** The most rows of a tree; a search finds the others. */
@@ -34,7 +37,8 @@ export const Tree = memo(function Tree({ domain, path: shown }: Props) {
     [domain, typed, toggled, shown],
   );
   const select = (node: Node) => {
-    goTo({ domain: domain.path, bucket: domain.bucket, path: node.path });
+    const away = node.object === undefined && node.link !== undefined ? addressOf(domain, node.link.to, node.link.group) : undefined;
+    goTo(away ?? { domain: domain.path, bucket: domain.bucket, path: node.path });
     if (node.isGroup && typed === '') setToggled({ ...toggled, [node.path]: true });
   };
   const focused = nodes.some((node) => node.path === shown) ? shown : nodes[0]?.path;
@@ -76,7 +80,7 @@ export const Tree = memo(function Tree({ domain, path: shown }: Props) {
               {node.isGroup ? (isOpen(node.path) ? '▾' : '▸') : ''}
             </span>
             <span className="name">{typed === '' ? node.name : node.path}</span>
-            <span className="quiet"> {remark(node.object)}</span>
+            <span className="quiet"> {remark(domain, node)}</span>
           </li>
         ))}
       </ul>
@@ -93,8 +97,8 @@ function isAbove(path: string, other: string): boolean {
   return other.startsWith(`${path}/`);
 }
 
-function remark(object: HdfObject | undefined): string {
-  if (object === undefined) return 'not in this domain';
+function remark(domain: Domain, { object, link }: Node): string {
+  if (object === undefined) return link === undefined ? '' : linkText(domain, link.to, link.group);
   if (collectionOf(object) !== 'datasets') return collectionOf(object) === 'datatypes' ? 'type' : '';
   const dims = dimsOf(object).join(' × ');
   return isSparse(object) ? `${dims} sparse` : dims;
@@ -103,14 +107,14 @@ function remark(object: HdfObject | undefined): string {
 /** Returns the visible rows, depth first; a group that is inside itself is not opened again. */
 function rows(domain: Domain, isOpen: (path: string) => boolean): Node[] {
   const found: Node[] = [];
-  const visit = (object: HdfObject | undefined, path: string, name: string, level: number, above: HdfObject[]) => {
+  const visit = (object: HdfObject | undefined, path: string, name: string, level: number, above: HdfObject[], link?: Node['link']) => {
     if (found.length >= MAX_ROWS) return;
     const isGroup = object !== undefined && collectionOf(object) === 'groups' && !above.includes(object);
-    found.push({ path, name, level, object, isGroup });
+    found.push({ path, name, level, object, isGroup, link });
     if (!isGroup || level >= MAX_DEPTH || !isOpen(path)) return;
     for (const [child, link] of Object.entries(object.links ?? {})) {
       const below = path === '/' ? `/${child}` : `${path}/${child}`;
-      visit(domain.target(link, path), below, child, level + 1, [...above, object]);
+      visit(domain.target(link, path), below, child, level + 1, [...above, object], { to: link, group: path });
     }
   };
   visit(domain.root, '/', '/', 0, []);
@@ -138,7 +142,7 @@ function search(domain: Domain, text: string): Node[] {
     const target = domain.target(link, group.path);
     const end = `${group.end}/${name}`;
     const matches = group.matches || end.toLowerCase().includes(text);
-    if (matches) found.push({ path, name, level: 0, object: target, isGroup: false });
+    if (matches) found.push({ path, name, level: 0, object: target, isGroup: false, link: { to: link, group: group.path } });
     if (target !== undefined && !seen.has(target)) above.push(open(target, path, end, matches));
   }
   return found;
