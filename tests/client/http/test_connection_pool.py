@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from hsparse.client.connection import Connection
-from hsparse.client.http.connection_pool import MAX_IDLE, ConnectionPool
+from hsparse.client.http.connection_pool import JOINED, MAX_IDLE, ConnectionPool
 from hsparse.client.sparse_dataset import SparseDataset
 from tests.client.scripted_server import answer, scripted_server
 from tests.support.endurance import repeats
@@ -61,6 +62,19 @@ def test_a_connection_that_the_server_closed_is_dropped(
     assert not kept
     assert first.sock is None
     pool.drop(second)
+
+
+@pytest.mark.parametrize(("size", "parts"), [(0, 1), (1, 1), (JOINED, 1), (JOINED + 1, 2)])
+def test_a_small_body_is_sent_with_its_head(
+    pool: ConnectionPool, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, size: int, parts: int
+) -> None:
+    sent: list[bytes] = []
+    send = HTTPConnection.send
+    monkeypatch.setattr(HTTPConnection, "send", lambda self, data: (sent.append(data), send(self, data)))
+    connection, _ = pool.take()
+    connection.request("PUT", "/x", bytes(size))
+    assert len(sent) == parts
+    assert b"".join(sent).endswith(b"\r\n\r\n" + bytes(size))
 
 
 def test_a_bounded_number_is_kept(pool: ConnectionPool) -> None:
