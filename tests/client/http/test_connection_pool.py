@@ -73,6 +73,7 @@ def test_a_small_body_is_sent_with_its_head(
     monkeypatch.setattr(HTTPConnection, "send", lambda self, data: (sent.append(data), send(self, data)))
     connection, _ = pool.take()
     connection.request("PUT", "/x", bytes(size))
+    pool.drop(connection)
     assert len(sent) == parts
     assert b"".join(sent).endswith(b"\r\n\r\n" + bytes(size))
 
