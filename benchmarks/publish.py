@@ -118,7 +118,8 @@ def insert(page: str, table: str) -> str:
 def condensed(report: str) -> str:
     """Return the report with shorter tables: a peer's figure and the ratio to it are one cell, of medians.
 
-    The spread is that of hsparse alone, and an aim has its verdict without the figure.
+    The spread is that of hsparse alone, and an aim has its verdict without the figure. A row beside peers that has
+    neither a ratio nor an aim is left to the report.
     """
     found: list[str] = []
     titles: list[str] = []
@@ -132,7 +133,14 @@ def condensed(report: str) -> str:
         elif cells[0] == "---":
             line = _line(["---"] * (len(_peers(titles)) + 3))
         else:
-            line = _condensed_row(dict(zip(titles, cells, strict=True)), _peers(titles))
+            row = dict(zip(titles, cells, strict=True))
+            if (
+                not row["aims"]
+                and _peers(titles)
+                and all(row[f"ratio to {one}"] == "-" for one in _peers(titles))
+            ):
+                continue
+            line = _condensed_row(row, _peers(titles))
         found.append(line)
     return "\n".join(found) + "\n"
 
@@ -179,11 +187,13 @@ def merge(page: str, report: str) -> str:
     last = known.pop("Remarks", "").strip().splitlines()
     told = {name: fact(report, name) for name in ("versions", "repeats", LOAD)}
     conditions = "".join(
-        f"; {name}: {value}" for name, value in told.items() if f"\n- {name}: {value}\n" not in page
+        f"; {name}: {value.partition(' (')[0]}"
+        for name, value in told.items()
+        if f"\n- {name}: {value}\n" not in page
     )
     for title in [title for title in measured if title]:
         about = f"- `{title}`"
-        own = [f"- Measured apart from the rest by `{fact(report, 'command')}`{conditions}."]
+        own = [f"- Measured apart by `{fact(report, 'command')}`{conditions}."]
         own += [remark for remark in remarks if remark.startswith(about)]
         known[title] = "\n".join(["", measured[title].strip(), "", *own, "", ""])
         last = [remark for remark in last if not remark.startswith(about)]

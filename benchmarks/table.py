@@ -12,6 +12,8 @@ NOTES = (
     "anything; 'HSDS flushed' adds the flush of its API, without fsync.",
     "TileDB runs embedded, with no network and no fsync. 'bare' is an aiohttp handler that stores nothing: the bound "
     "of a server. 'copy' is the same file copied and synced: the bound of the disk.",
+    "Whole reads ('read all') are by the packages for Python, 'direct' from the server's directory; other rows are "
+    "plain requests.",
     "Caches have their default sizes. What is read was written by the same process before, and is in the page cache.",
     "Clients and servers share the machine's cores. Requests are encoded before the clock starts; answers are decoded "
     "to numpy arrays before it stops.",

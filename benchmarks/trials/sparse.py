@@ -26,7 +26,6 @@ from benchmarks.workloads.points import PointData, dense_rows
 IN_FLIGHT = 4
 READS = {"read all": False, "read all, direct": True}
 """Whether the Python client reads past the server, by the name of the row."""
-BY_CLIENT = ", read all: by the packages for Python; `direct` reads the server's directory. Others are plain requests."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,6 @@ class SparseTrial:
     async def run(self) -> None:
         """Take all samples."""
         case, wanted = self.case, ["hsparse", "older", "tiledb"]
-        self.bench.report.remark(f"`{case.name}`{BY_CLIENT}")
         if case.dense_chunk is None:
             size = np.prod(case.extent, dtype=float) * case.dtype.itemsize / 2**30
             self.bench.report.remark(
