@@ -11,8 +11,10 @@ when all parts before it are. A part whose service node is gone would hold up th
 `until` all parts may be dropped, and their requests begin again. `dropped` keeps the tokens of dropped parts for a
 while: a token that is in neither list is that of a part that is visible.
 
-`record["appended"]` has what was appended by the last requests with an `Idempotency-Key`, so that one that a client
-sends again is not appended again; see `hsparse.wire.change_token`.
+`record["appended"]` has the last parts that had `keys`, each key with the first place and the count of its elements in
+the part, so that what a client sends again with its `Idempotency-Key` is not appended again:
+
+    [{"dim": 0, "start": 120, "time": 1700000000.0, "keys": [["7c...", 0, 10], ...]}, ...]
 
 `record["extents"]` has the last changes of the extent by their tokens, with the extents before and after each, so that
 one that is sent again, because its reply was lost, is not made again.
@@ -25,7 +27,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.model.dataspace import MAX_EXTENT, UNLIMITED
-from hsparse.wire.change_token import appended_before, key_of, part_of
+from hsparse.wire.change_token import appended_before, key_of, part_with_key
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
     AbandonAppends,
@@ -39,8 +41,10 @@ from hsparse.wire.record_message import (
 
 MOST_REMEMBERED = 16
 """How many changes of the extent are remembered, the last ones: one is sent again within seconds."""
-MOST_KEYS, KEY_SECONDS = 256, 3600.0
-"""How many changes with keys of clients are remembered, and appends for how long: clients repeat them in minutes."""
+MOST_KEYS = 256
+"""How many changes with keys of clients are remembered."""
+MOST_APPENDED, KEY_SECONDS = 1024, 3600.0
+"""How many keys of appends are remembered, and for how long: clients repeat them in minutes. The last part has all."""
 DROPPED_SECONDS, MOST_DROPPED = 86_400.0, 1000
 """How long the token of a dropped part is kept, and how many: longer than any request lasts, on clocks that differ."""
 
@@ -81,21 +85,17 @@ def end_trim(change: EndTrim, record: Record) -> Record | None:
 
 
 def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
-    """Return the record with the part that `change` begins or, if it has begun, with a new time `until`.
-
-    A part of another token with the same key stays as it is: who only waits for it does not keep it alive.
-    """
+    """Return the record with the part that `change` begins or, if it has begun, with a new time `until`."""
     dropped, parts = _dropped(record, now), appended_parts(record)
     if change.token in dropped:
         raise Moved(f"The append to {change.id} took too long and was dropped.")
-    if appended_before(record, change.token) is not None:
-        return record
-    until, begun = now + change.lease, part_of(record, change.token)
-    if begun is not None and begun["token"] != change.token:
-        return record
-    if begun is not None:
-        parts = [part | {"until": until} if part is begun else part for part in parts]
+    until = now + change.lease
+    if any(part["token"] == change.token for part in parts):
+        parts = [part | {"until": until} if part["token"] == change.token else part for part in parts]
         return _with_appends(record, change.dim, parts, dropped)
+    for key, _, _ in change.keys:
+        if appended_before(record, key) is not None or part_with_key(record, key) is not None:
+            raise Moved(f"What is appended to {change.id} has the key of an append that came before.")
     shape = record["shape"]
     before = tuple(shape.get("dims") or ())
     if len(change.slab) != len(before) or not 0 <= change.dim < len(before):
@@ -109,7 +109,9 @@ def begin_append(change: BeginAppend, record: Record, now: float) -> Record:
     stop = before[change.dim] + sum(part["count"] for part in parts) + count
     after = (*before[: change.dim], stop, *before[change.dim + 1 :])
     _check_extent(change.id, after, before, shape.get("maxdims"))
-    part = {"token": change.token, "count": count, "until": until, "done": False}
+    part: Record = {"token": change.token, "count": count, "until": until, "done": False}
+    if change.keys:
+        part["keys"] = list(map(list, change.keys))
     return _with_appends(record, change.dim, [*parts, part], dropped)
 
 
@@ -125,13 +127,13 @@ def end_append(change: EndAppend, record: Record, now: float) -> Record:
     dims, keyed = list(shape["dims"]), []
     while parts and parts[0]["done"]:
         part = parts.pop(0)
-        if key := key_of(part["token"]):
-            keyed.append({"key": key, "dim": dim, "start": dims[dim], "count": part["count"], "time": now})
+        if "keys" in part:
+            keyed.append({"dim": dim, "start": dims[dim], "time": now, "keys": part["keys"]})
         dims[dim] += part["count"]
     grown = {**record, "shape": {**shape, "dims": dims}} if dims != shape["dims"] else record
     if keyed:
         kept = [one for one in record.get("appended", ()) if one["time"] > now - KEY_SECONDS]
-        grown = {**grown, "appended": [*kept, *keyed][-MOST_KEYS:]}
+        grown = {**grown, "appended": _last_appended([*kept, *keyed])}
     return _with_appends(grown, dim, parts, dropped)
 
 
@@ -158,6 +160,16 @@ def _last_changes(changes: list[Record]) -> list[Record]:
             left[has_key] -= 1
             kept.append(change)
     return kept[::-1]
+
+
+def _last_appended(parts: list[Record]) -> list[Record]:
+    """Return the last of some parts with keys, in their order, that are remembered."""
+    left = MOST_APPENDED
+    for place in reversed(range(len(parts))):
+        left -= len(parts[place].get("keys", ()))
+        if left < 0:
+            return parts[min(place + 1, len(parts) - 1) :]
+    return parts
 
 
 def _dropped(record: Record, now: float) -> dict[str, float]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hsparse.errors import ErrorKind
 from hsparse.testing.record_conformance import change, created, kind, record_of
+from hsparse.wire.change_token import appended_before, part_with_key
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import (
     AbandonAppends,
@@ -86,32 +87,38 @@ async def test_appends_become_visible_in_order(node: DataNode) -> None:
     assert not (await change(node, EndAppend(id, "b"))).changed  # it is visible; said twice is said once
 
 
-async def test_an_append_with_a_key_is_one_whatever_the_rest_of_its_token(node: DataNode) -> None:
+async def test_a_key_is_appended_once(node: DataNode) -> None:
+    """A part has the keys of several requests; another part with one of them is refused, as long as it is known."""
     id = await appendable(node, [4, 5])
-    for rest, lease in (("a", 60.0), ("b", 90.0)):
-        outcome = await change(node, BeginAppend(id, f"k.{rest}", (2, 5), 0, lease))
-        assert outcome.changed is (rest == "a"), "the second one does not keep the first one's part alive"
-        assert [part["token"] for part in outcome.unwrap()["appends"]["parts"]] == ["k.a"]
-    (await change(node, EndAppend(id, "k.a"))).unwrap()
-    assert await extent_of(node, id) == [6, 5]
+    first = BeginAppend(id, "a", (5, 5), 0, 60.0, (("k", 0, 2), ("l", 3, 2)))
+    for _ in range(2):
+        (await change(node, first)).unwrap()
+    again = BeginAppend(id, "b", (3, 5), 0, 60.0, (("m", 0, 1), ("l", 1, 2)))
+    assert kind(await change(node, again)) == ErrorKind.MOVED
+    record = await record_of(node, id)
+    assert [part["token"] for part in record["appends"]["parts"]] == ["a"]
+    assert part_with_key(record, "l") == {"token": "a", "count": 2}
+    (await change(node, EndAppend(id, "a"))).unwrap()
     (await change(node, BeginAppend(id, "other", (1, 5), 0, 60.0))).unwrap()
-    outcome = await change(node, BeginAppend(id, "k.c", (2, 5), 0, 60.0))
-    assert not outcome.changed
-    [made] = [one for one in outcome.unwrap()["appended"] if one["key"] == "k"]
-    assert (made["dim"], made["start"], made["count"]) == (0, 4, 2)
-    assert [part["token"] for part in outcome.unwrap()["appends"]["parts"]] == ["other"]
+    assert kind(await change(node, again)) == ErrorKind.MOVED
+    record = await record_of(node, id)
+    assert record["shape"]["dims"] == [9, 5]
+    assert appended_before(record, "l") == {"dim": 0, "start": 7, "count": 2}
+    assert appended_before(record, "m") is None
+    (await change(node, BeginAppend(id, "c", (1, 5), 0, 60.0, (("m", 0, 1),)))).unwrap()
 
 
 async def test_an_append_with_a_key_that_was_dropped_begins_again(node: DataNode) -> None:
     id = await appendable(node, [4])
-    (await change(node, BeginAppend(id, "k.a", (2,), 0, 60.0))).unwrap()
+    keys = (("k", 0, 2),)
+    (await change(node, BeginAppend(id, "a", (2,), 0, 60.0, keys))).unwrap()
     (await change(node, AbandonAppends(id))).unwrap()
     record = await record_of(node, id)
     await change(node, EndTrim(id, record["generation"]))
-    assert kind(await change(node, BeginAppend(id, "k.a", (2,), 0, 60.0))) == ErrorKind.MOVED
-    begun = (await change(node, BeginAppend(id, "k.b", (2,), 0, 60.0))).unwrap()
-    assert [part["token"] for part in begun["appends"]["parts"]] == ["k.b"]
-    assert kind(await change(node, EndAppend(id, "k.a"))) == ErrorKind.MOVED
+    assert kind(await change(node, BeginAppend(id, "a", (2,), 0, 60.0, keys))) == ErrorKind.MOVED
+    begun = (await change(node, BeginAppend(id, "b", (2,), 0, 60.0, keys))).unwrap()
+    assert [part["token"] for part in begun["appends"]["parts"]] == ["b"]
+    assert kind(await change(node, EndAppend(id, "a"))) == ErrorKind.MOVED
     assert await extent_of(node, id) == [4]
 
 

@@ -1,7 +1,9 @@
-"""Tokens of changes that grow a dataset: such a change is made once, however often a service node sends it.
+"""Tokens and keys of changes that grow a dataset: such a change is made once, however often it is sent.
 
-The token of a request with an `Idempotency-Key` is `KEY.REST`, KEY a digest of that and of the user: a client may send
-it again by another service node, with another REST, and it is the same change. Other tokens have no dot.
+A service node gives each change a token. A key is a digest of a user and of the `Idempotency-Key` of a request, which a
+client may send again by another service node. The token of a change of the extent with a key is `KEY.REST`; with
+another REST it is the same change. Other tokens have no dot. An append has keys beside its token: it may be that of
+several requests.
 """
 
 from __future__ import annotations
@@ -19,17 +21,19 @@ def key_of(token: str) -> str:
     return token.rpartition(".")[0]
 
 
-def part_of(record: Record, token: str) -> Record | None:
-    """Return the part that is being appended to a dataset under a token, or under another one with the same key."""
-    key = key_of(token)
-    for part in reversed(record.get("appends", {}).get("parts", ())):  # most often it is the last one
-        if part["token"] == token or (key and key_of(part["token"]) == key):
-            found: Record = part
-            return found
+def part_with_key(record: Record, key: str) -> Record | None:
+    """Return the `token` of the part that is being appended with a key, and the `count` of that; None without one."""
+    for part in record.get("appends", {}).get("parts", ()):
+        for found, _, count in part.get("keys", ()):
+            if found == key:
+                return {"token": part["token"], "count": count}
     return None
 
 
-def appended_before(record: Record, token: str) -> Record | None:
-    """Return `dim`, `start` and `count` of what was appended with the key in `token`; None if it is not remembered."""
-    key = key_of(token)
-    return next((one for one in record.get("appended", ()) if key and one["key"] == key), None)
+def appended_before(record: Record, key: str) -> Record | None:
+    """Return `dim`, `start` and `count` of what was appended with a key; None if it is not remembered."""
+    for one in record.get("appended", ()):
+        for found, offset, count in one.get("keys", ()):
+            if found == key:
+                return {"dim": one["dim"], "start": one["start"] + offset, "count": count}
+    return None

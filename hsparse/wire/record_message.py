@@ -224,6 +224,9 @@ class BeginAppend:
     given to `EndAppend`. The same change again gives the part `lease` more seconds from then. `Moved` if the dataset
     is being shrunk, has other lengths than `slab` beside `dim`, is appended to along another dimension, or has
     dropped the part.
+
+    `keys` are those of the requests whose elements these are: key, first place in the slab, count. Once the part is
+    visible they are remembered. `Moved` if one of them is that of another part, or of what was appended before.
     """
 
     id: str
@@ -231,6 +234,7 @@ class BeginAppend:
     slab: tuple[int, ...]
     dim: int
     lease: float
+    keys: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 ELEMENTS = 4
 """Elements of the dataset that is written; a chunk has two."""
+TRIES = 4
+"""How often a request with a key is sent."""
 UNKNOWN = ("store_failed", "busy", "unanswered", "moved")
 """Kinds of errors after which it is not known whether an operation took effect."""
 
@@ -155,10 +157,15 @@ class Clients:
             self.history.respond(noted, record["attributes"].get("a", {}).get("value"))
 
     async def append(self, client: str) -> None:
+        """Append, every other time with a key: such a request is sent again until it is answered."""
         value, count = next(self.values), self.generator.randint(1, 3)
+        key = str(value) if value % 2 else ""
         noted = AppendOperation(value, count, next(self.history.ticks))
         self.history.appends.append(noted)
-        noted.start = await self._ask(lambda node: node.append(self.names.appended, count, value))
+        for _ in range(TRIES if key else 1):
+            noted.start = await self._ask(lambda node: node.append(self.names.appended, count, value, key))
+            if noted.start is not None:
+                break
         if noted.start is not None:
             noted.returned = next(self.history.ticks)
 

@@ -128,7 +128,8 @@ def wrong_appends(
     """Return a sentence for each append that is not in the final `values` as it should be, and for each wrong extent.
 
     An append that was answered is there once, whole, where its answer says; any other once or not at all. `first`
-    elements were there before. No read of the extent is behind a read or an append that was answered before it began.
+    elements were there before. No append is before another one that was answered before it began, and no read of the
+    extent is behind a read or an append that was.
     """
     sentences = [f"{text}" for append in appends if (text := _wrong_append(values, append))]
     known = {append.value for append in appends}
@@ -136,6 +137,13 @@ def wrong_appends(
         f"element {place} is {value}, which nobody appended"
         for place, value in enumerate(values)
         if place >= first and value not in known
+    ]
+    answered = [(one.start, one) for one in appends if one.start is not None and one.returned is not None]
+    sentences += [
+        f"the append of {later.value} at {after} is before that of {one.value} at {start}, answered before it began"
+        for start, one in answered
+        for after, later in answered
+        if one.returned is not None and one.returned < later.invoked and after < start
     ]
     for read in extents:
         before = [

@@ -14,7 +14,7 @@ from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset
-from hsparse.sn.values.append import Append
+from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (
@@ -35,6 +35,7 @@ class ServiceOperations:
     def __init__(self, owners: Owners, clock: Clock) -> None:
         self.owners = owners
         self._clock = clock
+        self._groups = AppendGroups(owners, clock)
 
     async def write(self, id: str, places: Sequence[int], value: int) -> None:
         """Write `value` to elements."""
@@ -70,8 +71,8 @@ class ServiceOperations:
 
         return await self._until_current(id, read)
 
-    async def append(self, id: str, count: int, value: int) -> int:
-        """Append `count` elements of this value, and return where they are."""
+    async def append(self, id: str, count: int, value: int, key: str = "") -> int:
+        """Append `count` elements of this value, once for a key, and return where they are."""
 
         async def load() -> Dataset:
             return Dataset.of(await self.owners.record(id))
@@ -83,7 +84,7 @@ class ServiceOperations:
         async def write(dataset: Dataset, selection: Selection, values: Values) -> None:
             await ChunkFanout(self.owners, dataset).write(selection, values)
 
-        select = await Append(count, 0).apply(self.owners, self._clock, load, prepare, write)
+        select = await self._groups.apply(Append(count, 0), load, prepare, write, key)
         return int(select.strip("[]").split(":")[0])
 
     async def extend(self, id: str, count: int) -> int:

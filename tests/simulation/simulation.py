@@ -71,11 +71,12 @@ def run_seed(
     settings: DataSettings = SETTINGS,
     repeats: Collection[Action] = ANY_CHANGE,
     data_nodes: Sequence[int] = (1, 2, 2, 3, 3),
+    clients: int = 0,
 ) -> Run:
     """Run a cluster of some data nodes and 2 service nodes, or so many whole servers, with up to `most` faults.
 
-    With another `mix` there are twice as many clients, which pause less. Changes of the kinds in `repeats` may take
-    effect more than once.
+    With another `mix` there are twice as many clients, or so many, which pause less. Changes of the kinds in `repeats`
+    may take effect more than once.
     """
     run, loop = Run(seed, repeats), VirtualLoop()
     started = loop.time()
@@ -92,16 +93,16 @@ def run_seed(
             for _ in range(2):
                 cluster.start_service_node()
         await cluster.recover()
-        clients = await begin(cluster, run.history, random.Random(f"clients {seed}"))
+        working = await begin(cluster, run.history, random.Random(f"clients {seed}"))
         nemesis = Nemesis(cluster, chosen, run.faults)
         count, pause = (CLIENTS, PAUSE) if mix is MIXED else (2 * CLIENTS, PAUSE / 3)
-        clients.mix = mix
-        work = asyncio.ensure_future(clients.run(count, operations, pause))
+        working.mix = mix
+        work = asyncio.ensure_future(working.run(clients or count, operations, pause))
         await nemesis.run(chosen.choices(faults, k=chosen.randint(1, most)), 1.5)
         await work
         await nemesis.wait()
         await cluster.recover()
-        await finish(clients, cluster, run)
+        await finish(working, cluster, run)
         if not errors_allowed:
             run.wrong += [f"an error for a client: {text}" for text in run.errors]
 

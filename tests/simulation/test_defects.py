@@ -20,11 +20,12 @@ from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.ownership import MemberOwnership
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values import append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.wire.record_message import SetExtent
-from tests.simulation.clients import MOST_READS, MOST_WRITES
+from tests.simulation.clients import MOST_APPENDS, MOST_READS, MOST_WRITES
 from tests.simulation.nemesis import (
     ALL,
     bad_network,
@@ -35,6 +36,7 @@ from tests.simulation.nemesis import (
     partition,
     pause,
     pause_long,
+    restart_service_node,
     slow_machine,
     slow_puts,
     suspend,
@@ -134,8 +136,14 @@ def test_messages_of_older_epochs_that_are_carried_out(monkeypatch: pytest.Monke
     found(range(54, 154), ALL)
 
 
+def test_an_append_whose_key_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "appended_before", lambda record, key: None)
+    monkeypatch.setattr(extent_changes, "appended_before", lambda record, key: None)
+    assert "is at [" in found(range(9), 3 * (restart_service_node,), operations=25, most=6, mix=MOST_APPENDS)
+
+
 def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def append(node: ServiceOperations, id: str, count: int, value: int) -> int:
+    async def grow_first(node: ServiceOperations, id: str, count: int, value: int, key: str = "") -> int:
         """Grow first, then write there: what no handler does."""
         dataset = Dataset.of((await node.owners.apply(SetExtent(id, (count,), extend_dim=0))).unwrap())
         start = dataset.extent[0] - count
@@ -143,5 +151,5 @@ def test_an_append_that_is_sent_again_without_a_token(monkeypatch: pytest.Monkey
         await ChunkFanout(node.owners, dataset).write(places, np.full(count, value, DTYPE))
         return start
 
-    monkeypatch.setattr(ServiceOperations, "append", append)
+    monkeypatch.setattr(ServiceOperations, "append", grow_first)
     assert "nobody appended" in found(range(120, 270), (bad_network,), operations=40, most=6)

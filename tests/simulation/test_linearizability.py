@@ -154,6 +154,18 @@ def test_appends(values: list[int | None], extents: list[ExtentRead], wrong: int
     assert len(wrong_appends(values, APPENDS, extents)) == wrong
 
 
+def test_appends_are_in_the_order_in_which_they_were_answered() -> None:
+    """One that began before another was answered may be on either side of it."""
+    answered = [
+        AppendOperation(1, 1, 1, 4, 1),
+        AppendOperation(2, 1, 2, 5, 0),
+        AppendOperation(3, 1, 6, 7, 2),
+    ]
+    assert wrong_appends([2, 1, 3], answered, []) == []
+    answered[2].start, answered[0].start = 1, 2
+    assert len(wrong_appends([2, 3, 1], answered, [])) == 1
+
+
 def test_extensions_take_place_once_and_do_not_overlap() -> None:
     assert wrong_extensions(0, []) == []
     assert wrong_extensions(5, [(2, 3), (3, 0)]) == []

@@ -19,7 +19,7 @@ from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.layout import parse_layout
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
-from hsparse.sn.values.append import Append
+from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.testing.sparse_model import Coord
@@ -76,7 +76,8 @@ class DirectDriver:
             await ChunkFanout(self._owners, dataset).write(selection, shaped, drop_fill=drop_fill)
 
         async def append(dataset: Dataset) -> None:
-            await Append(slab.count, slab.dim).apply(self._owners, SystemClock(), load, prepare, write)
+            groups = AppendGroups(self._owners, SystemClock())
+            await groups.apply(Append(slab.count, slab.dim), load, prepare, write)
 
         async def load() -> Dataset:
             return Dataset.of(await self._owners.record(id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.access import require_right
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.request import Request
+from hsparse.sn.values.append import AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
@@ -98,12 +99,12 @@ async def put_value(request: Request) -> web.StreamResponse:
     if write.body.append is None:
         await until_current(request, write.apply)
         return respond({})
-    owners, clock = request.service.owners, request.service.clock
     if request.arg("flush") is not None and not request.flag("flush"):
         raise BadRequest("An append is visible when it is answered: leave out flush=0.")
     key = idempotency_key(request.http, request.principal.name)
-    selection = await write.body.append.apply(
-        owners, clock, lambda: load_dataset(request), write.resolve, write.write, key
+    groups = request.service.component(AppendGroups)
+    selection = await groups.apply(
+        write.body.append, lambda: load_dataset(request), write.resolve, write.write, key, write.how
     )
     return respond({"selection": selection})
 
@@ -118,6 +119,11 @@ class ValueWrite:
         self._most = request.service.settings.max_write_size
         self._drop_fill = request.flag("drop_fill")
         self._sparse = self._drop_fill or body.sparse or request.flag("sparse")
+
+    @property
+    def how(self) -> Hashable:
+        """What else than the elements `write` depends on."""
+        return self._drop_fill, self.body.fields
 
     async def apply(self, dataset: Dataset) -> None:
         """Write to the dataset; `Moved` if its extent was shrunk meanwhile."""

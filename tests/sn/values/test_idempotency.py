@@ -11,8 +11,8 @@ import pytest
 from hsparse.dn.extent_changes import MOST_REMEMBERED
 from hsparse.sn.http.idempotency_key import MAX_KEY
 from hsparse.sn.values import append
+from hsparse.sn.values.append import AppendGroups
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.change_token import key_of
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 from tests.sn.value_client import create, read, value_client
 from tests.support.rest_client import Reply, RestClient
@@ -125,7 +125,6 @@ class Begun:
 
     def __init__(self, client: RestClient) -> None:
         self.changes: list[BeginAppend] = []
-        self.one_more = asyncio.Event()
         self._client, self._apply = client, client.service.owners.apply
         client.service.owners.apply = self._watched  # type: ignore[method-assign]
 
@@ -133,17 +132,16 @@ class Begun:
         outcome = await self._apply(change)
         if isinstance(change, BeginAppend):
             self.changes.append(change)
-            self.one_more.set()
         return outcome
 
     async def elsewhere(self, path: str, key: str, lease: float) -> EndAppend:
         """Begin the append of a request with `key` as another service node; return the change by which that ends it."""
-        await grow(self._client, await dataset(self._client), "append", key)  # to learn what it is in tokens
-        token = self.changes[-1].token.rpartition(".")[0] + ".elsewhere"
+        await grow(
+            self._client, await dataset(self._client), "append", key
+        )  # to learn what the nodes call it
         id = path.rpartition("/")[2]
-        await self._apply(BeginAppend(id, token, (2,), 0, lease))
-        self.one_more.clear()
-        return EndAppend(id, token)
+        await self._apply(BeginAppend(id, "elsewhere", (2,), 0, lease, self.changes[-1].keys))
+        return EndAppend(id, "elsewhere")
 
 
 @pytest.mark.parametrize("is_dropped", [False, True])
@@ -155,7 +153,7 @@ async def test_what_a_service_node_that_is_gone_has_begun_is_begun_again(
     path, begun = await dataset(client), Begun(client)
     await grow(client, path, "append", '"other"')
     change = await begun.elsewhere(path, '"one"', -1.0)
-    assert key_of(begun.changes[0].token) != key_of(change.token)
+    assert begun.changes[0].keys != begun.changes[1].keys
     if is_dropped:
         await client.service.owners.apply(AbandonAppends(change.id))
     for _ in range(2):
@@ -165,13 +163,20 @@ async def test_what_a_service_node_that_is_gone_has_begun_is_begun_again(
 
 
 async def test_a_request_that_is_sent_again_writes_nothing_while_the_first_one_is_carried_out(
-    client: RestClient,
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else it would undo what others write there once the first one has ended."""
     path, begun = await dataset(client), Begun(client)
     end = await begun.elsewhere(path, '"one"', 60.0)
+    looks, look = asyncio.Event(), AppendGroups._while_begun
+
+    async def watched(groups: AppendGroups, id: str, token: str) -> None:
+        looks.set()
+        await look(groups, id, token)
+
+    monkeypatch.setattr(AppendGroups, "_while_begun", watched)
     again = asyncio.create_task(grow(client, path, "append", '"one"'))
-    await begun.one_more.wait()
+    await looks.wait()
     await client.service.owners.apply(end)
     assert (await client("PUT", f"{path}/value", {"value": [99]}, select="[3:4]")).status == 200
     assert (await again).body["selection"] == "[3:5]"
