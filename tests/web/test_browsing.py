@@ -132,7 +132,7 @@ def test_a_domain_of_many_objects_takes_few_requests(page: Page, site: str) -> N
     go(page, domain="/home/admin/web-many.h5")
     expect(page.get_by_role("treeitem")).to_have_count(1001)
     data = [request for request in asked if request.resource_type == "fetch"]
-    assert len(data) <= 3, [request.url for request in data]
+    assert len(data) <= 5, [request.url for request in data]
 
 
 def test_soft_links_that_repeat_one_another_do_not_hang_the_page(page: Page, site: str) -> None:
@@ -182,6 +182,7 @@ def test_links_to_other_domains_say_where_and_are_followed(page: Page, site: str
     expect(page.get_by_role("heading", name="d", exact=True)).to_be_visible()
     go(page, domain=here, path="/beside/d")
     page.get_by_role("main").get_by_role("link", name=f"{there} /g/d").click()
+    page.wait_for_url(f"**/#domain={there}&path=/g/d")
     expect(page.get_by_role("heading", name="d", exact=True)).to_be_visible()
     go(page, domain=here)
     expect(page.get_by_role("treeitem", name="nowhere")).to_contain_text("→ /none, where there is nothing")

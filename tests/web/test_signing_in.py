@@ -92,6 +92,15 @@ def kept(page: Page) -> str:
     return found + repr(page.context.cookies())
 
 
+def test_nobody_signs_in_where_there_are_no_users(page: Page, browser: Browser, embedded_url: str) -> None:
+    go(page, domain="/")
+    expect(page.get_by_role("banner").get_by_role("button", name="Sign in")).to_be_visible()
+    with open_page(browser, embedded_url) as other:
+        go(other, domain="/")
+        expect(other.get_by_role("banner")).to_contain_text("admin")
+        expect(other.get_by_role("banner").get_by_role("button", name="Sign in")).to_have_count(0)
+
+
 def test_by_password_and_out(page: Page) -> None:
     go(page, domain=DOMAIN)
     expect(page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")

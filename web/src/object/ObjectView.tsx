@@ -16,6 +16,7 @@ import { ChunksView } from './ChunksView';
 import { Actions } from './Actions';
 import { Attributes } from './Attributes';
 import { DenseView } from './DenseView';
+import { useDomainChanged, useFreshExtent } from './freshness';
 import { LiveSwitch } from './LiveSwitch';
 import { Members } from './Members';
 import { findPlot } from './nexus';
@@ -44,24 +45,19 @@ interface Props {
 export function ObjectView({ domain, address, user, change }: Props) {
   const [live, setLive] = useState(false);
   const object = domain.resolve(address.path);
-  if (object === undefined) {
-    const away = elsewhere(domain, address.path);
-    if (away === undefined) return <ErrorNotice error={new Error(`There is nothing at ${address.path} in ${domain.path}. Choose an object in the tree.`)} />;
-    return (
-      <p className="notice">
-        {address.path} is in another domain: <a href={formatAddress(away)}>{`${away.domain}${away.path === '/' ? '' : ` ${away.path}`}`}</a>
-      </p>
-    );
-  }
+  const changeObject = (changed: Partial<HdfObject>) => change((one) => (object === undefined ? one : one.with(object.id, changed)));
+  useFreshExtent(domain, object, changeObject);
+  const domainChanged = useDomainChanged(domain, address.path === '/');
+  if (object === undefined) return <Missing domain={domain} address={address} />;
   const views = viewsOf(domain, object, address.path);
   const view = views.find((one) => one === address.view) ?? views[0];
   return (
     <article aria-labelledby="objectName">
       <div className="title">
         <h1 id="objectName">{address.path === '/' ? nameOf(domain.path) : nameOf(address.path)}</h1>
-        <span className="quiet">{summary(domain, object, address.path)}</span>
+        <span className="quiet">{summary(domain, object, address.path, domainChanged)}</span>
         {collectionOf(object) === 'datasets' && (
-          <LiveSwitch domain={domain} object={object} live={live} onSwitch={setLive} onChange={(changed) => change((one) => one.with(object.id, changed))} />
+          <LiveSwitch domain={domain} object={object} live={live} onSwitch={setLive} onChange={changeObject} />
         )}
       </div>
       <Actions domain={domain} object={object} address={address} user={user} />
@@ -80,6 +76,23 @@ export function ObjectView({ domain, address, user, change }: Props) {
       <Attributes object={object} />
       {address.path === '/' && <Acls domain={domain} />}
     </article>
+  );
+}
+
+/** What is at a path without an object here: a way into another domain, or nothing. */
+function Missing({ domain, address }: { domain: Domain; address: Address }) {
+  const away = elsewhere(domain, address.path);
+  return (
+    <>
+      <h1>{nameOf(address.path)}</h1>
+      {away === undefined ? (
+        <ErrorNotice error={new Error(`There is nothing at ${address.path} in ${domain.path}. Choose an object in the tree.`)} />
+      ) : (
+        <p className="notice">
+          {address.path} is in another domain: <a href={formatAddress(away)}>{`${away.domain}${away.path === '/' ? '' : ` ${away.path}`}`}</a>
+        </p>
+      )}
+    </>
   );
 }
 
@@ -126,7 +139,7 @@ function viewsOf(domain: Domain, object: HdfObject, path: string): View[] {
   return dimsOf(object).length > 0 ? ['display', 'chunks'] : ['display'];
 }
 
-function summary(domain: Domain, object: HdfObject, path: string): string {
+function summary(domain: Domain, object: HdfObject, path: string, domainChanged: number): string {
   const parts: string[] = [];
   if (object.type !== undefined) parts.push(typeText(object.type));
   if (collectionOf(object) === 'datasets') {
@@ -137,7 +150,7 @@ function summary(domain: Domain, object: HdfObject, path: string): string {
     if (chunk !== undefined && dims.length > 0) parts.push(`chunks of ${chunk.join(' × ')}`);
   }
   if (path === '/') parts.push(`of ${domain.record.owner}`);
-  const changed = formatTime(object.lastModified);
+  const changed = formatTime(Math.max(object.lastModified ?? 0, domainChanged));
   if (changed !== '') parts.push(`changed ${changed} UTC`);
   return parts.join(' · ');
 }

@@ -48,6 +48,7 @@ export function Explorer() {
           </ErrorBoundary>
         )}
         <main>
+          {domain.error !== undefined && !isTop && loaded === undefined && <h1>{nameOf(address.domain)}</h1>}
           {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} retry={domain.reload} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
           <ErrorBoundary key={formatAddress({ ...address, view: undefined, select: undefined })} of={formatAddress(address)}>

@@ -15,6 +15,8 @@ export function SignIn({ about, error }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [open, setOpen] = useState(false);
   const signedIn = useSignedIn();
+  // A server without users takes everybody, without credentials, for its one user.
+  const hasUsers = about?.username === 'anonymous';
   useEffect(() => {
     if (open) dialog.current?.showModal();
   }, [open]);
@@ -30,7 +32,7 @@ export function SignIn({ about, error }: Props) {
       {signedIn !== undefined ? (
         <button onClick={() => setAuthorization(undefined)}>Sign out</button>
       ) : (
-        <button onClick={() => setOpen(true)}>Sign in</button>
+        hasUsers && <button onClick={() => setOpen(true)}>Sign in</button>
       )}
       {open && (
         <dialog ref={dialog} aria-labelledby="signInTitle" onClose={() => setOpen(false)}>
