@@ -264,7 +264,7 @@ class _Run:
         id = derived_id("datasets", root, bytes(8))
         with suppress(Conflict):  # it existed before: its elements are written again
             self._sending.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
-        upload = MatrixUpload(self._sending, uploads, self._args.file, id, matrix, self._advance)
+        upload = MatrixUpload(self._sending, uploads, self._args.file, {"id": id}, matrix, self._advance)
         upload.submit()
         uploads.finish()
         upload.check()

@@ -9,22 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.dense_upload import LARGEST, Advance
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.object_body import dataset_body
 from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.structured_upload import FLAGS
-from hsparse.client.http.retrying_client import RetryingClient
-from hsparse.errors import Corrupt, TooLarge
+from hsparse.cli.importer.value_upload import ValueUpload
+from hsparse.errors import Corrupt
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.parsed_elements import parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject, parse_object
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Points
-from hsparse.format.structured.region import encode_region
-from hsparse.format.structured.vlen_region import encode_vlen_region
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
@@ -95,24 +91,8 @@ class DefinedData:
         return found.heap.tobytes() if isinstance(found, VlenArray) else found.tobytes()
 
 
-class DefinedUpload:
-    """The defined elements of one dataset, chunk by chunk; `record` is the server's JSON of the dataset."""
-
-    def __init__(
-        self,
-        server: RetryingClient,
-        uploads: BoundedPool,
-        path: str,
-        record: Json,
-        data: DefinedData,
-        advance: Advance,
-    ) -> None:
-        self._server = server
-        self._uploads = uploads
-        self._path = path
-        self._url = f"/datasets/{record['id']}"
-        self._data = data
-        self._advance = advance
+class DefinedUpload(ValueUpload[DefinedData]):
+    """The defined elements of one dataset, chunk by chunk."""
 
     def submit(self, stored: set[Dims]) -> None:
         """Submit all chunks, those that are `stored` too: a request may have written a part."""
@@ -122,28 +102,9 @@ class DefinedUpload:
 
     def _send_chunk(self, scaled: Dims, size: int) -> None:
         with path_in_errors(self._path):
-            self._send(*self._data.read(scaled))
+            coords, values = self._data.read(scaled)
+            self._put_elements(Points(self._data.values.dims, coords), values)
         self._advance(size)
-
-    def _send(self, coords: NDArray[np.uint64], values: Values) -> None:
-        """Send elements, as two halves if they are too many for a request."""
-        if not len(coords):
-            return
-        points = Points(self._data.values.dims, coords)
-        try:
-            if isinstance(values, VlenArray):
-                body = encode_vlen_region(points, values, self._data.element)
-            else:
-                body = encode_region(points, values)
-            if len(body) > LARGEST and len(coords) > 1:
-                raise TooLarge(f"{len(coords)} elements have {len(body)} bytes.")
-            self._server.json("PUT", f"{self._url}/value", body, sparse=1)
-        except TooLarge:
-            middle = len(coords) // 2
-            if not middle:
-                raise
-            self._send(coords[:middle], values[:middle])
-            self._send(coords[middle:], values[middle:])
 
 
 def _in_row(values: Values, count: int) -> Values:

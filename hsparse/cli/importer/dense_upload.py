@@ -7,8 +7,8 @@ write is written again when an import is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.object_body import values_bytes
 from hsparse.cli.importer.source import path_in_errors
+from hsparse.cli.importer.value_upload import LARGEST, ValueUpload
 from hsparse.cli.importer.virtual_data import VirtualData
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import TooLarge
@@ -30,8 +30,6 @@ from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import chunk_name
 
-LARGEST = 64 * 1024 * 1024
-"""The most bytes of values in a request, unless an element has more."""
 UNDIVIDED = 1024 * 1024
 """Bytes of the largest chunk that is never written in parts: every server's `max_request_size` allows it."""
 BAND = 16 * 1024 * 1024
@@ -39,29 +37,14 @@ BAND = 16 * 1024 * 1024
 SMALL = 256 * 1024
 """Bytes of the largest chunk of the file that is not worth a request of its own."""
 PAGE = 10_000
-Advance = Callable[[int], None]
-"""Called with a number of bytes of the file that are done."""
 
 
-class DenseUpload:
-    """The values of one dataset; `record` is the server's JSON of the dataset."""
+class DenseUpload(ValueUpload[FileData | VirtualData]):
+    """The values of one dense dataset."""
 
-    def __init__(
-        self,
-        server: RetryingClient,
-        uploads: BoundedPool,
-        path: str,
-        record: dict[str, Any],
-        data: FileData | VirtualData,
-        advance: Advance,
-    ) -> None:
-        self._server = server
-        self._uploads = uploads
-        self._path = path
-        self._url = f"/datasets/{record['id']}"
-        self._data = data
-        self._advance = advance
-        self._spec: ChunkSpec = chunk_spec(record)
+    @cached_property
+    def _spec(self) -> ChunkSpec:
+        return chunk_spec(self._record)
 
     def submit(self, stored: set[Dims]) -> None:
         """Submit all values, except chunks that are `stored` and complete."""

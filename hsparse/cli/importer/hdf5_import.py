@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.importer.defined_upload import DefinedData, DefinedUpload
-from hsparse.cli.importer.dense_upload import Advance, DenseUpload, stored_chunks
+from hsparse.cli.importer.dense_upload import DenseUpload, stored_chunks
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
 from hsparse.cli.importer.hdf5_matrix import open_matrix, values_body
@@ -29,6 +29,7 @@ from hsparse.cli.importer.object_body import (
 from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.sparse_matrix import MatrixUpload, matrix_body
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
+from hsparse.cli.importer.value_upload import Advance
 from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sources.value_batch import answer_parts
@@ -241,7 +242,7 @@ class Hdf5Import:
 
     def _upload(
         self,
-        kind: type[DenseUpload] | type[StructuredUpload] | type[DefinedUpload],
+        kind: type[DenseUpload | StructuredUpload | DefinedUpload],
         path: str,
         dataset: ParsedDataset,
         kept: Any,
@@ -274,7 +275,7 @@ class Hdf5Import:
             }
             body = {name: value for body in bodies for name, value in body.items()}
         self._create_one("datasets", one.path, body | {"creationProperties": properties})
-        upload = MatrixUpload(self._server, self._uploads, one.path, one.id, matrix, self._advance)
+        upload = MatrixUpload(self._server, self._uploads, one.path, {"id": one.id}, matrix, self._advance)
         self._matrices.append(upload)
         return upload.submit
 

@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.dense_upload import Advance
 from hsparse.cli.importer.source import path_in_errors
-from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.cli.importer.value_upload import LARGEST, ValueUpload
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
-from hsparse.format.structured.region import encode_region
 from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of, matrix_filters
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
@@ -24,7 +21,6 @@ MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 Json = dict[str, Any]
 BATCH = 1 << 19
 """Elements of a request, unless its chunks have more."""
-LARGEST_BODY = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,51 +58,37 @@ def matrix_body(matrix: Matrix) -> Json:
     return {"type": matrix.item, "shape": list(matrix.shape), "creationProperties": properties}
 
 
-class MatrixUpload:
-    """The upload of the elements of a matrix to the dataset `id`."""
+class MatrixUpload(ValueUpload[Matrix]):
+    """The elements of a matrix."""
 
-    def __init__(
-        self,
-        server: RetryingClient,
-        uploads: BoundedPool,
-        path: str,
-        id: str,
-        matrix: Matrix,
-        advance: Advance,
-    ) -> None:
-        self._server = server
-        self._uploads = uploads
-        self._path = path
-        self._url = f"/datasets/{id}"
-        self._matrix = matrix
-        self._advance = advance
-        self._row = matrix.itemsize + 8 * len(matrix.shape)
+    @property
+    def _row(self) -> int:
+        return self._data.itemsize + 8 * len(self._data.shape)
 
     def submit(self) -> None:
         """Submit all elements."""
-        for nbytes, read in self._matrix.batches:
+        for nbytes, read in self._data.batches:
             self._uploads.submit(
-                4 * self._row * max(BATCH, self._matrix.most), partial(self._send, nbytes, read)
+                4 * self._row * max(BATCH, self._data.most), partial(self._send, nbytes, read)
             )
 
     def check(self) -> None:
         """Check that as many elements are defined as were read: `Corrupt` if the file has some twice."""
         answer = self._server.json("GET", f"{self._url}/defined", count_only=1)
-        twice = self._matrix.count - int(answer["count"])
+        twice = self._data.count - int(answer["count"])
         if twice:
             raise Corrupt(
-                f"{self._path}: {twice} of {self._matrix.count} elements are at places that others have too; "
+                f"{self._path}: {twice} of {self._data.count} elements are at places that others have too; "
                 "add them up first (sum_duplicates)."
             )
 
     def _send(self, nbytes: int, read: Callable[[], MatrixElements]) -> None:
         with path_in_errors(self._path):
             coords, values = read()
-            step = LARGEST_BATCH if LARGEST_BATCH * self._row <= LARGEST_BODY else BATCH
+            step = LARGEST_BATCH if LARGEST_BATCH * self._row <= LARGEST else BATCH
             for at in range(0, len(values), step):
-                part = Points(self._matrix.shape, coords[at : at + step])
-                body = encode_region(part, np.ascontiguousarray(values[at : at + step]))
-                self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+                part = Points(self._data.shape, coords[at : at + step])
+                self._put_elements(part, np.ascontiguousarray(values[at : at + step]))
         self._advance(nbytes)
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.dense_upload import Advance
 from hsparse.cli.importer.file_data import Dims, is_raw
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.object_body import common_body, fill_body, type_body
 from hsparse.cli.importer.source import path_in_errors
-from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.cli.importer.value_upload import ValueUpload
 from hsparse.errors import Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec
@@ -44,8 +42,6 @@ from hsparse.format.structured.container import (
     build,
     open_chunk,
 )
-from hsparse.format.structured.region import encode_region
-from hsparse.format.structured.vlen_region import encode_vlen_region
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
@@ -112,25 +108,12 @@ class StructuredData:
         return data, self.records.sections(row), ((),) * len(self.pipelines) if plain else self.pipelines
 
 
-class StructuredUpload:
-    """The chunks of one dataset; `record` is the server's JSON of the dataset."""
+class StructuredUpload(ValueUpload[StructuredData]):
+    """The chunks of one dataset."""
 
-    def __init__(
-        self,
-        server: RetryingClient,
-        uploads: BoundedPool,
-        path: str,
-        record: Json,
-        data: StructuredData,
-        advance: Advance,
-    ) -> None:
-        self._server = server
-        self._uploads = uploads
-        self._path = path
-        self._url = f"/datasets/{record['id']}"
-        self._data = data
-        self._advance = advance
-        self._pipelines = chunk_spec(record).filters
+    @cached_property
+    def _pipelines(self) -> Pipelines:
+        return chunk_spec(self._record).filters
 
     def submit(self, stored: set[Dims]) -> None:
         """Submit all chunks except those that are `stored`."""
@@ -178,8 +161,7 @@ class StructuredUpload:
             parse_elements(objects.file, stored, bytes(raw), (len(chunk.offsets),), objects.find)
         )
         assert not isinstance(values, VlenArray)
-        body = encode_region(self._points(scaled, chunk.offsets), values)
-        self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+        self._put_elements(self._points(scaled, chunk.offsets), values)
 
     def _send_vlen(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
@@ -196,8 +178,7 @@ class StructuredUpload:
         values = decode_elements(fixed, heap, element, NAMES, revision)
         offsets, order = decode_offsets(selection, self._data.layout.index.chunk, values.size)
         values = values if order is None else values[order]
-        body = encode_vlen_region(self._points(scaled, offsets), values, element)
-        self._server.json("PUT", f"{self._url}/value", body, sparse=1)
+        self._put_elements(self._points(scaled, offsets), values)
 
     def _points(self, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:
         """Return the places of elements of a chunk in the dataset."""

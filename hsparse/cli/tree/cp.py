@@ -13,9 +13,9 @@ from hsparse.cli import progress
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.exporter.domain_source import DomainSource
 from hsparse.cli.importer.command import TargetDomain
-from hsparse.cli.importer.dense_upload import Advance
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.hdf5_import import Hdf5Import
+from hsparse.cli.importer.value_upload import Advance
 from hsparse.cli.progress import ProgressForm
 from hsparse.cli.tree.mkdir import make_folder
 from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree

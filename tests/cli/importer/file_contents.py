@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.dense_upload import LARGEST
 from hsparse.cli.importer.file_data import FileData
 from hsparse.cli.importer.file_objects import FileObject, FileObjects
 from hsparse.cli.importer.hdf5_matrix import open_matrix
 from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies
 from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
+from hsparse.cli.importer.value_upload import LARGEST
 from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout

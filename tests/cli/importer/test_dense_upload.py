@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.dense_upload import BAND, LARGEST, DenseUpload, box_bands
+from hsparse.cli.importer.dense_upload import BAND, DenseUpload, box_bands
 from hsparse.cli.importer.file_data import Dims, FileData
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.cli.importer.source import LocalSource
+from hsparse.cli.importer.value_upload import LARGEST
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge

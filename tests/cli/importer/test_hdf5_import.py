@@ -15,7 +15,7 @@ import xarray as xr
 from h5py import h5t
 
 import hsparse
-from hsparse.cli.importer.dense_upload import LARGEST
+from hsparse.cli.importer.value_upload import LARGEST
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.files.domain_file import DomainFile

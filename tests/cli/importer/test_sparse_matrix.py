@@ -414,3 +414,24 @@ def test_chunks_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         parser.parse_args(["a.h5", "/home/a.h5", f"--chunk={text}"])
     assert "such as 4096x256" in capsys.readouterr().err
+
+
+def test_elements_that_are_too_many_for_a_request_are_sent_in_halves(
+    imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hsparse.cli.importer.value_upload.LARGEST", 2000)
+    sizes: list[int] = []
+    send = RetryingClient.json
+
+    def watched(self: RetryingClient, method: str, path: str, *args: Any, **params: Any) -> Any:
+        if path.endswith("/value"):
+            sizes.append(len(args[0]))
+        return send(self, method, path, *args, **params)
+
+    monkeypatch.setattr(RetryingClient, "json", watched)
+    matrix = random_matrix(1)
+    scipy.io.mmwrite(tmp_path / "x.mtx", matrix)
+    connection = imported(tmp_path / "x.mtx")
+    assert elements_at(connection, "/matrix") == elements_of(matrix)
+    assert len(sizes) > 1
+    assert max(sizes) <= 2000
