@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.client import HTTPResponse
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.error import URLError
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
 
 from hsparse.cli.connection_flags import add_server_flags, connector
 from hsparse.cli.file_arguments import check_target
-from hsparse.cli.file_copy import check_copy
 from hsparse.cli.terminal_text import terminal_text
 from hsparse.client.connection import Connection
 from hsparse.client.files.domain_file import DomainFile, check_domain
+from hsparse.errors import Conflict
 from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 
 PARQUET = "kerchunk-parquet"
 FORMATS = ("json", "kerchunk", PARQUET, "dmrpp")
 PART = 1 << 20
+PIECES = 8
+"""How many parts of a copy are compared, each of `PIECE` bytes."""
+PIECE = 16 << 10
+TIMEOUT = 30
+"""Seconds without a byte of a copy."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -102,7 +110,7 @@ def _check_base(args: argparse.Namespace, connect: Callable[[], Connection]) -> 
         check_copy(args.base, file, f"Copy it there by hsparse export {args.domain} FILE {flags}.")
 
 
-def _write(answer: HTTPResponse, path: Path) -> None:
+def _write(answer: http.client.HTTPResponse, path: Path) -> None:
     with path.open("xb") as file:
         for data in _parts(answer):
             file.write(data)
@@ -111,13 +119,13 @@ def _write(answer: HTTPResponse, path: Path) -> None:
 
 
 def _write_parquet(
-    write: Callable[[Path, Iterator[bytes]], dict[str, str]], answer: HTTPResponse, path: Path
+    write: Callable[[Path, Iterator[bytes]], dict[str, str]], answer: http.client.HTTPResponse, path: Path
 ) -> None:
     for name, reason in write(path, _parts(answer)).items():
         print(terminal_text(f"left out: {name}: {reason}", sys.stderr), file=sys.stderr)
 
 
-def _parts(answer: HTTPResponse) -> Iterator[bytes]:
+def _parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
     while data := answer.read(PART):
         yield data
 
@@ -125,3 +133,40 @@ def _parts(answer: HTTPResponse) -> Iterator[bytes]:
 def _is_ours(path: Path) -> bool:
     """Say whether a directory has references only, so that nothing else is lost."""
     return (path / ".zmetadata").is_file()
+
+
+def check_copy(base: str, file: DomainFile, remedy: str) -> None:
+    """Raise `Conflict`, with the remedy, if there is another file than this one at a path or a URL.
+
+    Its size is compared, and some bytes of it all over: nearly any change of a file, also another layout, moves what is
+    behind it. Where nothing can be read, as yet or from here, that is said.
+    """
+    size, etag = file.state()
+    step = max(1, (size - PIECE) // (PIECES - 1))
+    for start in sorted({min(number * step, max(0, size - PIECE)) for number in range(PIECES)}):
+        stop = min(start + PIECE, size)
+        try:
+            found, length = _read(base, start, stop)
+        except (OSError, URLError, http.client.HTTPException, ValueError) as error:
+            text = f"{base} is not checked: {error}. Every value is read wrongly there unless it is made so: {remedy}"
+            print(terminal_text(text, sys.stderr), file=sys.stderr)
+            return
+        if length != size or found != file.read(start, stop, etag):
+            raise Conflict(f"{base} is not the file of the map, which would lead to wrong values. {remedy}")
+
+
+def _read(base: str, start: int, stop: int) -> tuple[bytes, int]:
+    """Return the bytes from `start` to before `stop`, and the size of the whole."""
+    parts = urlsplit(base)
+    if parts.scheme in ("http", "https"):
+        request = Request(base, headers={"Range": f"bytes={start}-{stop - 1}"})  # noqa: S310 - of HTTP alone
+        with urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+            total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+            if answer.status != 206 or not total.isdigit():
+                raise ValueError("it is not sent in parts")
+            return answer.read(), int(total)
+    if parts.scheme not in ("", "file"):
+        raise ValueError(f"hsparse does not read {parts.scheme}: URLs")
+    with Path(unquote(parts.path) if parts.scheme else base).open("rb") as file:
+        file.seek(start)
+        return file.read(stop - start), file.seek(0, 2)
