@@ -1,7 +1,7 @@
 """Error kinds, by what the caller must do about them.
 
 `ErrorKind` is append-only: its values travel between nodes and appear in logs and answers. HTTP
-statuses are in `hsparse.wire.http`.
+statuses are in `hsparse.wire.remote_node`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hsparse.concurrency.span import Attribute
+from hsparse.concurrency.request_trace import Attribute
 from hsparse.errors import ErrorKind, HsparseError
 from hsparse.optional_module import OptionalModule
 

@@ -16,7 +16,7 @@ import pytest
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.kinds.registry import kind_of
 from hsparse.model.ids import chunk_of_key, chunk_prefix
-from hsparse.storage.filesystem.directory_walk import TEMPORARY
+from hsparse.storage.filesystem.object_file import TEMPORARY
 from hsparse.storage.object_store import PROBE_PREFIX
 from hsparse.storage.posix import PosixStore
 from hsparse.testing.sparse_model import Coord

@@ -16,16 +16,16 @@ from hsparse.cli.main import main
 from hsparse.config import SETTINGS
 from hsparse.dn.metrics import NODE_METRICS
 from hsparse.errors import ErrorKind
-from hsparse.format.filters.table import CODECS
+from hsparse.format.filters.pipeline import CODECS
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, encode_sparse_vlen
-from hsparse.format.structured.footer import MAX_FOOTER, footer_size
+from hsparse.format.structured.container import MAX_FOOTER, footer_size
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
 from hsparse.setting import Declaration, format_size
 from hsparse.sn.metrics import METRICS
 from hsparse.sn.routes import ROUTES
-from hsparse.wire.http import STATUS
+from hsparse.wire.remote_node import STATUS
 from tests.docs_pages import PAGES, PROJECT, RECORDS, anchors, blocks, page, prose, records, rows
 
 NAMES = [str(name.relative_to(PROJECT)) for name in PAGES]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import ERRORS, MISSING_KINDS, Busy, ErrorKind, HsparseError, RateLimited
-from hsparse.wire.http import STATUS
 from hsparse.wire.message import Failure
+from hsparse.wire.remote_node import STATUS
 
 
 def test_every_kind_has_a_class_and_a_status() -> None:

@@ -16,8 +16,7 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CrashingStore
 from hsparse.testing.sparse_model import Coord

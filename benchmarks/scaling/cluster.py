@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout

@@ -18,13 +18,11 @@ from hsparse.clock import SystemClock
 from hsparse.config import load_settings
 from hsparse.dn.service import DataService
 from hsparse.sn.app import create_app
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.server import AppRunner
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
-from hsparse.wire.membership_message import message_name
-from hsparse.wire.message import DataNode, Message
+from hsparse.wire.message import DataNode, Message, message_name
 
 R = TypeVar("R")
 

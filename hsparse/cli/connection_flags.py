@@ -25,7 +25,7 @@ from hsparse.cli.environment import CLIENT_SETTINGS, client_default
 from hsparse.client.connection import Connection
 from hsparse.client.http.sign_in import SignIn
 from hsparse.errors import BadRequest, Unauthenticated
-from hsparse.sn.auth.basic_credential import basic_credential
+from hsparse.sn.auth.line_file import basic_credential
 
 STANDARD_INPUT = 0
 GRACE = 20.0

@@ -22,7 +22,7 @@ from hsparse.cli.stores import are_buckets, are_writable, open_stores, serving_s
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import Clock, SystemClock
 from hsparse.concurrency.admission import Admission
-from hsparse.concurrency.span import Tracer
+from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import Settings
 from hsparse.dn.buckets import BucketRouter
 from hsparse.dn.data_settings import DataSettings

@@ -21,7 +21,7 @@ from hsparse.cli.terminal_text import terminal_text
 from hsparse.client.connection import Connection
 from hsparse.client.files.domain_file import DomainFile, check_domain
 from hsparse.errors import Conflict
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 
 PARQUET = "kerchunk-parquet"

@@ -13,8 +13,7 @@ from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
-from hsparse.cluster.membership_object import MembershipObject
-from hsparse.cluster.rebuilding import rebuild_membership
+from hsparse.cluster.membership_object import MembershipObject, rebuild_membership
 from hsparse.config import Settings
 from hsparse.setting import declared_settings
 from hsparse.storage.object_store import ObjectStore

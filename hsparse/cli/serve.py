@@ -15,7 +15,7 @@ from hsparse.cli.service_node import cluster_owners, local_owners, make_app, mak
 from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
 from hsparse.cli.tracing import node_tracer
 from hsparse.clock import SystemClock
-from hsparse.concurrency.span import Tracer
+from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import Settings
 from hsparse.dn.data_settings import DataSettings
 from hsparse.errors import Misconfigured

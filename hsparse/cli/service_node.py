@@ -12,21 +12,20 @@ from hsparse.cli.sign_in import make_authenticator, make_code_flow, make_issuer
 from hsparse.cli.stores import are_buckets, root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.concurrency.span import Tracer
+from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import Settings, job_environment
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.app import Application, create_app
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.jobs.job_process import JobCommand
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.jobs.job_queue import JobQueue
+from hsparse.sn.jobs.job_run import JobCommand
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.policies.log import RequestLog, access_json, access_text
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.contract import VERSION
+from hsparse.wire.codec import VERSION
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 

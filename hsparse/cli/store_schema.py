@@ -15,8 +15,8 @@ import orjson
 
 from hsparse.errors import Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.schema import SCHEMA_KEY, Schema, parse_schema
+from hsparse.storage.delegating_store import ReadOnlyStore
 from hsparse.storage.object_store import ObjectStore
-from hsparse.storage.read_only import ReadOnlyStore
 
 log = logging.getLogger(__name__)
 

@@ -10,15 +10,14 @@ from typing import Any
 
 from hsparse.cli.store_schema import with_schema
 from hsparse.errors import Misconfigured, NotFound
-from hsparse.model.bucket import check_bucket_name
+from hsparse.model.ids import check_bucket_name
 from hsparse.optional_module import OptionalModule
-from hsparse.storage.conditional_delete import with_conditional_delete
-from hsparse.storage.conditional_put import CurrentEtagRefused, SingleWriter, probe
+from hsparse.storage.conditional_put import CurrentEtagRefused, SingleWriter, probe, with_conditional_delete
+from hsparse.storage.delegating_store import ReadOnlyStore
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import serving_root
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.read_only import ReadOnlyStore
 from hsparse.storage.store_settings import StoreSettings
 
 DEFAULT_ROOT = Path("hsparse-data")

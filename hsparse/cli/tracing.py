@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hsparse.concurrency.span import Tracer
+from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import exports_spans
 from hsparse.open_telemetry import make_tracer
 

@@ -22,13 +22,12 @@ from hsparse.client.reduction_labels import read_groups
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.prefetch import prefetched
-from hsparse.format.reductions.box_partials import reduce_array, reduce_positions
 from hsparse.format.reductions.finished import add_missing, finished, needed_columns
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.partials import Partials, reduce_array, reduce_positions
 from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers
-from hsparse.format.selections import axis as ax
+from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.extent import strides
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 
 BLOCK_BYTES = 32 << 20
 """What a block has in memory, if the dataset is as dense everywhere; two are there at a time."""

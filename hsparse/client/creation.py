@@ -21,7 +21,7 @@ Filter: TypeAlias = str | int | Mapping[str, Any]
 Shape: TypeAlias = int | Sequence[int]
 MaxShape: TypeAlias = int | Sequence[int | None] | None
 SPARSE: Json = {"class": "H5D_STRUCT_CHUNK", "flags": ["H5D_SPARSE_DATA"]}
-MATRIX_CHUNK = OptionalModule("hsparse.model.matrix_chunk")
+MATRIX_CHUNK = OptionalModule("hsparse.model.initial_values")
 UNLIMITED = "H5S_UNLIMITED"
 GROWN = 1024
 """The length that a dimension which is empty yet is thought to get, as in h5py."""

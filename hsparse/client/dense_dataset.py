@@ -20,7 +20,7 @@ from hsparse.client.sources.selection_request import SelectionRequest, read_valu
 from hsparse.client.sources.upload import COORDINATE_TEXT, PIECE, upload
 from hsparse.client.sparse.sparse_values import cast_values
 from hsparse.errors import TooLarge
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:

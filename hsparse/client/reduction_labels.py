@@ -13,8 +13,8 @@ from hsparse.client.memory_limit import check_size, element_bytes
 from hsparse.client.sources.selection_request import read_values
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import NotFound
-from hsparse.format.reductions.label_groups import LabelGroups, check_labels
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.reductions.finished import LabelGroups, check_labels
+from hsparse.format.selections.points import Orthogonal
 
 CODES, CATEGORIES = "codes", "categories"
 

@@ -21,8 +21,8 @@ from hsparse.client.memory_limit import check_size
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.types.datatype import COMPLEX
 from hsparse.errors import HsparseError, NotFound
+from hsparse.format.selections.points import Orthogonal
 from hsparse.format.selections.select_syntax import format_select
-from hsparse.format.selections.selection import Orthogonal
 from hsparse.optional_module import OptionalModule
 
 Operation: TypeAlias = Literal["count", "nnz", "sum", "mean", "var", "min", "max"]

@@ -1,9 +1,17 @@
-"""Await many coroutines concurrently; when one fails, none is left running."""
+"""Await many coroutines concurrently; when one fails, none is left running.
+
+Several attempts at the same thing, each begun when the ones before have failed or take long.
+
+Long loops in which other requests have their turn.
+
+Locks by name: one holder at a time for each, in the order in which they asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -64,3 +72,83 @@ def _forget(*kept: list[Any] | dict[int, Any]) -> None:
     """Empty what has errors: one that its own traceback refers to stays, with all its frames, until a collection."""
     for one in kept:
         one.clear()
+
+
+async def staggered(
+    attempts: Iterable[Callable[[], Awaitable[T]]],
+    delay: float,
+    failures: tuple[type[Exception], ...],
+    may_hedge: Callable[[], bool] = lambda: True,
+) -> T:
+    """Return the result of the attempt that is the first to succeed; the others are cancelled.
+
+    The next attempt begins when one has raised one of the `failures` or, if `may_hedge` allows it then, the newest one
+    has run for `delay` seconds. Any other error is raised at once; when all have failed, the last failure is. There is
+    at least one attempt; each is taken from the iterable when it is to begin.
+    """
+    todo = iter(attempts)
+    more = True
+    tasks: set[asyncio.Task[T]] = set()
+    done: set[asyncio.Task[T]] = set()
+    task: asyncio.Task[T] | None = None
+    failure: BaseException | None = None
+    try:
+        while True:
+            if more and (done or not tasks or may_hedge()):
+                if (attempt := next(todo, None)) is not None:
+                    tasks.add(asyncio.ensure_future(_awaited(attempt)))
+                else:
+                    more = False
+            if not tasks:
+                break
+            done, tasks = await asyncio.wait(
+                tasks, timeout=delay if more else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                failure = task.exception()
+                if failure is None:
+                    return task.result()
+                if not isinstance(failure, failures):
+                    raise failure
+        assert failure is not None
+        raise failure
+    finally:
+        for task in tasks:
+            task.cancel()
+        # An error that its own traceback refers to stays until a collection, with all its frames.
+        done.clear()
+        failure = task = None
+
+
+async def _awaited(attempt: Callable[[], Awaitable[T]]) -> T:
+    return await attempt()
+
+
+async def with_pauses(items: Iterable[T], count: int) -> AsyncIterator[T]:
+    """Yield the items; other requests run after each `count` of them."""
+    for done, item in enumerate(items, 1):
+        yield item
+        if done % count == 0:
+            await asyncio.sleep(0)
+
+
+class KeyedLock:
+    """Locks by name; one that nobody holds or waits for takes no memory."""
+
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+
+    @asynccontextmanager
+    async def hold(self, name: Hashable) -> AsyncIterator[None]:
+        """Wait until nobody else holds this name's lock, and hold it."""
+        lock, waiting = self._locks.get(name, (asyncio.Lock(), 0))
+        self._locks[name] = (lock, waiting + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, waiting = self._locks[name]
+            if waiting > 1:
+                self._locks[name] = (lock, waiting - 1)
+            else:
+                del self._locks[name]

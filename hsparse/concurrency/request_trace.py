@@ -3,19 +3,54 @@
 A service node begins a trace for each request, and a data node in a process of its own one for each message, with the
 id of the request. Tasks inherit it. Work that several requests wait for (a load, a group commit) counts as store
 requests of the one that began it, and as waiting of the others. Where spans are exported, each of these has one.
+
+What a request's trace has for distributed tracing: a span, and what makes the first one in a process.
+
+A node makes spans with `hsparse.open_telemetry` if its environment asks for it; otherwise there are none.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
-from hsparse.concurrency.span import Span
+Attribute = str | int | float
+
+
+class Span(Protocol):
+    """A timed part of the work for a request. It has begun; `end` is called once."""
+
+    def child(self, name: str, attributes: Mapping[str, Attribute]) -> Span:
+        """Begin a part of this part, in this process."""
+        ...
+
+    def set(self, attributes: Mapping[str, Attribute]) -> None:
+        """Add facts; never a secret."""
+        ...
+
+    def end(self, error: BaseException | str | None = None) -> None:
+        """End it, with what it failed by; a text is the kind of a failure."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers by which another process goes on: W3C Trace Context."""
+        ...
+
+
+class Tracer(Protocol):
+    """Begins the spans of a process that answers others."""
+
+    def begin(self, name: str, headers: Mapping[str, str], attributes: Mapping[str, Attribute]) -> Span:
+        """Begin a span of what came with these HTTP headers; its parent is the span that they name, if any."""
+        ...
+
 
 ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}", re.ASCII)
 """The ids that a client may send."""

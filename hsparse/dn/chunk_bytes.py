@@ -1,21 +1,37 @@
-"""The objects of chunks as they are stored, for clients that decode them: checked once, then served from the cache."""
+"""The objects of chunks as they are stored, for clients that decode them: checked once, then served from the cache.
+
+The footers of a dataset's chunks, as columns: of those in memory, and read from the store.
+
+Direct reads and writes of encoded chunks: H5Dread_chunk, H5Dwrite_chunk and their structured forms.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.concurrency.gather import gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
-from hsparse.dn.chunk_versions import ChunkVersions
+from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.fences import Fences
-from hsparse.errors import BadRequest, Corrupt, NotFound
-from hsparse.format.structured.footer import MAX_FOOTER, Footer, unseal
-from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.chunk_info_message import ReadObjectBytes
+from hsparse.dn.group_commit import Base, Encoded
+from hsparse.dn.traced_store import ChunkVersions
+from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
+from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_statistics import unknown_statistics
+from hsparse.format.kinds.chunk_kind import open_direct_chunk
+from hsparse.format.kinds.registry import kind_of
+from hsparse.format.plan.grid import Grid
+from hsparse.format.structured.container import MAX_FOOTER, Footer, read_footer, unseal
+from hsparse.storage.object_store import ObjectStore, Stored
+from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, ReadObjectBytes, WriteDirect
 
 AT_ONCE = 16
 """Objects of one message that are read at the same time."""
@@ -111,3 +127,134 @@ async def check_sealed(workers: OffloadPool, key: str, data: bytes) -> tuple[mem
         return await workers.run(len(data) // CHECK_SPEED, unseal, data)
     except Corrupt as error:
         raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
+
+
+FOOTERS_AT_ONCE = 32
+
+
+class ChunkFooters:
+    """The footers of chunks, over the node's store and cache."""
+
+    def __init__(self, store: ObjectStore, cache: Cache) -> None:
+        self._store = store
+        self._cache = cache
+
+    async def read(self, spec: ChunkSpec, rows: ChunkRows) -> tuple[NDArray[np.intp], ChunkRows]:
+        """Return the places of the rows whose chunks still exist, and new rows of these.
+
+        Of chunks that are in memory as they were listed, nothing is read.
+        """
+        keys = [spec.key(scaled) for scaled in rows.scaled.tolist()]
+
+        async def read(listed: tuple[str, str]) -> Stored | None:
+            key, etag = listed
+            cached: CachedObject[Any] | None = self._cache.peek(key)
+            if cached is not None and (tail := cached.tail(etag)) is not None:
+                return tail
+            return await read_tail(self._store, key, MAX_FOOTER)
+
+        tails = await gather_each(read, list(zip(keys, rows.etags, strict=True)), FOOTERS_AT_ONCE)
+        there = np.array([place for place, tail in enumerate(tails) if tail is not None], np.intp)
+        found = [tail for tail in tails if tail is not None]
+        footers = [
+            read_chunk_footer(keys[place], tail, spec)
+            for place, tail in zip(there.tolist(), found, strict=True)
+        ]
+        now = ChunkRows.of(
+            rows.scaled[there].tolist(),
+            len(spec.dims),
+            [tail.size for tail in found],
+            [tail.etag for tail in found],
+        )
+        return there, now.described(*footer_columns(footers, spec))
+
+
+async def read_tail(store: ObjectStore, key: str, length: int) -> Stored | None:
+    """Read the last bytes of a chunk's object, at most `length`; None where there is none, `Corrupt` if it is empty."""
+    try:
+        return await store.get_range(key, -length)
+    except NotFound:
+        return None
+    except BadRequest as error:
+        raise Corrupt(f"The chunk object {key} is corrupt: it is empty.") from error
+
+
+def read_chunk_footer(key: str, tail: Stored, spec: ChunkSpec) -> Footer:
+    """Return the footer at the end of a chunk's object; `Corrupt` names the object."""
+    try:
+        footer = read_footer(tail.data, tail.size)
+        if len(footer.sections) != len(spec.filters):
+            raise Corrupt(f"It has {len(footer.sections)} sections, not {len(spec.filters)}.")
+    except Corrupt as error:
+        raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
+    except Unsupported as error:
+        raise Unsupported(f"The chunk object {key} cannot be read: {error.message}") from error
+    return footer
+
+
+def footer_columns(
+    footers: Sequence[Footer], spec: ChunkSpec
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return the contents of footers as columns of `ChunkRows`: `sections`, `defined` and `statistics`."""
+    sections, columns = len(spec.filters), len(spec.statistic_columns)
+    statistics = unknown_statistics(len(footers), columns)
+    for words, footer in zip(statistics, footers, strict=True):
+        if len(footer.statistics) == words.nbytes:
+            words[...] = np.frombuffer(footer.statistics, "<u8").reshape(words.shape)
+    table = [[(one.size, one.unfiltered, one.mask) for one in footer.sections] for footer in footers]
+    return (
+        np.array(table, np.uint64).reshape(len(footers), sections, 3),
+        np.array([footer.defined for footer in footers], np.uint64),
+        statistics,
+    )
+
+
+class DirectChunks:
+    """Reads and writes of encoded chunks, over the node's store and its cached objects."""
+
+    def __init__(
+        self, store: ObjectStore, objects: ChunkObjects, workers: OffloadPool, pending: MemoryBudget
+    ) -> None:
+        self._store = store
+        self._objects = objects
+        self._workers = workers
+        self._pending = pending
+
+    async def read(self, message: ReadDirect) -> DirectChunk | None:
+        """Answer `ReadDirect`: one get. Of a structured chunk every byte is checked."""
+        spec = message.spec
+        self._objects.check(spec)
+        key = spec.key(message.scaled)
+        try:
+            stored = await self._store.get(key)
+        except NotFound:
+            return None
+        row = ChunkRows.of((message.scaled,), len(spec.dims), (stored.size,), (stored.etag,))
+        if not spec.sparse:
+            return DirectChunk(np.frombuffer(stored.data, np.uint8), row)
+        content, footer = await check_sealed(self._workers, key, stored.data)
+        row = row.described(*footer_columns([footer], spec))
+        return DirectChunk(np.frombuffer(content, np.uint8), row)
+
+    async def write(self, message: WriteDirect) -> None:
+        """Answer `WriteDirect`: check the bytes, then put them as any write of a whole chunk."""
+        kind, scaled = kind_of(message.spec), message.scaled
+        grid = Grid(message.extent, kind.spec.dims)
+        if not grid.holds(scaled):
+            raise BadRequest(f"There is no chunk {list(scaled)}: the dataset has {list(grid.counts)} chunks.")
+        await self._objects.begin(kind.spec)
+        self._objects.check(kind.spec)
+        nbytes = 2 * len(message.data) + kind.direct_bound(message.sections)
+        self._objects.reservation(kind.spec, scaled).check(nbytes)
+        async with self._pending.hold(nbytes):
+            given = await self._workers.run(
+                nbytes,
+                open_direct_chunk,
+                kind,
+                message.data.tobytes(),
+                message.sections,
+                scaled,
+                grid.clipped(scaled),
+            )
+            value = given.chunk if given.data is None else Encoded(given.chunk, given.data)
+            await self._objects.apply(kind, scaled, lambda _: (value, None), nbytes, Base.IGNORED, nbytes)

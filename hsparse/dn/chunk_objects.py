@@ -1,8 +1,15 @@
-"""The chunk objects that a data node owns, cached and changed behind the fences of their datasets."""
+"""The chunk objects that a data node owns, cached and changed behind the fences of their datasets.
+
+A guess whether the next chunk that is written is new: so the store need not be asked for it first.
+
+A listing of which the next page is asked for while one is worked on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,10 +25,10 @@ from hsparse.dn.later_changes import LaterChanges
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.stored_form import ObjectMemory, SingleObject
 from hsparse.errors import Corrupt, HsparseError, StoreFailed, Unanswered
-from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.codec_library import Buffer
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind
-from hsparse.format.structured.footer import MAX_FOOTER
+from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import chunk_prefix
 from hsparse.storage.object_store import ObjectStore
 
@@ -158,3 +165,51 @@ class ChunkObjects:
         self._fences.refuse_deleted(dataset)
         await self.settle(dataset)
         self._cache.drop(chunk_prefix(dataset))
+
+
+STREAK = 8
+"""So many new chunks of a dataset one after the other are a sign of more."""
+MAX_DATASETS = 1024
+
+
+class NewChunks:
+    """How many chunks were new, one after the other, by dataset; those written to last are remembered.
+
+    A dataset that is being filled has a streak of them. A wrong guess costs a put that the store refuses, once in
+    `STREAK` chunks at most; a right one spares a read.
+    """
+
+    def __init__(self) -> None:
+        self._streaks: OrderedDict[str, int] = OrderedDict()
+
+    def expects(self, dataset: str) -> bool:
+        """Say whether the next chunk is guessed to be new."""
+        return self._streaks.get(dataset, 0) >= STREAK
+
+    def note(self, dataset: str, is_new: bool) -> None:
+        """Take note of a chunk that was written to: whether it was not there before."""
+        self._streaks[dataset] = self._streaks.pop(dataset, 0) + 1 if is_new else 0
+        if len(self._streaks) > MAX_DATASETS:
+            self._streaks.popitem(last=False)
+
+
+async def read_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Yield the items; the next one is being read meanwhile. Close it (`contextlib.aclosing`) to leave it early."""
+    following = _next(items)
+    try:
+        while (item := await following) is not None:
+            following = _next(items)
+            yield item
+    finally:
+        following.cancel()  # and not awaited: nothing can be, when a task is dropped
+        del following  # an error has this frame, and would have itself
+
+
+def _next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
+    async def read() -> T | None:
+        return await anext(items, None)
+
+    reading = asyncio.create_task(read())
+    # Who leaves early does not ask how it went.
+    reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return reading

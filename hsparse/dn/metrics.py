@@ -11,7 +11,7 @@ from hsparse.concurrency.admission import Admission, Watcher
 from hsparse.concurrency.request_trace import RequestTrace, Work
 from hsparse.dn.traced_store import StoreRequests
 from hsparse.metric import SECONDS, CollectorRegistry, Counter, Gauge, Histogram, Metric, metrics_text
-from hsparse.wire.membership_message import message_name
+from hsparse.wire.message import message_name
 
 MESSAGES = Metric(
     Counter,

@@ -1,7 +1,11 @@
-"""The records that a data node owns: read, changed and listed. They are stored as JSON."""
+"""The records that a data node owns: read, changed and listed. They are stored as JSON.
+
+Which domains had their objects changed lately: a client that is told all of such a domain would keep it as it is.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 
 from hsparse.clock import Clock
@@ -15,13 +19,11 @@ from hsparse.dn.fences import DeletedNames
 from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
-from hsparse.dn.recent_changes import RecentChanges
-from hsparse.dn.record_changes import change_record, changed_entries
+from hsparse.dn.record_changes import change_record, changed_entries, check_size, grown_bytes, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
-from hsparse.dn.record_size import check_size, grown_bytes, must_measure
 from hsparse.dn.stored_form import SingleObject, StoredForm
 from hsparse.errors import HsparseError, TooLarge, Unanswered
-from hsparse.model.ids import COLLECTIONS, is_job_id, is_root, storage_key
+from hsparse.model.ids import COLLECTIONS, domain_hex, is_job_id, is_root, storage_key
 from hsparse.model.schema import check_changeable
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
@@ -39,6 +41,35 @@ from hsparse.wire.record_message import (
     PutRecord,
     RecordChange,
 )
+
+MAX_DOMAINS = 10_000
+"""The most domains that are remembered, those that changed last."""
+
+
+class RecentChanges:
+    """The time of the last change of each domain's objects that this node has made."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._times: OrderedDict[str, float] = OrderedDict()
+
+    def note(self, id: str) -> None:
+        """Note a change of an object now."""
+        domain = domain_hex(id)
+        self._times[domain] = self._clock.now()
+        self._times.move_to_end(domain)
+        if len(self._times) > MAX_DOMAINS:
+            self._times.popitem(last=False)
+
+    def settle(self, root: str) -> None:
+        """Answer `SettleChanges`."""
+        self._times.pop(domain_hex(root), None)
+
+    def within(self, root: str, seconds: float) -> bool:
+        """Answer `ChangedLately`."""
+        last = self._times.get(domain_hex(root))
+        return last is not None and self._clock.now() - last < seconds
+
 
 NO_LIMIT = 2**63 - 1
 READS_AT_ONCE = 32

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 
-from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.chunk_map import ChunkRows
 
 ROW_BYTES = 200
 """About the memory of a listed chunk besides its columns: its etag, a string."""

@@ -12,14 +12,13 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.concurrency.span import Span, Tracer
+from hsparse.concurrency.request_trace import RequestTrace, Span, Tracer, begin_trace, end_trace, valid_id
 from hsparse.dn.metrics import NodeMetrics
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, TooLarge, Unauthenticated
 from hsparse.metric import CONTENT_TYPE
-from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.contract import VERSION, check_version
-from hsparse.wire.http import (
+from hsparse.wire.codec import VERSION, check_version, decode_frame, encode_frame
+from hsparse.wire.message import DataNode, Failure, GetInfo, message_name
+from hsparse.wire.remote_node import (
     FRAME_TYPE,
     PATH,
     REQUEST_HEADER,
@@ -29,8 +28,6 @@ from hsparse.wire.http import (
     USER_HEADER,
     VERSION_HEADER,
 )
-from hsparse.wire.membership_message import message_name
-from hsparse.wire.message import DataNode, Failure, GetInfo
 
 log = logging.getLogger(__name__)
 

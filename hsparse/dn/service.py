@@ -13,25 +13,21 @@ from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import queue_deadline, queue_user, seconds_left
-from hsparse.dn.backing_files import BackingFiles
 from hsparse.dn.cache import BucketCache, Cache
-from hsparse.dn.chunk_bytes import ChunkBytes
+from hsparse.dn.chunk_bytes import ChunkBytes, DirectChunks
 from hsparse.dn.chunk_index import ChunkIndex
 from hsparse.dn.chunk_objects import ChunkObjects
-from hsparse.dn.chunk_reductions import ChunkReductions
-from hsparse.dn.chunk_versions import ChunkVersions, VersionedStore
-from hsparse.dn.chunks import Chunks
+from hsparse.dn.chunks import ChunkReductions, Chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.deletions import Deletions
-from hsparse.dn.direct_chunks import DirectChunks
 from hsparse.dn.fences import Fences
-from hsparse.dn.file_backed_chunks import FileBackedChunks
+from hsparse.dn.file_backed_chunks import BackingFiles, FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.later_changes import LaterChanges
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.records import NO_LIMIT, Records
-from hsparse.dn.traced_store import StoreRequests, TracedStore
+from hsparse.dn.traced_store import ChunkVersions, StoreRequests, TracedStore, VersionedStore
 from hsparse.errors import BadRequest, Busy
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
@@ -39,9 +35,12 @@ from hsparse.wire.chunk_info_message import (
     CountChunks,
     FindChunk,
     GetChunkVersion,
+    InspectFile,
     ListChunks,
     ReadDirect,
+    ReadFileBacked,
     ReadObjectBytes,
+    ReadPiece,
     SignKeys,
     WriteDirect,
 )
@@ -57,7 +56,6 @@ from hsparse.wire.chunk_message import (
     UpdateElements,
     WriteChunks,
 )
-from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked, ReadPiece
 from hsparse.wire.message import GetInfo, Message, NodeInfo
 from hsparse.wire.record_message import (
     BeginDeletion,

@@ -1,20 +1,24 @@
 """A store that counts requests: for the request that they are sent for, and for the node by their results.
 
 It is not piled up on when it is slow: so many requests are under way at a time, and users have turns.
+
+The versions of datasets' chunks: a client that has the map of an unchanged dataset need not be sent it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from contextlib import nullcontext
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TypeAlias, TypeVar
 
+from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import Work, current_trace, queue_user
 from hsparse.errors import NotFound, PreconditionFailed
+from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 
 R = TypeVar("R")
@@ -120,3 +124,107 @@ class TracedStore:
             raise
         finally:
             self._requests[kind, result] += 1
+
+
+MAX_DATASETS = 100_000
+"""The most datasets whose last change is remembered, those that changed last."""
+
+DOUBT = 600.0
+"""Seconds after which a change that the store did not answer is not carried out any more."""
+
+
+class ChunkVersions:
+    """Numbers the changes of chunks that this node makes. A version is of one run of the node."""
+
+    def __init__(self, clock: Clock, limit: int = MAX_DATASETS) -> None:
+        self._clock = clock
+        self.begin_again()
+        self._limit = limit
+        self._count = 0
+        self._forgotten = 0
+        """The newest change of the datasets that are not remembered: it stands for all of them, so none is missed."""
+        self._last: OrderedDict[str, int] = OrderedDict()
+        self._doubted: dict[str, float] = {}
+        """Until when the store may carry out a change that it did not answer, by dataset, without a note of it."""
+
+    def note(self, key: str) -> None:
+        """Note that the chunk object of a key was changed; to be called before that is acknowledged."""
+        self._advance(chunk_prefix_of_key(key))
+
+    def _advance(self, folder: str) -> None:
+        self._count += 1
+        self._last[folder] = self._count
+        self._last.move_to_end(folder)
+        if len(self._last) > self._limit:
+            _, self._forgotten = self._last.popitem(last=False)
+
+    def doubt(self, key: str) -> None:
+        """Note that a change of a chunk may still be carried out: for a while no version of its dataset stands."""
+        self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT
+
+    def begin_again(self) -> None:
+        """Give all chunks new versions: others may have changed any of them."""
+        self._run = self._clock.token(8).hex()
+
+    def of(self, dataset: str) -> str:
+        """Answer `GetChunkVersion`."""
+        folder = chunk_prefix(dataset)
+        if self._doubted:
+            now = self._clock.now()
+            self._doubted = {name: end for name, end in self._doubted.items() if end > now}
+            if folder in self._doubted:
+                self._advance(folder)
+        return f"{self._run}-{self._last.get(folder, self._forgotten)}"
+
+
+class VersionedStore(TracedStore):
+    """A traced store that notes each put and delete, also one that failed: it may have been carried out."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        versions: ChunkVersions,
+        requests: StoreRequests | None = None,
+        places: Admission | None = None,
+    ) -> None:
+        super().__init__(store, requests, places)
+        self._versions = versions
+
+    async def put(self, key: str, data: Buffer) -> str:
+        with self._noted(key):
+            return await super().put(key, data)
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        with self._noted(key):
+            return await super().put_if_absent(key, data)
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        with self._noted(key):
+            return await super().put_if_match(key, data, etag)
+
+    async def delete(self, key: str) -> None:
+        with self._noted(key):
+            await super().delete(key)
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        with self._noted(key):
+            await super().delete_if_match(key, etag)
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        with self._noted(*(entry.key for entry in entries)):
+            return await super().delete_all(entries)
+
+    @contextmanager
+    def _noted(self, *keys: str) -> Iterator[None]:
+        """Note a change of these chunks when it is done; doubt it when the store did not answer."""
+        try:
+            yield
+        except (PreconditionFailed, NotFound):
+            raise
+        except BaseException:
+            for key in keys:
+                self._versions.doubt(key)
+            raise
+        finally:
+            for key in keys:
+                self._versions.note(key)

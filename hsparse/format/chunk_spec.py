@@ -14,15 +14,19 @@ from numpy.typing import NDArray
 from hsparse.errors import Unsupported
 from hsparse.format.chunk_statistics import statistic_columns
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.filters_json import filters_for_vlen, parse_filters, record_size
-from hsparse.format.filters.hsds import parse_hsds_filters
+from hsparse.format.filters.filters_json import (
+    filters_for_vlen,
+    parse_filters,
+    parse_hsds_filters,
+    record_size,
+)
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_key
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
 from hsparse.model.layout import Json, chunk_dims, has_statistics, is_sparse, is_structured, stripes_of
+from hsparse.model.short_text import TextCache
 from hsparse.model.stripes import Stripes
-from hsparse.model.text_cache import TextCache
 from hsparse.model.vlen_array import VlenArray
 
 CACHED_TEXT = 4 * 1024 * 1024

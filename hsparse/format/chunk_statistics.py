@@ -1,7 +1,7 @@
 """Statistics of a sparse chunk: of each column of numbers how many are NaN, the least, the greatest, and the sum.
 
 A column is the element, if it is a number, or a field of a compound that is one: the first `MAX_COLUMNS` of them. They
-are stored with the chunk, in its footer (`hsparse.format.structured.footer`), so they are those of its elements.
+are stored with the chunk, in its footer (`hsparse.format.structured.container`), so they are those of its elements.
 
 A column has five words of 8 bytes: the number of NaN; the least and the greatest of the other numbers, and their sum
 in two words, as `total` of `hsparse.format.reductions.partials` has it. Floats are doubles, integers have 64 bits. Of

@@ -3,6 +3,18 @@
 The base install omits imagecodecs, which is larger than numpy. Then deflate and CRC-32 are those of zlib, lookup3 and
 Fletcher-32 are computed here, and every other codec raises `Misconfigured`. Measured on one core: lookup3 takes 0.2
 seconds a megabyte here, 0.0003 in imagecodecs.
+
+Contiguous bytes of any type: functions take each type, so that nothing is copied to change it.
+
+Raw codecs of imagecodecs: at C speed, on any buffer, without the GIL.
+
+`size` is the most bytes that a decoder may return, and allocates; the result may be shorter. All raise
+`RuntimeError` or `ValueError` when they cannot encode or decode the data.
+
+The checksums of HDF5's metadata and of its fletcher32 filter, and the one of hsparse's footer.
+
+All are unsigned 32-bit numbers. Measured on one core: CRC-32 64 GB/s, Fletcher-32 5.6 GB/s, lookup3
+3.5 GB/s; so CRC-32, which also finds every burst of up to 32 bits, guards whole chunks.
 """
 
 from __future__ import annotations
@@ -10,12 +22,20 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.errors import Misconfigured
-from hsparse.format.buffer import Buffer
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+def byte_view(array: NDArray[Any]) -> memoryview:
+    """Return the elements' bytes in C order: a view of `array`, or of a copy when it is not contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
 
 MASK = 0xFFFFFFFF
 SEED = 0xDEADBEEF
@@ -113,3 +133,115 @@ except ModuleNotFoundError:
     codecs: Any = StandardCodecs()
 else:
     codecs = imagecodecs
+
+
+def deflate_encode(data: Buffer, level: int) -> bytes:
+    """Return a zlib stream; by libdeflate, as small as zlib's own in half its time or less."""
+    result: bytes = codecs.deflate_encode(data, level=level)
+    return result
+
+
+def deflate_decode(data: Buffer, size: int) -> bytes:
+    result: bytes = codecs.deflate_decode(data, out=size)
+    return result
+
+
+def lzf_encode(data: Buffer) -> bytes:
+    """Return an LZF stream, of literals alone where the data does not get smaller."""
+    result: bytes = codecs.lzf_encode(data)
+    return result
+
+
+def lzf_decode(data: Buffer, size: int) -> bytes:
+    result: bytes = codecs.lzf_decode(data, out=size)
+    return result
+
+
+def zstd_encode(data: Buffer, level: int) -> bytes:
+    result: bytes = codecs.zstd_encode(data, level=level)
+    return result
+
+
+def zstd_decode(data: Buffer, size: int) -> bytes:
+    result: bytes = codecs.zstd_decode(data, out=size)
+    return result
+
+
+def zstd_decode_into(data: Buffer, out: memoryview) -> int:
+    """Decode to the start of `out`; return how many bytes came."""
+    return len(codecs.zstd_decode(data, out=out))
+
+
+def lz4_encode(data: Buffer) -> bytes:
+    """Return one LZ4 block."""
+    result: bytes = codecs.lz4_encode(data)
+    return result
+
+
+def lz4_decode_into(data: Buffer, out: memoryview) -> int:
+    """Decode one LZ4 block to the start of `out`; return how many bytes came."""
+    return len(codecs.lz4_decode(data, out=out))
+
+
+def lz4h5_encode(data: Buffer, block: int) -> bytes:
+    """Return HDF5's framing of LZ4 blocks of `block` bytes, 0 for the default of 1 GiB."""
+    result: bytes = codecs.lz4h5_encode(data, blocksize=block or None)
+    return result
+
+
+def lz4h5_decode(data: Buffer, size: int) -> bytes:
+    result: bytes = codecs.lz4h5_decode(data, out=size)
+    return result
+
+
+def blosc_encode(data: Buffer, level: int, shuffle: int, compressor: int, itemsize: int) -> bytes:
+    """Return a Blosc 1 frame, uncompressed where the data does not get smaller."""
+    result: bytes = codecs.blosc_encode(
+        data, level=level, shuffle=shuffle, compressor=compressor, typesize=itemsize, numthreads=1
+    )
+    return result
+
+
+def blosc_decode(data: Buffer, size: int) -> bytes:
+    result: bytes = codecs.blosc_decode(data, out=size, numthreads=1)
+    return result
+
+
+def bitshuffle_encode(data: Buffer, itemsize: int, block: int) -> bytes:
+    """Transpose bits in blocks of `block` elements; up to 7 elements at the end stay as they are."""
+    result: bytes = codecs.bitshuffle_encode(data, itemsize=itemsize, blocksize=block)
+    return result
+
+
+def bitshuffle_decode(data: Buffer, itemsize: int, block: int) -> bytes:
+    result: bytes = codecs.bitshuffle_decode(data, itemsize=itemsize, blocksize=block)
+    return result
+
+
+SMALL = 4096
+"""Bytes up to which zlib's CRC-32 is the faster one, by measurement: a call of imagecodecs costs some 2 us."""
+
+
+def lookup3(data: Buffer) -> int:
+    """Return Jenkins' lookup3 (`hashlittle`, initial value 0), the checksum of all HDF5 metadata."""
+    return int(codecs.h5checksum_metadata(data))
+
+
+def fletcher32(data: Buffer) -> int:
+    """Return the checksum that HDF5's fletcher32 filter appends, little-endian, to the data.
+
+    It sums big-endian 16-bit words; a last odd byte is the high byte of its word.
+    """
+    return int(codecs.h5checksum_fletcher32(data))
+
+
+def fletcher32_swapped(value: int) -> int:
+    """Return `value` as HDF5 before 1.6.3 stored it on little-endian machines: bytes of each half swapped."""
+    return (value & 0x00FF00FF) << 8 | (value & 0xFF00FF00) >> 8
+
+
+def crc32(data: Buffer) -> int:
+    """Return the CRC-32 of zlib and Ethernet (polynomial 0x04C11DB7, reflected)."""
+    if len(data) < SMALL:
+        return zlib.crc32(data)
+    return int(codecs.deflate_crc32(data))

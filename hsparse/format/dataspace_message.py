@@ -3,6 +3,8 @@
 HDF5 File Format Specification, "The Dataspace Message" (H5.format.html, IV.A.2.b), versions 1 and 2. An
 H5Sencode image is: message id 1, encode version 0, size of lengths 8, length of the message (4 bytes), the
 message, the selection.
+
+The revisions of structured chunks in HDF5 files: all are read, and one of them is written.
 """
 
 from __future__ import annotations
@@ -10,18 +12,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.buffer import Buffer
-from hsparse.model.dataspace import (
-    MAX_EXTENT,
-    MAX_RANK,
-    UNLIMITED,
-    Shape,
-    dims_of,
-    max_dims_of,
-    num_elements,
-)
+from hsparse.format.codec_library import Buffer
+from hsparse.model.dataspace import MAX_EXTENT, MAX_RANK, UNLIMITED, Shape, dims_of, max_dims_of, num_elements
 
 SCALAR, SIMPLE, NULL = range(3)
 """The type byte of version 2."""
@@ -160,3 +155,18 @@ def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:
         raise Corrupt("The encoded selection has a dataspace of type 2, null.")
     message.done("dataspace message")
     return dims, reader
+
+
+class FormatRevision(Enum):
+    """Where the layout of the bytes comes from."""
+
+    RFC_2023_07 = "rfc-2023-07"
+    """RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 17."""
+    RFC_2025_10 = "rfc-2025-10"
+    """The same RFC, version 28."""
+    LIB_2026_09 = "lib-2026-09"
+    """What the HDF5 library's prototype writes and reads as of September 2026."""
+
+
+NEWEST_REVISION = FormatRevision.LIB_2026_09
+"""What is written unless another is asked for."""

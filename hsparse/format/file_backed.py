@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.definition import Filter, Pipeline
-from hsparse.format.filters.pipeline import undo_filters
-from hsparse.format.filters.table import LEFT_OUT_BY_CLIENTS, codec_of
+from hsparse.format.filters.pipeline import LEFT_OUT_BY_CLIENTS, codec_of, undo_filters
 
 MAX_GAP = 128 * 1024
 """The most bytes between two pieces of one range: they are read and discarded, which is cheaper than a request.

@@ -3,6 +3,8 @@
 Numbers compare by value, whatever the types: `x > 2.5` of integers is exact. A number for a float field is
 first rounded to the field's precision, as numpy does it, so that `x == 0.1` finds the stored 0.1.
 Fixed-size strings compare as bytes (texts as UTF-8) without trailing zeros.
+
+The first elements in the order of a field's values.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from hsparse.format.query_syntax import (
     Term,
     parse_query,
 )
-from hsparse.model.text_cache import TextCache
+from hsparse.model.short_text import TextCache
 
 Column: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -311,3 +313,57 @@ def _bytes(name: str, value: Literal) -> bytes:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value).encode()
     raise BadRequest(f"Field {name[:40]!r} holds strings; the query compares it with {value!r}: quote it.")
+
+
+DESCENDING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """An order of elements: by a field, "" for the element itself; NaN come last, equal ones in their own order."""
+
+    field: str
+    descending: bool
+
+    @classmethod
+    def parse(cls, text: str, dtype: np.dtype[Any]) -> Ordering:
+        """Return the order that `price`, or `-price` for the largest first, names; `_` is the element itself.
+
+        `BadRequest` for a field that there is not, or one that has no order.
+        """
+        name = text.removeprefix(DESCENDING)
+        field = "" if dtype.names is None and name == ELEMENT else name
+        if field not in (dtype.names or ("",)):
+            known = ", ".join(dtype.names or (ELEMENT,))[:200]
+            raise BadRequest(f"There is no field {name[:40]!r} to order by; there are: {known}.")
+        kind = dtype[field] if field else dtype
+        if kind.subdtype is not None or kind.kind not in "biufS":
+            raise BadRequest(
+                f"Field {name[:40]!r} is neither a number nor a string of fixed size: it has no order."
+            )
+        return cls(field, text.startswith(DESCENDING))
+
+    @property
+    def text(self) -> str:
+        """The order as a request has it."""
+        return f"{DESCENDING if self.descending else ''}{self.field or ELEMENT}"
+
+    def keys(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return what elements are ordered by."""
+        return rows[self.field] if self.field else rows
+
+    def first(self, rows: NDArray[Any], limit: int) -> NDArray[np.intp]:
+        """Return the places of the first `limit` of some elements, in order."""
+        keys = self.keys(rows)
+        missing = np.isnan(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), np.bool_)
+        there = np.flatnonzero(~missing)
+        if self.descending:
+            order = np.argsort(keys[there][::-1], kind="stable")[::-1]
+            order = len(there) - 1 - order
+        else:
+            order = np.argsort(keys[there], kind="stable")
+        return np.concatenate((there[order], np.flatnonzero(missing)))[:limit]
+
+    def is_after(self, bound: Any, key: Any) -> bool:
+        """Say whether elements whose best possible key is `bound` all come after one with `key`; NaN comes last."""
+        return bool(bound < key) if self.descending else bool(bound > key)

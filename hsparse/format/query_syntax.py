@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from hsparse.errors import BadRequest
-from hsparse.model.text_cache import TextCache
+from hsparse.model.short_text import TextCache
 
 MAX_LENGTH = 16 * 1024
 MAX_DEPTH = 32

@@ -3,6 +3,10 @@
 A service node plans, pages, gathers and converts values through it, without distinguishing the two. Elements of a fixed
 size are numpy arrays; variable-length ones are offsets and a heap (`hsparse.model.vlen_array`).
 `ValueArrays.of_fields` returns the arrays of some fields of a compound, so that fields need no code of their own.
+
+Arrays of values whose elements have a fixed size: numpy arrays.
+
+Arrays of values whose elements have a variable length: offsets and a heap (`hsparse.model.vlen_array`).
 """
 
 from __future__ import annotations
@@ -12,14 +16,23 @@ from math import prod
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import Buffer
+from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.plan.chunk_plan import PlannedChunk
-from hsparse.format.selections.selection import Selection
-from hsparse.model.element import Element
-from hsparse.model.json_values import Values, from_json
-from hsparse.model.vlen_array import VlenArray, take_elements
+from hsparse.format.selections.points import Selection
+from hsparse.format.structured.region import (
+    decode_region,
+    decode_vlen_region,
+    encode_region,
+    encode_vlen_region,
+)
+from hsparse.model.element import Compound, Element, Fixed
+from hsparse.model.json_values import Values, from_json, to_json
+from hsparse.model.number_json import is_finite, number_json, numbers_from_json
+from hsparse.model.vlen_array import VlenArray, VlenFields, join_elements, split_elements, take_elements
 
 MAX_REPEATED = 128 * 1024 * 1024
 """The most bytes that the values of a write may take once they are repeated."""
@@ -165,3 +178,205 @@ def elements_from_json(
             except BadRequest as error:
                 reason = reason or error.message
     raise BadRequest(reason)
+
+
+class FixedArrays:
+    """`ValueArrays` of numpy arrays of `dtype`, the stored type; `element` describes them."""
+
+    is_exact = True
+
+    def __init__(
+        self, dtype: np.dtype[Any], fill: NDArray[Any], element: Element, *, is_picked: bool = False
+    ) -> None:
+        self.dtype = dtype
+        self.fill = fill
+        self.guessed_size = dtype.itemsize
+        self.element = element
+        self._is_picked = is_picked
+
+    def of_fields(self, names: Sequence[str]) -> FixedArrays:
+        if not names:
+            return self
+        dtype = packed_type(self.dtype, names)
+        return FixedArrays(dtype, pick_fields(self.fill, names), Fixed(dtype), is_picked=True)
+
+    def expected(self, count: int) -> int:
+        return count * self.dtype.itemsize
+
+    def least(self, count: int) -> int:
+        return count * self.dtype.itemsize
+
+    def nbytes(self, values: Any) -> int:
+        return int(values.nbytes)
+
+    def work(self, count: int) -> int:
+        return 0
+
+    def received(self, values: Any) -> NDArray[Any]:
+        return as_type(values, self.dtype)
+
+    def stored(self, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+        return np.ndarray(shape, self.dtype, np.ascontiguousarray(values))
+
+    def join(self, arrays: Sequence[Any]) -> NDArray[Any]:
+        if len(arrays) == 1:
+            return self.received(arrays[0]).reshape(-1)
+        result = np.empty(sum(values.size for values in arrays), self.dtype)
+        first = 0
+        for values in arrays:
+            result[first : first + values.size] = self.received(values).reshape(-1)
+            first += values.size
+        return result
+
+    def assemble(
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Any]
+    ) -> NDArray[Any]:
+        if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
+            return self.received(read[0]).reshape(selection.shape)
+        result = np.empty(array_shape(selection.shape), self.dtype)
+        if sum(chunk.selection.size for chunk in planned) < selection.size:
+            result[...] = self.fill
+        for chunk, values in zip(planned, read, strict=True):
+            result[chunk.place] = self.fill if values is None else self.received(values)
+        return result
+
+    def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
+        if values.size == 1 and selection.size != 1:
+            return [values.reshape(1)] * len(planned)
+        return [values[(*chunk.place, ...)] for chunk in planned]
+
+    def squeeze(self, values: Any) -> NDArray[Any]:
+        squeezed: NDArray[Any] = values.squeeze()
+        return squeezed
+
+    def to_json(self, values: Any) -> tuple[Any, bool]:
+        dtype = self.element.dtype
+        if dtype.subdtype is not None:  # opaque until here
+            values = np.ndarray(values.shape, dtype, np.ascontiguousarray(values))
+        return number_json(values), not is_finite(values)
+
+    def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
+        if self.dtype.kind in "iuf":
+            return numbers_from_json(value, self.dtype, shape)
+        forms: list[Element] = [self.element]
+        if self._is_picked and len(self.dtype.names or ()) == 1:
+            forms.append(Fixed(self.dtype[0]))
+        return elements_from_json(self, value, shape, forms)
+
+    def to_bytes(self, values: Any) -> memoryview:
+        flat = np.ascontiguousarray(values).reshape(-1)
+        return flat.view(np.uint8).data if flat.size else memoryview(b"")
+
+    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> NDArray[Any]:
+        if len(data) != count * self.dtype.itemsize:
+            raise BadRequest(
+                f"The body has {len(data)} bytes; {count} elements of {self.dtype.itemsize} bytes need "
+                f"{count * self.dtype.itemsize}."
+            )
+        values = np.frombuffer(data, np.uint8).view(self.dtype)
+        return values.reshape(array_shape(shape)) if count == prod(shape) else values
+
+    def to_region(self, selection: Selection, values: Any) -> bytes:
+        return encode_region(selection, values)
+
+    def from_region(self, data: Buffer) -> tuple[Selection, Values]:
+        return decode_region(data, self.dtype)
+
+
+MIN_ESTIMATE = 16 * 1024
+"""The least estimate of an answer of variable-length elements, in bytes."""
+
+
+class VlenArrays:
+    """`ValueArrays` of `VlenArray`s of `element`."""
+
+    is_exact = False
+
+    def __init__(
+        self, element: Element, fill: VlenArray, guessed_size: int, *, is_picked: bool = False
+    ) -> None:
+        self._is_picked = is_picked
+        self.element = element
+        self.fill = fill
+        self.guessed_size = guessed_size
+
+    def of_fields(self, names: Sequence[str]) -> VlenArrays:
+        if not names:
+            return self
+        fields = VlenFields.named(self.element, names)
+        return VlenArrays(fields.element, fields.pick(self.fill), self.guessed_size, is_picked=True)
+
+    def expected(self, count: int) -> int:
+        return max(MIN_ESTIMATE, 4 * count * self.guessed_size)
+
+    def least(self, count: int) -> int:
+        return count * self.element.min_size
+
+    def nbytes(self, values: Any) -> int:
+        return len(values.heap)
+
+    def work(self, count: int) -> int:
+        return count
+
+    def received(self, values: Any) -> VlenArray:
+        found: VlenArray = values
+        return found
+
+    def stored(self, values: Any, shape: tuple[int, ...]) -> VlenArray:
+        if isinstance(values, VlenArray):
+            return values
+        size = values.dtype.itemsize  # a field of fixed size of a compound of variable length
+        data = values.tobytes()
+        return VlenArray.of((data[at : at + size] for at in range(0, len(data), size)), values.shape)
+
+    def join(self, arrays: Sequence[Any]) -> VlenArray:
+        return join_elements(arrays) if arrays else VlenArray.of([])
+
+    def assemble(
+        self, selection: Selection, planned: Sequence[PlannedChunk], read: Sequence[Any]
+    ) -> VlenArray:
+        if len(planned) == 1 and read[0] is not None and read[0].size == selection.size:
+            return self.received(read[0]).reshape(selection.shape)
+        arrays: list[VlenArray] = [self.fill]
+        index = np.zeros(array_shape(selection.shape), np.intp)
+        first = 1
+        for chunk, values in zip(planned, read, strict=True):
+            if values is not None:
+                arrays.append(values)
+                numbers = np.arange(first, first + values.size).reshape(chunk.selection.shape)
+                index[chunk.place] = numbers
+                first += values.size
+        return take_elements(arrays, index)
+
+    def cut(self, selection: Selection, planned: Sequence[PlannedChunk], values: Any) -> list[Values]:
+        if values.size == 1 and selection.size != 1:
+            return [values.reshape((1,))] * len(planned)
+        if len(planned) == 1 and planned[0].selection.shape == selection.shape and selection.is_all:
+            return [values]
+        index = np.arange(values.size).reshape(values.shape)
+        return [take_elements([values], np.asarray(index[chunk.place])) for chunk in planned]
+
+    def squeeze(self, values: Any) -> VlenArray:
+        return self.received(values).reshape(tuple(dim for dim in values.shape if dim != 1))
+
+    def to_json(self, values: Any) -> tuple[Any, bool]:
+        return to_json(values, self.element), True
+
+    def from_json(self, value: Any, shape: tuple[int, ...]) -> Values:
+        forms = [self.element]
+        if self._is_picked and isinstance(self.element, Compound) and len(self.element.parts) == 1:
+            forms += self.element.parts
+        return elements_from_json(self, value, shape, forms)
+
+    def to_bytes(self, values: Any) -> memoryview:
+        data: memoryview = values.heap.data
+        return data
+
+    def from_bytes(self, data: Buffer, count: int, shape: tuple[int, ...]) -> VlenArray:
+        return split_elements(data, self.element, shape if count == prod(shape) else (1,))
+
+    def to_region(self, selection: Selection, values: Any) -> bytes:
+        return encode_vlen_region(selection, values, self.element)
+
+    def from_region(self, data: Buffer) -> tuple[Selection, Values]:
+        return decode_vlen_region(data, self.element)

@@ -19,12 +19,10 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import dims_of, num_elements, parse_shape
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Fixed
-from hsparse.model.json_size import LIST_MEMORY, item_count, json_size
-from hsparse.model.json_values import Values, from_json, to_json
-from hsparse.model.length_prefixed import split_elements
-from hsparse.model.non_finite import has_floats, name_non_finite, restore_non_finite
+from hsparse.model.json_values import LIST_MEMORY, Values, from_json, item_count, json_size, to_json
+from hsparse.model.number_json import has_floats, name_non_finite, restore_non_finite
 from hsparse.model.short_text import short_repr
-from hsparse.model.vlen_array import VlenArray
+from hsparse.model.vlen_array import VlenArray, split_elements
 
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 65_534

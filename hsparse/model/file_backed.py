@@ -13,8 +13,8 @@ from typing import Any
 
 from hsparse.errors import BadRequest, Forbidden
 from hsparse.model.auto_chunk import enlarge
-from hsparse.model.bucket import check_bucket_name
 from hsparse.model.datatype import Datatype
+from hsparse.model.ids import check_bucket_name
 from hsparse.model.short_text import short_repr
 
 CONTIGUOUS_REF = "H5D_CONTIGUOUS_REF"

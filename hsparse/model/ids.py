@@ -2,6 +2,8 @@
 
 Schema v2; the rules for objects are those of `h5json.objid`. A job's key, `db/.jobs/...`, is one that no server takes
 for a domain's or an object's.
+
+Names of buckets: a bucket is an S3 bucket, or a directory by its name.
 """
 
 from __future__ import annotations
@@ -253,3 +255,13 @@ def job_key_prefix(owner: str) -> str:
 
 def _owner_digits(owner: str) -> str:
     return blake2b(owner.encode(), digest_size=6).hexdigest()
+
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+
+
+def check_bucket_name(name: str) -> str:
+    """Return a bucket's name; `BadRequest` for what no bucket can be called."""
+    if _NAME.fullmatch(name) is None or name in (".", ".."):
+        raise BadRequest(f"{name[:80]!r} is not a bucket's name: it has letters, digits, '_', '.' and '-'.")
+    return name

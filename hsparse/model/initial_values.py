@@ -2,6 +2,8 @@
 
 Unwritten elements are the fill value, or what the initializer says: of `["arange", "--start=10", "--step=2"]`, as
 HSDS has it, element i of a dataset of one dimension is start + i * step; of integers both are integers.
+
+Choosing chunk dimensions of sparse datasets that are written at once, when the number of elements is known.
 """
 
 from __future__ import annotations
@@ -9,22 +11,23 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from math import prod
+from collections.abc import Sequence
+from math import isqrt, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, TooLarge
+from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.model.attribute import decode_base64, unpack_elements
 from hsparse.model.dataspace import Shape, dims_of, num_elements
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Element, Fixed
 from hsparse.model.json_values import Values, from_json
-from hsparse.model.length_prefixed import split_elements
-from hsparse.model.non_finite import NAMES, name_non_finite, restore_non_finite
+from hsparse.model.layout import MAX_CHUNK_ELEMENTS
+from hsparse.model.number_json import NAMES, name_non_finite, restore_non_finite
 from hsparse.model.short_text import short_repr
-from hsparse.model.vlen_array import VlenArray
+from hsparse.model.vlen_array import VlenArray, split_elements
 
 
 def parse_fill_value(properties: dict[str, Any], datatype: Datatype) -> dict[str, Any]:
@@ -64,7 +67,7 @@ def fill_value_json(record: dict[str, Any]) -> Any:
 def fill_bytes(properties: dict[str, Any], datatype: Datatype) -> bytes:
     """Return one element's bytes in the file type, empty when they are all zero or nothing was asked.
 
-    A variable-length fill value has the length-prefixed form (`hsparse.model.length_prefixed`), in base64 too.
+    A variable-length fill value has the length-prefixed form (`hsparse.model.vlen_array`), in base64 too.
     """
     value = properties.get("fillValue")
     if value is None or (datatype.is_vlen and value in ("", 0)):
@@ -189,3 +192,64 @@ def check_initial_size(shape: Shape, datatype: Datatype) -> None:
         raise TooLarge(
             f"The value would have {size} bytes; the limit is {MAX_INITIAL_BYTES}: write it by selections."
         )
+
+
+IN_CHUNK = 1 << 15
+"""The average number of elements in a chunk: half of what coordinates of two bytes allow, for chunks above average."""
+BAND, LOW_BAND = 16384, 4096
+"""Rows of a chunk of a matrix, unless they have too many elements: if it is written by chunks, or in another order."""
+LARGEST_BATCH = 1 << 21
+"""The most elements of a request that has all elements of its chunks: each write of a part encodes a chunk again."""
+LARGEST_BAND = 1 << 24
+"""The most elements of the rows of a chunk, which are read for each request that has the elements of some chunks."""
+
+
+def chunk_of(
+    shape: tuple[int, ...], count: int, chunk: tuple[int, ...] = (), *, by_chunks: bool = True
+) -> tuple[int, ...]:
+    """Return chunk dimensions, so that a chunk has `IN_CHUNK` of `count` elements on average.
+
+    A chunk of a matrix is tall: rows are read many at a time, columns a few. Its number of rows is a power of two, so
+    that a block of that many rows, or of a part of them, is in one chunk. Others have equal dimensions. A wanted
+    `chunk` is cut to the shape; `Unsupported` if it has another rank. `by_chunks` says that the writer sends whole
+    chunks, so that a row of chunks may have more elements than a request.
+    """
+    if chunk:
+        if len(chunk) != len(shape):
+            raise Unsupported(f"The chunk has {len(chunk)} dimensions, the sparse array {len(shape)}.")
+        return tuple(map(min, chunk, shape))
+    wanted = min(MAX_CHUNK_ELEMENTS, max(IN_CHUNK, prod(shape) * IN_CHUNK // max(1, count)))
+    if len(shape) != 2:
+        return _equal_sides(shape, wanted)
+    most, rows = (LARGEST_BAND, BAND) if by_chunks else (LARGEST_BATCH, LOW_BAND)
+    band = min(rows, most * 7 // 8 * shape[0] // max(1, count))  # rows differ by an eighth, and more
+    rows = min(shape[0], 1 << max(1, band, isqrt(wanted)).bit_length() - 1)
+    if wanted // rows < shape[1]:
+        return rows, wanted // rows
+    return min(shape[0], wanted // shape[1]), shape[1]
+
+
+def matrix_filters(dims: Sequence[int]) -> list[dict[str, Any]]:
+    """Return `creationProperties.filters` of a matrix written at once, whose chunks of `dims` have few elements.
+
+    Hardly any of them has more than 65535, so points have coordinates of two bytes where the dimensions allow it.
+    """
+    size = len(dims) * (2 if max(dims, default=0) <= 1 << 16 else 4)
+    return [
+        {"id": 2, "section": "H5_SECTION_SELECTION", "element_size": size},  # shuffle
+        {"id": 1, "level": 4, "section": "H5_SECTION_SELECTION"},  # deflate
+        {"id": 2, "section": "H5_SECTION_FIXED"},
+        {"id": 1, "level": 4, "section": "H5_SECTION_FIXED"},
+    ]
+
+
+def _equal_sides(shape: tuple[int, ...], wanted: int) -> tuple[int, ...]:
+    """Return chunk dimensions of `wanted` elements that are equal, except where the shape ends before."""
+    chunk = [0] * len(shape)
+    left = wanted
+    for place, dim in enumerate(sorted(range(len(shape)), key=lambda dim: shape[dim])):
+        remaining = len(shape) - place
+        side = left if remaining == 1 else isqrt(left) if remaining == 2 else int(left ** (1 / remaining))
+        chunk[dim] = max(1, min(shape[dim], side))
+        left = max(1, left // chunk[dim])
+    return tuple(chunk)

@@ -5,6 +5,8 @@
 A record without it is of version 1, as are those of hsparse 0.1 and of HSDS. Who does not know the version or a
 feature in `readFeatures` may do nothing with the record, its chunks included. Who does not know a feature in
 `writeFeatures` may read, and change nothing. The object at `SCHEMA_KEY` says the same of the whole store.
+
+Times of creation that clients give to links and attributes, as h5pyd 1.0 does with all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hsparse.errors import Corrupt, Unsupported
+from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.model.layout import has_statistics, stripes_of
 
 SCHEMA_KEY = "db/.schema.json"
@@ -123,3 +125,21 @@ def check_changeable(id: str, record: dict[str, Any]) -> None:
     """Raise `Unsupported` if changing the record of `id`, or chunks of it, needs a feature that is not known here."""
     if "schema" in record:
         parse_schema(record["schema"], id).check_writable(id)
+
+
+PAST, FUTURE = 10.0, 300.0
+"""How many seconds before and after the server's time a given time may be; others are ignored, as in HSDS."""
+Json = dict[str, Any]
+
+
+def given_creation_time(body: Json, now: float) -> Json:
+    """Return `{"created": time}` of a link or attribute in a request, to the last digit; `{}` without a usable one.
+
+    `now` is the server's time in seconds since the Unix epoch. `BadRequest` for what is no number.
+    """
+    created = body.get("created")
+    if created is None:
+        return {}
+    if not isinstance(created, int | float) or isinstance(created, bool):
+        raise BadRequest(f"created must be a time in seconds, not {created!r:.40}.")
+    return {"created": created} if now - PAST <= created <= now + FUTURE else {}

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 
 from hsparse import __version__
 from hsparse.errors import Busy, Forbidden
-from hsparse.format.filters.table import ADVERTISED
+from hsparse.format.filters.pipeline import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
 from hsparse.sn.http.response import respond
 from hsparse.sn.request import Request

@@ -69,7 +69,7 @@ from hsparse.sn.objects.link_handlers import (
 )
 from hsparse.sn.openapi import get_openapi
 from hsparse.sn.route import Route
-from hsparse.sn.values.density_handlers import get_density
+from hsparse.sn.values.density import get_density
 from hsparse.sn.values.handlers import (
     delete_value,
     get_defined,

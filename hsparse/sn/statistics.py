@@ -28,9 +28,8 @@ from hsparse.model.ids import (
     is_map_key,
     summary_id,
 )
-from hsparse.sn.data_nodes.key_pages import key_pages
-from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.file_backed.chunk_info import file_backed_counts
+from hsparse.sn.data_nodes.owners import Owners, key_pages
+from hsparse.sn.file_backed.chunk_locator import file_backed_counts
 from hsparse.sn.records.object_path import read_each
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import table_reader

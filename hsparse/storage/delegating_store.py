@@ -1,9 +1,16 @@
-"""The base of stores over another one: each call goes to that, but for those that a subclass answers otherwise."""
+"""The base of stores over another one: each call goes to that, but for those that a subclass answers otherwise.
+
+`delete_all` of a store that can only delete one object a request.
+
+A store that is read and never written.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+from hsparse.errors import HsparseError, PreconditionFailed
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 
 
@@ -46,3 +53,66 @@ class DelegatingStore:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+DELETES_AT_ONCE = 32
+
+
+async def delete_each(store: ObjectStore, entries: Sequence[Entry]) -> list[bool]:
+    """Answer `delete_all` by `delete_if_match` of each object, `DELETES_AT_ONCE` at a time.
+
+    Once one fails no more are begun; when those under way are done, the error of the first failed one is raised.
+    """
+    deleted = [False] * len(entries)
+    failed: dict[int, BaseException] = {}
+    waiting = iter(range(len(entries)))
+
+    async def work() -> None:
+        for number in waiting:
+            if failed:
+                return
+            try:
+                await store.delete_if_match(entries[number].key, entries[number].etag)
+            except PreconditionFailed:
+                continue
+            except BaseException as error:  # noqa: BLE001 - raised below
+                failed[number] = error
+                return
+            deleted[number] = True
+
+    try:
+        await asyncio.gather(*(work() for _ in range(min(DELETES_AT_ONCE, len(entries)))))
+        if failed:
+            raise failed[min(failed)]
+        return deleted
+    finally:
+        failed.clear()  # an error that its own traceback refers to stays until a collection
+
+
+class ReadOnlyStore(DelegatingStore):
+    """An `ObjectStore` over another one: puts and deletes raise an error of the type and message of `error`."""
+
+    def __init__(self, store: ObjectStore, error: HsparseError) -> None:
+        super().__init__(store)
+        self._error = error
+
+    async def put(self, key: str, data: Buffer) -> str:
+        raise self._refused()
+
+    async def put_if_absent(self, key: str, data: Buffer) -> str:
+        raise self._refused()
+
+    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
+        raise self._refused()
+
+    async def delete(self, key: str) -> None:
+        raise self._refused()
+
+    async def delete_if_match(self, key: str, etag: str) -> None:
+        raise self._refused()
+
+    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
+        raise self._refused()
+
+    def _refused(self) -> HsparseError:
+        return type(self._error)(self._error.message)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import NotFound, PreconditionFailed
-from hsparse.storage.delete_each import delete_each
+from hsparse.storage.delegating_store import delete_each
 from hsparse.storage.object_store import Buffer, Entry, Page, Stored, check_key, no_urls, resolve_range
 
 PAGE_SIZE = 1000

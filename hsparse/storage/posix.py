@@ -36,23 +36,25 @@ from pathlib import Path
 from typing import TypeVar
 
 from hsparse.errors import NotFound, StoreFailed
-from hsparse.storage.filesystem.directory_walk import Item, sweep, walk
-from hsparse.storage.filesystem.free_space import FreeSpace
 from hsparse.storage.filesystem.object_file import (
     Condition,
     HalfWritten,
+    Item,
     file_etag,
     file_status,
     is_half_written,
     open_file,
     read_at,
+    sweep,
     translate_os_error,
+    walk,
 )
 from hsparse.storage.filesystem.rename_put import ATTEMPTS, put_by_rename
 from hsparse.storage.filesystem.root_directory import (
     RootDirectory,
     unusable_directory,
 )
+from hsparse.storage.filesystem.served_root import FreeSpace
 from hsparse.storage.object_store import (
     Buffer,
     Entry,

@@ -19,7 +19,7 @@ from hsparse.errors import BadRequest, Conflict, Gone, Moved
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
 from hsparse.model.ids import (
     chunk_key,
     chunk_prefix,

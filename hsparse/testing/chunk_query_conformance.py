@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest, Gone, Moved
-from hsparse.format.chunk_rows import SIZE, UNFILTERED
+from hsparse.format.chunk_map import SIZE, UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal, Points
+from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.model.ids import map_key, tree_prefix
 from hsparse.testing.chunk_conformance import DIMS, spec
 from hsparse.wire.chunk_info_message import (

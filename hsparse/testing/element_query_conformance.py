@@ -14,7 +14,7 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal, Points, Span, gather, scatter
+from hsparse.format.selections.points import Orthogonal, Points, Span, gather, scatter
 from hsparse.model.ids import (
     new_id,
     new_root_id,

@@ -18,7 +18,7 @@ from hsparse.format.plan.chunk_plan import ChunkSelection, plan
 from hsparse.format.plan.grid import Grid
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Reduction
-from hsparse.format.selections.selection import Orthogonal, Span
+from hsparse.format.selections.points import Orthogonal, Span
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.chunk_conformance import DIMS, spec
 from hsparse.testing.vlen_conformance import DIMS as VLEN_DIMS

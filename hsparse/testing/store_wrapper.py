@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from hsparse.storage.delete_each import delete_each
+from hsparse.storage.delegating_store import delete_each
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 
 R = TypeVar("R")

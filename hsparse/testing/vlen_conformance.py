@@ -17,7 +17,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, Span
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import (

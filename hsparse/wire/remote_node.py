@@ -1,28 +1,62 @@
-"""`DataNode` over HTTP: a message is a POST to the data node's one path."""
+"""`DataNode` over HTTP: a message is a POST to the data node's one path.
+
+The contract over HTTP: the path and the headers of messages between nodes, and the status of each error kind.
+
+The statuses are those of service nodes for clients too.
+
+Connections to the members of a cluster, by their ids: made when they are used, closed when a member is gone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, TypeVar, cast
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import quote
 
 import aiohttp
 
 from hsparse.concurrency.request_trace import Work, current_trace, seconds_left
-from hsparse.errors import HsparseError, Unanswered
-from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.contract import VERSION
-from hsparse.wire.http import (
-    FRAME_TYPE,
-    PATH,
-    REQUEST_HEADER,
-    TIMEOUT_HEADER,
-    TOKEN_HEADER,
-    USER_HEADER,
-    VERSION_HEADER,
-)
-from hsparse.wire.membership_message import message_name
-from hsparse.wire.message import Failure, Message
+from hsparse.errors import ErrorKind, HsparseError, Misdirected, Unanswered
+from hsparse.wire.codec import VERSION, decode_frame, encode_frame
+from hsparse.wire.message import DataNode, Failure, Message, message_name
+
+PATH = "/messages"
+VERSION_HEADER = "X-Hsparse-Version"
+"""The version of the messages that the sender of one speaks."""
+TOKEN_HEADER = "X-Hsparse-Token"  # noqa: S105
+"""The secret that the nodes of one installation share."""
+REQUEST_HEADER = "X-Hsparse-Request"
+"""The id of the client's request that a message is sent for, for the data node's log."""
+USER_HEADER = "X-Hsparse-User"
+"""Whom the work counts for when users have turns, percent-encoded."""
+TIMEOUT_HEADER = "X-Hsparse-Timeout"
+"""The seconds that the client's request has left: clocks are not compared."""
+FRAME_TYPE = "application/vnd.hsparse.frame"
+
+
+STATUS: dict[ErrorKind, int] = {
+    ErrorKind.BAD_REQUEST: 400,
+    ErrorKind.UNAUTHENTICATED: 401,
+    ErrorKind.FORBIDDEN: 403,
+    ErrorKind.NOT_FOUND: 404,
+    ErrorKind.GONE: 410,
+    ErrorKind.CONFLICT: 409,
+    ErrorKind.TOO_LARGE: 413,
+    ErrorKind.BUSY: 503,
+    ErrorKind.MOVED: 503,
+    ErrorKind.PRECONDITION_FAILED: 412,
+    ErrorKind.CORRUPT: 500,
+    ErrorKind.STORE_FAILED: 500,
+    ErrorKind.MISCONFIGURED: 500,
+    ErrorKind.INTERNAL: 500,
+    ErrorKind.UNSUPPORTED: 400,
+    ErrorKind.RATE_LIMITED: 429,
+    ErrorKind.MISDIRECTED: 421,
+    ErrorKind.UNANSWERED: 503,
+    ErrorKind.OUTDATED: 501,
+    ErrorKind.OVER_QUOTA: 413,
+}
+
 
 R = TypeVar("R")
 
@@ -103,3 +137,36 @@ class RemoteNode:
 async def _each(pieces: list[bytes | memoryview]) -> AsyncIterator[bytes | memoryview]:
     for piece in pieces:
         yield piece
+
+
+Connect: TypeAlias = Callable[[str], DataNode]
+"""Connects to the node at a URL."""
+
+
+class MemberConnections:
+    """Connections to the members of the newest membership, made by `connect` from their URLs."""
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._urls: Mapping[str, str] = {}
+        self._nodes: dict[str, DataNode] = {}
+
+    async def follow(self, urls: Mapping[str, str]) -> None:
+        """Let the members be those with `urls`, by their ids; close the connections to others."""
+        self._urls = urls
+        gone = [self._nodes.pop(id) for id in self._nodes.keys() - urls.keys()]
+        for node in gone:  # which takes a moment, and others may call this meanwhile
+            await node.close()
+
+    async def send(self, id: str, message: Message[R]) -> R:
+        """Send a message to a member; `Misdirected` for a node that is none any more, `Unanswered` without a reply."""
+        node = self._nodes.get(id)
+        if node is None:
+            if id not in self._urls:
+                raise Misdirected(f"{id} is no member of the cluster.")
+            node = self._nodes[id] = self._connect(self._urls[id])
+        return await node.send(message)
+
+    async def close(self) -> None:
+        """Close all connections; later messages make none."""
+        await self.follow({})

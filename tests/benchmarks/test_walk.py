@@ -7,8 +7,7 @@ import tomllib
 from pathlib import Path
 
 from benchmarks import walk
-from hsparse.model.bucket import check_bucket_name
-from hsparse.model.ids import chunk_key
+from hsparse.model.ids import check_bucket_name, chunk_key
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 

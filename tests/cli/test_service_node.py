@@ -14,8 +14,7 @@ from hsparse.cli.service_node import loopback
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.config import job_environment, load_settings
 from hsparse.errors import Misconfigured
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.posix import PosixStore
 from tests.cli.test_serve import ask
 from tests.support.server_process import start_command

@@ -17,7 +17,7 @@ from hsparse.client.block_reduction import Block, BlockReduction
 from hsparse.client.errors import InvalidValue
 from hsparse.client.file import File
 from hsparse.errors import HsparseError
-from hsparse.format.selections.axis import Span, indices
+from hsparse.format.selections.orthogonal import Span, indices
 from tests.client.dataset_access import Model
 
 OPERATIONS = ("count", "nnz", "sum", "mean", "var", "min", "max")

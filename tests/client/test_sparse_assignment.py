@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, OutOfRange, WrongType
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points
+from hsparse.format.selections.points import Boxes, Orthogonal, Points
 from tests.client.dataset_access import DatasetAccess, Model
 from tests.client.indexing.fitting_keys import key_forms, keys_of, orthogonal_forms, orthogonal_keys_of
 from tests.client.indexing.key_strategies import numpy_key, take_orthogonal

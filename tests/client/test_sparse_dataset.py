@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Conflict, Corrupt, NotFound
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points
+from hsparse.format.selections.points import Boxes, Orthogonal, Points
 from tests.client.scripted_server import answer, scripted_server
 
 NUMBERS = itertools.count()

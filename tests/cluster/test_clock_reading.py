@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.cluster.clock_reading import ClockReading
+from hsparse.cluster.membership import ClockReading
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import EVICTED, RECALLED, LeaseObjects
-from hsparse.cluster.lease_watch import LeaseWatch
+from hsparse.cluster.lease_object import EVICTED, RECALLED, LeaseObjects, LeaseWatch
 from hsparse.storage.memory import MemoryStore
 
 SHORT = 0.04

@@ -9,8 +9,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership import Membership
-from hsparse.cluster.membership_object import KEY, MembershipObject
-from hsparse.cluster.rebuilding import rebuild_membership
+from hsparse.cluster.membership_object import KEY, MembershipObject, rebuild_membership
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.concurrency.keyed_lock import KeyedLock
+from hsparse.concurrency.gather import KeyedLock
 
 
 async def test_one_name_waits_and_others_do_not() -> None:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from hsparse.concurrency import paced_limit
-from hsparse.concurrency.paced_limit import FEW, LAG, TICK, PacedLimit
+from hsparse.concurrency import admission as paced_limit
+from hsparse.concurrency.admission import FEW, LAG, TICK, PacedLimit
 from tests.simulation.virtual_loop import VirtualLoop
 
 MOST = 64

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.concurrency.pauses import with_pauses
+from hsparse.concurrency.gather import with_pauses
 
 
 @pytest.mark.parametrize("length", [0, 5, 6, 7, 20])

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hsparse.concurrency.staggered import staggered
+from hsparse.concurrency.gather import staggered
 
 FOREVER = 1e6
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.dn.backing_files import HEAD_BYTES, BackingFiles
+from hsparse.dn.file_backed_chunks import HEAD_BYTES, BackingFiles
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.model.file_backed import BackingFile
 from hsparse.storage.memory import MemoryStore

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cached_chunk_map import MIN_NEW_ROWS, CachedChunkMap
+from hsparse.dn.chunk_index import MIN_NEW_ROWS, CachedChunkMap
 from hsparse.errors import Gone, StoreFailed
 from hsparse.format.chunk_map import ChunkMap, decode_map
 from hsparse.testing.faulty_store import FaultyStore

@@ -16,7 +16,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import chunk_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore

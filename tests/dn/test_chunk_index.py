@@ -12,15 +12,15 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn import chunk_index
-from hsparse.dn.cached_chunk_map import MIN_NEW_ROWS
+from hsparse.dn.chunk_index import MIN_NEW_ROWS
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format import chunk_map
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal
-from hsparse.format.structured.footer import MAX_FOOTER
+from hsparse.format.selections.points import Orthogonal
+from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import chunk_key, map_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Entry, Page

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hsparse.dn.chunk_index import listed_chunks
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import chunk_prefix, map_key, storage_key
 from hsparse.model.stripes import Stripes
 from hsparse.storage.memory import MemoryStore

@@ -16,7 +16,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.reduction import Reduction
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import chunk_key
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.faulty_store import FaultyStore

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.clock import ManualClock, SystemClock
-from hsparse.dn.chunk_versions import DOUBT, ChunkVersions, VersionedStore
+from hsparse.dn.traced_store import DOUBT, ChunkVersions, VersionedStore
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.model.ids import chunk_key
 from hsparse.model.stripes import Stripes

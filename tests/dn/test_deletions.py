@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from hsparse.dn.deletion_notes import DeletionState, born_of
-from hsparse.dn.deletions import Deletions, Resumed
+from hsparse.dn.deletions import Deletions, DeletionState, Resumed, born_of
 from hsparse.errors import Busy, Conflict, Gone, NotFound, StoreFailed, Unsupported
 from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, delta_key, storage_key, tree_prefix
 from hsparse.model.stripes import Stripes

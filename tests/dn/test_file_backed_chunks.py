@@ -18,14 +18,14 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.file_backed import MAX_GAP, MAX_RANGE, ChunkPieces
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.file_backed import BackingFile
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.store_wrapper import CountingStore
+from hsparse.wire.chunk_info_message import InspectFile, ReadFileBacked
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.file_backed_message import InspectFile, ReadFileBacked
 
 R = TypeVar("R")
 DATASET = "d-00000000-00000001-0000-000000-000001"

@@ -16,8 +16,7 @@ from hsparse.dn.service import DataService, NodeResources
 from hsparse.dn.traced_store import StoreRequests
 from hsparse.model.ids import new_root_id
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.membership_message import Routed, message_name
-from hsparse.wire.message import InBucket
+from hsparse.wire.message import InBucket, Routed, message_name
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ReadObjects
 from hsparse.wire.remote_node import RemoteNode
 

@@ -24,7 +24,7 @@ from hsparse.errors import HsparseError, PreconditionFailed
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.storage.conditional_put import SingleWriter
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.dn import recent_changes
-from hsparse.dn.recent_changes import RecentChanges
+from hsparse.dn import records as recent_changes
+from hsparse.dn.records import RecentChanges
 from hsparse.model.ids import new_id, new_root_id
 
 CLOCK = ManualClock()

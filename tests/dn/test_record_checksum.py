@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.dn.record_checksum import (
+from hsparse.dn.record_form import (
+    RecordCodec,
     add_checksum,
     check_checksum,
     drop_checksum,
     has_checksum,
     remove_checksum,
 )
-from hsparse.dn.record_codec import RecordCodec
-from hsparse.dn.record_delta import RecordDelta, decode_delta
+from hsparse.dn.record_objects import RecordDelta, decode_delta
 from hsparse.errors import Corrupt
 from hsparse.model.ids import storage_key
 

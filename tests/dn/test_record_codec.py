@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from hsparse.dn.record_codec import RecordCodec, memory_of_json
+from hsparse.dn.record_form import RecordCodec, memory_of_json
 from hsparse.errors import Corrupt
 
 CODEC = RecordCodec("key")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.record_changes import change_record, changed_entries
-from hsparse.dn.record_checksum import remove_checksum
-from hsparse.dn.record_delta import RecordDelta, decode_delta
+from hsparse.dn.record_form import remove_checksum
+from hsparse.dn.record_objects import RecordDelta, decode_delta
 from hsparse.errors import Corrupt, HsparseError
 from hsparse.wire.record_message import (
     DeleteAttributes,

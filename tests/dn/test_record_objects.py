@@ -14,10 +14,8 @@ import pytest
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn import record_objects
 from hsparse.dn.data_settings import DataSettings
-from hsparse.dn.record_checksum import remove_checksum
-from hsparse.dn.record_codec import RecordCodec
-from hsparse.dn.record_delta import RecordDelta
-from hsparse.dn.record_objects import LARGE_RECORD
+from hsparse.dn.record_form import RecordCodec, remove_checksum
+from hsparse.dn.record_objects import LARGE_RECORD, RecordDelta
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, ErrorKind
 from hsparse.model.ids import delta_key, is_delta_key, storage_key

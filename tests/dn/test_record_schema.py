@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.record_checksum import remove_checksum
-from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.record_form import RecordCodec, remove_checksum
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.model.acl import Principal

@@ -11,7 +11,8 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
-from hsparse.dn import record_objects, record_size, records
+from hsparse.dn import record_changes as record_size
+from hsparse.dn import record_objects, records
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import ErrorKind

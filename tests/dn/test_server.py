@@ -11,11 +11,9 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.errors import Outdated, Unanswered, Unauthenticated
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.contract import VERSION
-from hsparse.wire.http import PATH, TOKEN_HEADER, VERSION_HEADER
+from hsparse.wire.codec import VERSION, decode_frame, encode_frame
 from hsparse.wire.message import GetInfo
-from hsparse.wire.remote_node import RemoteNode
+from hsparse.wire.remote_node import PATH, TOKEN_HEADER, VERSION_HEADER, RemoteNode
 
 
 @pytest.mark.parametrize(

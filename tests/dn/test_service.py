@@ -19,7 +19,7 @@ from hsparse.dn.service import DataService, NodeResources
 from hsparse.errors import StoreFailed, Unanswered, Unauthenticated
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import new_id, new_root_id, storage_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Buffer

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.dn.deletion_notes import born_of
-from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.deletions import born_of
+from hsparse.dn.record_form import RecordCodec
 from hsparse.dn.sweep import Finding, Waste
 from hsparse.errors import Gone
 from hsparse.model.ids import chunk_key, deletion_key, storage_key, summary_id

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.points import Points, Selection
 from hsparse.storage.posix import PosixStore
 from tests.docs_pages import PROJECT
 from tests.sn.value_client import create, sparse, value_client

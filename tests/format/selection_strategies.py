@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.axis import Axis, Span
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.checksum import crc32, fletcher32, fletcher32_swapped, lookup3
+from hsparse.format.codec_library import crc32, fletcher32, fletcher32_swapped, lookup3
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format import chunk_map
-from hsparse.format.checksum import crc32
 from hsparse.format.chunk_map import HEAD, MAGIC, ChunkMap, decode_map, digests, encode_map
+from hsparse.format.codec_library import crc32
 
 RANK, SECTIONS = 2, 2
 row = st.tuples(

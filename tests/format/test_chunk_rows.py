@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.chunk_rows import ChunkRows, row_names
+from hsparse.format.chunk_map import ChunkRows, row_names
 
 coords = st.integers(1, 4).flatmap(
     lambda rank: st.lists(

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
-from hsparse.format.checksum import lookup3
 from hsparse.format.chunk_statistics import (
     NANS,
     extremes_of,
@@ -19,10 +18,11 @@ from hsparse.format.chunk_statistics import (
     statistics_of,
     unknown_statistics,
 )
+from hsparse.format.codec_library import lookup3
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.query import Ranges, bind_query
 from hsparse.format.reductions.partials import Partials
-from hsparse.format.structured.footer import MAX_FOOTER, read_footer
+from hsparse.format.structured.container import MAX_FOOTER, read_footer
 from tests.format.reductions.test_partials import TYPES, numbers
 
 DIMS = (20, 30)

@@ -9,9 +9,15 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.kinds.sparse_chunk import decode_sparse, encode_sparse
-from hsparse.format.selections.encoded_offsets import decode_offsets
-from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, StoredChunk, build, open_chunk
-from hsparse.format.structured.footer import seal
+from hsparse.format.selections.encoded_selection import decode_offsets
+from hsparse.format.structured.container import (
+    METADATA_FIXED,
+    METADATA_VL,
+    StoredChunk,
+    build,
+    open_chunk,
+    seal,
+)
 from tests.format.golden_file import GoldenChunk, golden_chunks
 
 FOLDER = Path(__file__).parent.parent / "data" / "golden"

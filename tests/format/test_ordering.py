@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.format.ordering import Ordering
+from hsparse.format.query import Ordering
 
 FLOATS = st.lists(st.one_of(st.integers(-5, 5).map(float), st.sampled_from([math.nan, math.inf, -math.inf])))
 

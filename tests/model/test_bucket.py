@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.model.bucket import check_bucket_name
+from hsparse.model.ids import check_bucket_name
 
 
 @pytest.mark.parametrize("name", ["a", "hsds.test-1_B", "...", "x" * 255])

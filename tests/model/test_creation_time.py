@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.model.creation_time import given_creation_time
+from hsparse.model.schema import given_creation_time
 
 NOW = 1795330288.26
 

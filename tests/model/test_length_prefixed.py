@@ -16,8 +16,7 @@ from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Compound
 from hsparse.model.json_values import from_json, to_json
-from hsparse.model.length_prefixed import add_prefixes, field_bounds, split_elements, strip_prefixes
-from hsparse.model.vlen_array import VlenArray
+from hsparse.model.vlen_array import VlenArray, add_prefixes, field_bounds, split_elements, strip_prefixes
 from tests.model.type_strategies import ITEMS, length_prefixed, nested, text, values_of
 
 TEXT = text("H5T_VARIABLE")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters
-from hsparse.model.layout import MAX_CHUNK_ELEMENTS
-from hsparse.model.matrix_chunk import (
+from hsparse.model.initial_values import (
     BAND,
     IN_CHUNK,
     LARGEST_BAND,
@@ -20,6 +19,7 @@ from hsparse.model.matrix_chunk import (
     chunk_of,
     matrix_filters,
 )
+from hsparse.model.layout import MAX_CHUNK_ELEMENTS
 
 
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), st.integers(0, 2**40))

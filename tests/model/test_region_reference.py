@@ -10,7 +10,7 @@ from h5json.hdf5dtype import RegionReference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.model.region_reference import MAX_POINTS, region_bytes, region_json
+from hsparse.model.link import MAX_POINTS, region_bytes, region_json
 from tests.model.type_strategies import ID, regions
 
 UUID = ID.removeprefix("d-")

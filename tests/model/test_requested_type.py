@@ -9,8 +9,7 @@ import pytest
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import MAX_RANK
-from hsparse.model.datatype import parse_type
-from hsparse.model.requested_type import MAX_TEXT, parse_requested_type
+from hsparse.model.datatype import MAX_TEXT, parse_requested_type, parse_type
 
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I8LE"}
 ENUM = {"class": "H5T_ENUM", "base": INT, "mapping": {"a": 1, "b": 2}}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.model.text_cache import ENTRY_SIZE, TextCache
+from hsparse.model.short_text import ENTRY_SIZE, TextCache
 
 CALLS = st.lists(st.tuples(st.integers(0, 12), st.booleans()))
 

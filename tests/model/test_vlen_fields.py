@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import array_json, from_json, to_json
-from hsparse.model.vlen_array import VlenArray
-from hsparse.model.vlen_fields import VlenFields
+from hsparse.model.vlen_array import VlenArray, VlenFields
 from tests.model.type_strategies import text, values_of
 
 NAMES = ("n", "größe", "v", "last")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from hsparse.model.region_reference import region_bytes
+from hsparse.model.link import region_bytes
 from tests.support.characters import characters_but
 
 Item = Any

@@ -10,7 +10,7 @@ import numpy as np
 
 from hsparse.clock import Clock
 from hsparse.errors import Moved
-from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset

@@ -8,16 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hsparse.cluster.membership_object import MembershipObject
-from hsparse.cluster.rebuilding import rebuild_membership
+from hsparse.cluster.membership_object import MembershipObject, rebuild_membership
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.dn.service import DataService
 from hsparse.errors import HsparseError, Unanswered
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from tests.simulation.service_operations import ServiceOperations

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.cluster.clock_reading import ClockReading
+from hsparse.cluster.membership import ClockReading
 from hsparse.dn import extent_changes
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.membership import replaced_messages

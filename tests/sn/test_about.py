@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hsparse import __version__
 from hsparse.errors import Misconfigured
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from tests.sn.conftest import USERS
 from tests.support.rest_client import RestClient
 

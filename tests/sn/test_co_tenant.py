@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.dn.record_codec import RecordCodec
+from hsparse.dn.record_form import RecordCodec
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
 from hsparse.model.ids import COLLECTIONS, storage_key

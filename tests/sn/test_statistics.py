@@ -13,9 +13,8 @@ from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_tra
 from hsparse.dn.service import DataService
 from hsparse.model.ids import chunk_key, domain_prefix, storage_key, summary_id
 from hsparse.sn import statistics
-from hsparse.sn.data_nodes import key_pages
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes import owners as key_pages
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.statistics import dataset_of_key
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.message import Message

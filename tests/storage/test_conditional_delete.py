@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import PreconditionFailed, StoreFailed, Unsupported
-from hsparse.storage.conditional_delete import PAUSE, PROBES, LookBeforeDelete, with_conditional_delete
+from hsparse.storage.conditional_put import PAUSE, PROBES, LookBeforeDelete, with_conditional_delete
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore, OutcomeUnknown
 from hsparse.storage.s3.s3_store import S3Store

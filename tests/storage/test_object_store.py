@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.storage.conditional_delete import LookBeforeDelete
-from hsparse.storage.conditional_put import SingleWriter
+from hsparse.storage.conditional_put import LookBeforeDelete, SingleWriter
 from hsparse.storage.object_store import ObjectStore, check_key, check_range, is_key, resolve_range
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_conformance import *  # noqa: F403

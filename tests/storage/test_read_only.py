@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import Unsupported
+from hsparse.storage.delegating_store import ReadOnlyStore
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import Entry
-from hsparse.storage.read_only import ReadOnlyStore
 
 
 async def test_it_reads_and_refuses_every_change() -> None:

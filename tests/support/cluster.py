@@ -15,12 +15,11 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Unanswered, Unauthenticated
 from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CrashingStore
-from hsparse.wire.contract import VERSION, check_version
+from hsparse.wire.codec import VERSION, check_version
 from hsparse.wire.message import Message
 
 R = TypeVar("R")

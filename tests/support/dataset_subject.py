@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import PREFIX_SIZE, ArrayOfVlen, Compound, Element, Fixed, VlenSequence
-from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray
+from hsparse.model.vlen_array import VlenArray, split_elements
 from hsparse.testing.sparse_model import Coord, SparseModel, element_bytes
 from tests.support.driver import DatasetSpec, Driver, ElementValues, Place, Slab
 

@@ -21,7 +21,7 @@ from hsparse.dn.service import DataService
 from hsparse.dn.sweep import Finding, Sweep
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.acl import Principal
 from hsparse.model.ids import (
     check_id,

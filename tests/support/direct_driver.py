@@ -11,8 +11,8 @@ import numpy as np
 
 from hsparse.clock import SystemClock
 from hsparse.errors import ErrorKind, HsparseError, Moved
+from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.format.selections.select_syntax import parse_select
-from hsparse.format.selections.selection import Orthogonal, Points, Selection
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.ids import new_id, new_root_id

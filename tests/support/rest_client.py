@@ -15,8 +15,7 @@ from hsparse.clock import Clock, SystemClock
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.app import Application, create_app
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.route import Route

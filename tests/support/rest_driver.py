@@ -8,10 +8,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from hsparse.format.selections.encoded_selection import decode_first
-from hsparse.format.selections.selection import Points
-from hsparse.format.selections.selection_json import parse_selection_json
-from hsparse.format.structured.region import decode_region, encode_region
-from hsparse.format.structured.vlen_region import decode_vlen_region, encode_vlen_region
+from hsparse.format.selections.points import Points
+from hsparse.format.selections.select_syntax import parse_selection_json
+from hsparse.format.structured.region import (
+    decode_region,
+    decode_vlen_region,
+    encode_region,
+    encode_vlen_region,
+)
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import Coord

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hsparse.model.datatype import parse_type
-from hsparse.model.length_prefixed import split_elements
+from hsparse.model.vlen_array import split_elements
 from tests.support.dataset_subject import COMPOUND, LISTS, WORDS, random_element
 
 

@@ -16,12 +16,11 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Span
 from hsparse.model.stripes import Stripes
 from hsparse.model.vlen_array import VlenArray
 from hsparse.wire.chunk_message import EraseChunks, FindElements, ReadDefined, TrimChunks, WriteChunks
-from hsparse.wire.codec import decode_frame, encode_frame
-from hsparse.wire.contract import KINDS
+from hsparse.wire.codec import KINDS, decode_frame, encode_frame
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import (
     ChangeObjects,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.errors import Outdated
-from hsparse.wire.contract import KINDS, VERSION, check_version
+from hsparse.wire.codec import KINDS, VERSION, check_version
 
 RECORDED = Path(__file__).parent.parent / "data" / "messages.json"
 """The fields of each kind with their types."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hsparse.errors import Misdirected
-from hsparse.wire.member_connections import MemberConnections
 from hsparse.wire.message import GetInfo, Message
+from hsparse.wire.remote_node import MemberConnections
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters, record_size
-from hsparse.format.filters.table import BY_NAME
+from hsparse.format.filters.pipeline import BY_NAME
 from hsparse.format.hdf5.messages.filter_pipeline_message import Pipelines
 
 NONE = "none"

@@ -18,7 +18,7 @@ from typing import Any
 from hsparse.cli.importer.source import Source, path_in_errors
 from hsparse.cli.importer.source_files import NO_FILES, SourceFiles
 from hsparse.errors import HsparseError, Unsupported
-from hsparse.format.filters.table import CODECS, filter_name
+from hsparse.format.filters.pipeline import CODECS, filter_name
 from hsparse.format.hdf5.file_fields import encode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.file_type import names_of_enum

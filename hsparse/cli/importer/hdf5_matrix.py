@@ -27,7 +27,7 @@ from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import parse_object
-from hsparse.model.matrix_chunk import LARGEST_BAND, LARGEST_BATCH, chunk_of
+from hsparse.model.initial_values import LARGEST_BAND, LARGEST_BATCH, chunk_of
 
 FILLED = 0.8
 """The part of a batch's elements that one of several batches of the same lines has, which may be filled unevenly."""

@@ -14,7 +14,7 @@ from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.value_upload import LARGEST, ValueUpload
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
-from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of, matrix_filters
+from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
 """Coordinates, (n, rank), and values, (n,)."""

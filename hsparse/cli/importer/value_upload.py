@@ -12,8 +12,7 @@ from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import TooLarge
 from hsparse.format.selections.points import Points
-from hsparse.format.structured.region import encode_region
-from hsparse.format.structured.vlen_region import encode_vlen_region
+from hsparse.format.structured.region import encode_region, encode_vlen_region
 from hsparse.model.element import element_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray

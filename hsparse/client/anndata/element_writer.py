@@ -30,8 +30,8 @@ from hsparse.client.sources.selection_request import SelectionRequest
 from hsparse.client.sources.upload import upload
 from hsparse.client.sparse.matrix_writer import MatrixWriter, sparse_body
 from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.points import Orthogonal, Selection
 
 SMALL = 64 << 10
 """Bytes of values that are sent with the request that creates their dataset."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from hsparse.client.sources.elements import Elements
 from hsparse.format.kinds.chunk_columns import ChunkColumns
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.points import Selection
 
 MAX_NARROW = 2**31
 """Extents below it have columns of int32, the type that scipy's sparse arrays take as it is."""

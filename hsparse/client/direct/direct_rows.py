@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from hsparse.client.sparse.compressed_rows import CompressedRows, Piece, RowBands
 from hsparse.format.kinds.chunk_columns import ChunkColumns
 from hsparse.format.plan.chunk_plan import PlannedChunk
-from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import Axis, Span
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections import orthogonal as ax
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
 
 
 class DirectRows:

@@ -12,8 +12,8 @@ from hsparse.client.direct.dataset_map import DatasetMap, parse_map
 from hsparse.client.direct.read_statistics import ReadStatistics
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import HsparseError, Unsupported
+from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import format_select
-from hsparse.format.selections.selection import Selection
 
 WHOLE = 10_000
 """Chunks of the largest grid whose map is asked for whole at once. Of a larger one a read asks for what it meets."""

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from hsparse.client.errors import InvalidValue, ResultTooLarge
 from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis
-from hsparse.format.selections.axis import indices
 from hsparse.format.selections.extent import strides, unravel
+from hsparse.format.selections.orthogonal import indices
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
 from hsparse.format.selections.select_syntax import most_paired
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
 
 KeyAxis: TypeAlias = SlicedAxis | ListedAxes
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.errors import OutOfRange
-from hsparse.format.selections.axis import EMPTY_SPAN, TABLE_LIMIT, Axis, Span
 from hsparse.format.selections.extent import check_countable, coordinate_columns, strides
+from hsparse.format.selections.orthogonal import EMPTY_SPAN, TABLE_LIMIT, Axis, Span
 
 Array: TypeAlias = NDArray[Any]
 Columns: TypeAlias = Sequence[Array]

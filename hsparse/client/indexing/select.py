@@ -16,9 +16,9 @@ from hsparse.client.indexing.indexed_region import IndexedRegion, KeyAxis
 from hsparse.client.indexing.key_axes import Array, Columns, ListedAxes, SlicedAxis, row_numbers
 from hsparse.client.indexing.key_items import Key
 from hsparse.errors import BadRequest
-from hsparse.format.selections.axis import Axis, Span, indices
+from hsparse.format.selections.orthogonal import Axis, Span, indices
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, coords_at
 from hsparse.format.selections.select_syntax import parse_axes
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, coords_at
 
 
 @dataclass(frozen=True, slots=True)

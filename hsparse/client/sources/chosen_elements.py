@@ -16,7 +16,7 @@ from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.sources.elements import FEW_ELSEWHERE, Elements, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 
 DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.sparse.compressed_rows import CompressedRows
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.points import Orthogonal, Selection
 
 if TYPE_CHECKING:
     from hsparse.client.direct.bucket_objects import Bucket

@@ -11,10 +11,9 @@ from typing import Any
 
 from hsparse.client.connection import BINARY, Body, Connection, Json
 from hsparse.client.progress import read_answer
-from hsparse.format.selections.axis import as_span
-from hsparse.format.selections.select_syntax import format_select
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
-from hsparse.format.selections.selection_json import selection_json
+from hsparse.format.selections.orthogonal import as_span
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
+from hsparse.format.selections.select_syntax import format_select, selection_json
 
 LONG_SELECT = 2048
 """Characters beyond which a selection is sent in a body: servers accept about 8000 in a URL."""

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.plan.grid import Grid
-from hsparse.format.plan.pages import pages
-from hsparse.format.selections.axis import Axis, Span, bounds, take
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.plan.grid import Grid, pages
+from hsparse.format.selections.orthogonal import Axis, Span, bounds, take
+from hsparse.format.selections.points import Orthogonal, Selection
 
 PIECE = 32 << 20
 """Bytes of values in a request: servers take bodies of 100 MiB, unless they are told otherwise."""

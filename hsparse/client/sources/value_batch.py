@@ -31,8 +31,8 @@ from hsparse.client.sparse.sparse_result import fills_with_zero
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Conflict, Corrupt
 from hsparse.format.arrow_stream import stream_batches
+from hsparse.format.selections.points import Orthogonal
 from hsparse.format.selections.select_syntax import parse_select
-from hsparse.format.selections.selection import Orthogonal
 
 LENGTH = Struct("<Q")
 BATCH_BYTES = 64 << 20

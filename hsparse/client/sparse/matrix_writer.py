@@ -15,9 +15,9 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.progress import Advance
 from hsparse.client.sources.upload import upload
 from hsparse.client.types.datatype import type_item
-from hsparse.format.selections.selection import Points, Selection
+from hsparse.format.selections.points import Points, Selection
 from hsparse.format.structured.region import encode_region
-from hsparse.model.matrix_chunk import LARGEST_BATCH, chunk_of, matrix_filters
+from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 
 Corner: TypeAlias = tuple[int, int]
 THREADS = 4

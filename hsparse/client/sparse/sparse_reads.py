@@ -26,7 +26,7 @@ from hsparse.client.sparse.sparse_result import (
     fills_with_zero,
     in_native_order,
 )
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.optional_module import OptionalModule
 
 FRAME = OptionalModule("hsparse.client.sparse.frame_array", "scipy")

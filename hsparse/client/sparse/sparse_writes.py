@@ -20,7 +20,7 @@ from hsparse.client.sources.selection_request import SelectionRequest, erase_bod
 from hsparse.client.sources.upload import COORDINATE_TEXT, WHOLE, upload
 from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
 from hsparse.errors import Conflict, HsparseError, TooLarge
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:

@@ -25,12 +25,11 @@ from hsparse.client.types.text_compound import (
     text_compound_item,
 )
 from hsparse.errors import Unsupported
-from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import Buffer
 from hsparse.model.attribute import attribute_values
 from hsparse.model.element import Compound, Element, Fixed, Region, element_of
 from hsparse.model.json_values import Values, array_json, from_json, leaves_of
-from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray
+from hsparse.model.vlen_array import VlenArray, split_elements
 
 Json = dict[str, Any]
 OBJECT = np.dtype(object)

@@ -24,9 +24,8 @@ from hsparse.model.element import (
     VlenSequence,
     VlenString,
 )
-from hsparse.model.length_prefixed import field_bounds, skipper, split_elements
-from hsparse.model.region_reference import region_bytes, region_json
-from hsparse.model.vlen_array import VlenArray
+from hsparse.model.link import region_bytes, region_json
+from hsparse.model.vlen_array import VlenArray, field_bounds, skipper, split_elements
 
 TEXT_TYPE = {
     "class": "H5T_STRING",

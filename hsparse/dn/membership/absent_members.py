@@ -8,13 +8,12 @@ from functools import partial
 
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.concurrency.gather import gather_all
-from hsparse.concurrency.staggered import staggered
+from hsparse.concurrency.gather import gather_all, staggered
 from hsparse.dn.membership.eviction import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.errors import Misconfigured, Misdirected, Unanswered
-from hsparse.wire.membership_message import CheckMember
+from hsparse.wire.message import CheckMember
 
 ASKS = 3
 """How often a member is asked about another one, while it finds out about that."""

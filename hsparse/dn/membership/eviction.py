@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 
 from hsparse.clock import Clock
-from hsparse.cluster.lease_object import EVICTED, HELD, RECALLED, REVOKED, LeaseObjects
-from hsparse.cluster.lease_watch import LeaseWatch
+from hsparse.cluster.lease_object import EVICTED, HELD, RECALLED, REVOKED, LeaseObjects, LeaseWatch
 from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.peers import PATIENCE, Peers

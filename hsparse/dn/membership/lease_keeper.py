@@ -12,8 +12,8 @@ from math import inf
 from typing import Protocol
 
 from hsparse.clock import Clock
-from hsparse.cluster.clock_reading import ClockReading
 from hsparse.cluster.lease_object import EVICTED, HELD, MARGIN, RECALLED, REVOKED, LeaseObjects
+from hsparse.cluster.membership import ClockReading
 from hsparse.errors import HsparseError, Misconfigured, PreconditionFailed
 
 log = logging.getLogger(__name__)

@@ -29,10 +29,9 @@ from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.contract import VERSION
-from hsparse.wire.member_connections import Connect
-from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
-from hsparse.wire.message import GetInfo, Message, NodeInfo
+from hsparse.wire.codec import VERSION
+from hsparse.wire.message import AdoptMembership, CheckMember, GetInfo, Message, NodeInfo, Routed
+from hsparse.wire.remote_node import Connect
 
 log = logging.getLogger(__name__)
 

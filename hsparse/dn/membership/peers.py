@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterable
 from functools import partial
 
-from hsparse.concurrency.staggered import staggered
+from hsparse.concurrency.gather import staggered
 from hsparse.errors import HsparseError, Misdirected, Unanswered, Unauthenticated
-from hsparse.wire.member_connections import MemberConnections
-from hsparse.wire.membership_message import AdoptMembership
+from hsparse.wire.message import AdoptMembership
+from hsparse.wire.remote_node import MemberConnections
 
 NO_ANSWERS = (Unanswered, Misdirected, Unauthenticated)
 PATIENCE = 1.0

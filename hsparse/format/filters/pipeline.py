@@ -2,15 +2,123 @@
 
 A filter that fails, or one that HDF5 skips because its output is not smaller, sets its bit in the filter
 mask if it is optional (H5.format.html, IV.A.2.l "Filter Pipeline Message").
+
+The table of filters: definitions by id and by name, and facts about all of them for the rest of hsparse.
 """
 
 from __future__ import annotations
 
-from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.buffer import Buffer
+from collections.abc import Iterable
+from itertools import zip_longest
+from typing import Any
+
+from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.table import BY_ID, codec_of
+from hsparse.format.codec_library import Buffer
+from hsparse.format.filters import compressors, transforms
+from hsparse.format.filters.compressors import Deflate
+from hsparse.format.filters.definition import Filter, FilterDefinition
+from hsparse.format.filters.transforms import Shuffle
+from hsparse.model.short_text import short_repr
+
+DEFINITIONS: tuple[FilterDefinition, ...] = (*compressors.FILTERS, *transforms.FILTERS)
+BY_ID = {definition.id: definition for definition in sorted(DEFINITIONS, key=lambda one: one.id)}
+BY_NAME = {name: definition for definition in DEFINITIONS for name in definition.names}
+CODECS = {id: definition for id, definition in BY_ID.items() if definition.has_codec}
+"""The filters that data can go through, by id."""
+ADVERTISED = tuple(
+    name
+    for names in zip_longest(*(one.api_names for one in DEFINITIONS if one.hsds_compressor))
+    for name in names
+    if name is not None
+)
+"""The compressors in answers to HSDS's clients: the first name of each, then the second names."""
+LEFT_OUT_BY_CLIENTS = tuple(Filter(one.id) for one in DEFINITIONS if one.left_out_by_clients)
+"""Filters that a file's pipeline may have though a client's description of it has not."""
+REGISTERED = {
+    305: "LZO",
+    307: "bzip2",
+    32002: "MAFISC",
+    32006: "APAX",
+    32007: "CBF",
+    32009: "SPDP",
+    32010: "LPC-Rice",
+    32011: "CCSDS-123",
+    32012: "JPEG-LS",
+    32013: "zfp",
+    32014: "fpzip",
+    32016: "B3D",
+    32017: "SZ",
+    32018: "FCIDECOMP",
+    32019: "JPEG",
+    32020: "VBZ",
+    32021: "FAPEC",
+    32022: "BitGroom",
+    32023: "Granular BitRound",
+    32024: "SZ3",
+    32025: "Delta-Rice",
+    32026: "Blosc2",
+    32027: "FLAC",
+    32028: "SPERR",
+    32029: "TERSE/PROLIX",
+    32030: "FFMPEG",
+}
+"""Further filters that are registered with The HDF Group: their names are all that is known of them here."""
+DEFAULT_LEVEL = 2
+"""Deflate level of section 0 where a sparse dataset is created without filters.
+
+Measured on the records of 1 million random points, 8.0 MB: level 1 gives 860 kB in 35 ms, level 2 823 kB in
+20 ms, level 4 827 kB in 20 ms, level 6 790 kB in 28 ms. Decoding takes 6 ms at any level.
+"""
+
+
+def default_pipeline(element_size: int) -> tuple[Filter, ...]:
+    """Return the filters of places and references where a structured chunk is created without filters."""
+    return Filter(Shuffle.id, (element_size,)), Filter(Deflate.id, (DEFAULT_LEVEL,))
+
+
+def find(key: Any) -> FilterDefinition | None:
+    """Return the filter that a class, a name or an id stands for, None where it is unknown."""
+    if isinstance(key, str):
+        return BY_NAME.get(key)
+    return BY_ID.get(key) if isinstance(key, int) and not isinstance(key, bool) else None
+
+
+def requestable(key: Any) -> FilterDefinition:
+    """Return the filter that a client requests by `key`; `BadRequest` or `Unsupported` when it cannot."""
+    definition = find(key)
+    if definition is None:
+        raise BadRequest(f"The filter {short_repr(key)} is unknown; {_working()}.")
+    if not definition.available:
+        raise Unsupported(f"The filter {definition.name} is not available; {_working()}.")
+    return definition
+
+
+def codec_of(filter: Filter) -> FilterDefinition:
+    """Return how a filter of a pipeline works; `Unsupported` when it is none of `CODECS`."""
+    try:
+        return CODECS[filter.id]
+    except KeyError:
+        names = _names(CODECS.values())
+        raise Unsupported(
+            f"The filter {filter_name(filter.id)} is not available; use one of {', '.join(names)}."
+        ) from None
+
+
+def filter_name(id: int) -> str:
+    """Return a filter's name and id for a message, the id alone where it is not registered."""
+    name = BY_ID[id].name if id in BY_ID else REGISTERED.get(id)
+    return f"with id {id}" if name is None else f"{name} (id {id})"
+
+
+def _working() -> str:
+    *names, last = _names(one for one in BY_ID.values() if one.available and one.id)
+    return f"{', '.join(names)} and {last} work"
+
+
+def _names(definitions: Iterable[FilterDefinition]) -> list[str]:
+    return [definition.name for definition in definitions]
+
 
 UNKNOWN_LIMIT = 1 << 30
 """What unfiltered data of unknown size is limited to, in bytes."""

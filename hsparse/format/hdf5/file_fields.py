@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.buffer import Buffer
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import Buffer, lookup3
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.structured.container import CHECKSUM
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import Buffer
 
 Result = TypeVar("Result")
 

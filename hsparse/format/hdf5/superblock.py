@@ -11,7 +11,7 @@ import struct
 from dataclasses import replace
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
 from hsparse.format.hdf5.hdf5_file import DEFAULT_K, Hdf5File

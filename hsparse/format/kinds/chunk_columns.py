@@ -13,16 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.sparse_chunk import check_defined, unseal_sparse
-from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import Axis, Span
-from hsparse.format.selections.encoded_offsets import decode_columns
-from hsparse.format.selections.extent import strides
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.runs import expand
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections import orthogonal as ax
+from hsparse.format.selections.encoded_selection import decode_columns
+from hsparse.format.selections.extent import expand, strides
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.points import Selection
 from hsparse.format.structured.container import decoding
 
 Column: TypeAlias = NDArray[Any]

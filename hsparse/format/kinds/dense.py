@@ -2,8 +2,8 @@
 
 The object is what an HDF5 file holds. It has no place for a filter mask, so every filter counts as mandatory. Where
 HDF5 would skip a filter because the data cannot be made smaller (lzf, blosc), the filter's own form for such data is
-stored, which HDF5 decodes like any other. `hsparse.format.filters.hsds` chooses the pipeline, and reads the objects
-that HSDS wrote.
+stored, which HDF5 decodes like any other. `hsparse.format.filters.filters_json` chooses the pipeline, and reads the
+objects that HSDS wrote.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.chunk_rows import MASK
+from hsparse.format.chunk_map import MASK
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.hsds import decode_hsds_frame
+from hsparse.format.filters.filters_json import decode_hsds_frame
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import REDUCTION_BYTES, reduce_array
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, reduce_array
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Selection, coords_at, gather, is_regular, scatter
+from hsparse.format.selections.points import Selection, coords_at, gather, is_regular, scatter
 
 Array = NDArray[Any]
 COPY_RATIO = 2

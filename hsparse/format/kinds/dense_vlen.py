@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
-from hsparse.format.buffer import Buffer
-from hsparse.format.chunk_rows import MASK
+from hsparse.format.chunk_map import MASK
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.dense import filled_beyond, not_sparse
@@ -29,16 +29,13 @@ from hsparse.format.kinds.vlen_chunk import (
     encode_dense_vlen,
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import REDUCTION_BYTES, count_positions
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, count_positions
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Selection
-from hsparse.format.structured.footer import claimed_sizes
+from hsparse.format.selections.points import Selection
+from hsparse.format.structured.container import claimed_sizes
 from hsparse.model.layout import MAX_CHUNK_BYTES
-from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray, take_elements, taken_sizes
-from hsparse.model.vlen_fields import VlenFields
+from hsparse.model.vlen_array import VlenArray, VlenFields, split_elements, take_elements, taken_sizes
 
 
 class DenseVlen:

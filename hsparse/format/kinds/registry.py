@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.fixed_arrays import FixedArrays
 from hsparse.format.kinds.chunk_kind import ChunkKind
 from hsparse.format.kinds.dense import Dense
 from hsparse.format.kinds.dense_vlen import DenseVlen
 from hsparse.format.kinds.sparse import Sparse
 from hsparse.format.kinds.sparse_vlen import SparseVlen
-from hsparse.format.vlen_arrays import VlenArrays
+from hsparse.format.value_arrays import FixedArrays, VlenArrays
 
 KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
     (False, False): Dense,

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.buffer import Buffer
-from hsparse.format.chunk_rows import UNFILTERED
+from hsparse.format.chunk_map import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.codec_library import Buffer
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
 from hsparse.format.kinds.chunk_kind import (
     ChunkChange,
@@ -23,20 +23,19 @@ from hsparse.format.kinds.chunk_kind import (
     FoundElements,
     Search,
     check_drop_fill,
+    checked_sections,
+    sealed,
 )
-from hsparse.format.kinds.direct_chunk import checked_sections, sealed
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse, open_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import REDUCTION_BYTES, reduce_positions
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, reduce_positions
 from hsparse.format.reductions.reduction import Codes, Reduction
-from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import ravel
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Selection, coords_at, is_regular, lookup
-from hsparse.format.structured.footer import claimed_sizes
+from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.points import Selection, coords_at, is_regular, lookup
+from hsparse.format.structured.container import claimed_sizes
 
 Array = NDArray[Any]
 Chunk = TypeVar("Chunk", SparseChunk, SparseVlenChunk)

@@ -11,21 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.chunk_statistics import statistics_of
+from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.filters.definition import Filter
-from hsparse.format.selections.encoded_offsets import decode_offsets, encode_offsets
+from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
     METADATA_FIXED,
+    Footer,
     Section,
     build,
     decoding,
     open_chunk,
     open_planes,
     open_section,
+    seal,
+    unseal,
 )
-from hsparse.format.structured.footer import Footer, seal, unseal
 
 Offsets = NDArray[np.uint32]
 ValueColumn = NDArray[Any]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.codec_library import Buffer
 from hsparse.format.kinds.chunk_kind import (
     ChunkChange,
     DefinedElements,
@@ -32,15 +32,13 @@ from hsparse.format.kinds.vlen_chunk import (
     encode_sparse_vlen,
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.reductions.box_partials import REDUCTION_BYTES, count_positions
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, count_positions
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Selection, lookup
-from hsparse.format.structured.footer import claimed_sizes
+from hsparse.format.selections.points import Selection, lookup
+from hsparse.format.structured.container import claimed_sizes
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
-from hsparse.model.vlen_array import VlenArray, take_elements
-from hsparse.model.vlen_fields import VlenFields
+from hsparse.model.vlen_array import VlenArray, VlenFields, take_elements
 
 
 class SparseVlen:

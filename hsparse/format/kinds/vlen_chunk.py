@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
-from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.hsds import decode_hsds_frame
+from hsparse.format.filters.filters_json import decode_hsds_frame
 from hsparse.format.filters.pipeline import UNKNOWN_LIMIT, apply_filters, undo_filters
 from hsparse.format.kinds.sparse_chunk import IMAGE_LIMIT, RECORD_LIMIT, Offsets, SparseChunk
-from hsparse.format.selections.encoded_offsets import decode_offsets, encode_offsets
+from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
     CHECKSUM,
     METADATA_VL,
@@ -33,13 +33,13 @@ from hsparse.format.structured.container import (
     build,
     name_section,
     open_chunk,
+    seal,
+    unseal,
 )
-from hsparse.format.structured.footer import seal, unseal
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.element import Element
 from hsparse.model.layout import MAX_CHUNK_BYTES, MAX_REFERENCES
-from hsparse.model.length_prefixed import split_elements
-from hsparse.model.vlen_array import VlenArray, take_elements, taken_sizes
+from hsparse.model.vlen_array import VlenArray, split_elements, take_elements, taken_sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

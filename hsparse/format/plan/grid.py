@@ -1,9 +1,13 @@
-"""The chunk grid of a dataset: which chunk an element lies in, and which block a chunk covers."""
+"""The chunk grid of a dataset: which chunk an element lies in, and which block a chunk covers.
+
+Pages: a selection cut into selections of bounded size, in its iteration order.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
+from hsparse.format.selections import orthogonal as ax
+from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import check_extent
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +88,93 @@ def divide(column: NDArray[Any], length: int) -> NDArray[Any]:
     power = length & (length - 1) == 0
     result: NDArray[Any] = column >> kind(length.bit_length() - 1) if power else column // kind(length)
     return result
+
+
+def pages(selection: Selection, grid: Grid, max_elements: int) -> Iterator[Selection]:
+    """Yield pages of at most `max_elements`: their values, one after the other, are the selection's.
+
+    A page of an orthogonal selection ends at a chunk boundary of the first axis where one is in reach, so that few
+    chunks are read for two pages. Pages of points are one-dimensional.
+    """
+    if max_elements < 1:
+        raise BadRequest("A page must have room for at least one element.")
+    if selection.size == 0:
+        return
+    if selection.size <= max_elements:
+        yield selection
+    elif isinstance(selection, Orthogonal):
+        for axes in _split_axes(selection.axes, grid.chunk, max_elements):
+            yield Orthogonal.trusted(selection.extent, axes)
+    elif isinstance(selection, Points):
+        for first in range(0, selection.size, max_elements):
+            yield Points.trusted(selection.extent, selection.coordinates[first : first + max_elements])
+    else:
+        yield from _split_boxes(selection, max_elements, 0)
+
+
+def _split_axes(axes: tuple[Axis, ...], chunk: tuple[int, ...], limit: int) -> Iterator[tuple[Axis, ...]]:
+    rest = math.prod(axis.size for axis in axes[1:])
+    axis = axes[0]
+    first = 0
+    while first < axis.size:
+        if rest > limit:
+            row = ax.take(axis, first, first + 1)
+            for tail in _split_axes(axes[1:], chunk[1:], limit):
+                yield (row, *tail)
+            first += 1
+        else:
+            last = _page_end(axis, chunk[0], first, limit // rest)
+            yield (ax.take(axis, first, last), *axes[1:])
+            first = last
+
+
+def _page_end(axis: Axis, chunk: int, first: int, most: int) -> int:
+    """Return where a page of at most `most` positions from `first` on ends."""
+    last = min(first + most, axis.size)
+    if last == axis.size or not isinstance(axis, Span):
+        return last
+    after = ax.take(axis, last, last + 1)
+    found = ax.bounds(after)
+    assert found is not None
+    aligned = int(axis.below(np.array([found[0] // chunk * chunk], np.int64))[0])
+    return aligned if aligned > first else last
+
+
+def _split_boxes(boxes: Boxes, limit: int, dim: int) -> Iterator[Boxes]:
+    """Cut a union whose boxes are one element long in the dimensions before `dim`."""
+    begin, row, room = 0, 0, limit
+    for row, stop, per_row in _bands(boxes, dim):
+        while row < stop:
+            if per_row <= room:
+                rows = min(stop - row, room // per_row)
+                row, room = row + rows, room - rows * per_row
+                continue
+            if room < limit:
+                yield _rows(boxes, dim, begin, row)
+            else:
+                yield from _split_boxes(_rows(boxes, dim, row, row + 1), limit, dim + 1)
+                row += 1
+            begin, room = row, limit
+    if room < limit:
+        yield _rows(boxes, dim, begin, row)
+
+
+def _bands(boxes: Boxes, dim: int) -> Iterator[tuple[int, int, int]]:
+    """Yield ranges of rows of `dim` between edges of boxes, and the number of elements of each row there."""
+    change: dict[int, int] = {}
+    corners = zip(boxes.starts.tolist(), boxes.stops.tolist(), strict=True)
+    for start, stop in corners:
+        size = math.prod(b - a for a, b in zip(start[dim + 1 :], stop[dim + 1 :], strict=True))
+        change[start[dim]] = change.get(start[dim], 0) + size
+        change[stop[dim]] = change.get(stop[dim], 0) - size
+    per_row = 0
+    for low, high in itertools.pairwise(sorted(change)):
+        per_row += change[low]
+        if per_row:
+            yield low, high, per_row
+
+
+def _rows(boxes: Boxes, dim: int, low: int, high: int) -> Boxes:
+    rank = len(boxes.extent)
+    start = [low if d == dim else 0 for d in range(rank)]
+    return boxes.clip(start, [high if d == dim else boxes.extent[d] for d in range(rank)])

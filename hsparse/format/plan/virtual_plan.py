@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.selections.axis import Axis, Span, bounds
 from hsparse.format.selections.boxes import Boxes
+from hsparse.format.selections.orthogonal import Axis, Span, bounds
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
     AllElements,

@@ -1,8 +1,12 @@
-"""The result of a reduction, of the partial results of all elements."""
+"""The result of a reduction, of the partial results of all elements.
+
+Groups of the positions along an axis: those that have the same label.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.reductions.partials import LIMB, Partials, split_integers
-from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction
+from hsparse.format.reductions.reduction import NO_GROUP, OPERATIONS, Codes, Reduction
 
 Array = NDArray[Any]
 
@@ -108,3 +112,63 @@ def _sizes(reduction: Reduction, codes: Codes | None) -> NDArray[np.int64]:
     after = prod(reduction.result_shape[place + 1 :])
     before = prod(reduction.result_shape[:place])
     return np.tile(np.repeat(sizes, after), before)
+
+
+MAX_GROUPS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LabelGroups:
+    """The groups of the positions along an axis: `codes: (n,)` int32, -1 for none, and the label of each group.
+
+    Labels are numbers, truth values or text, ascending; those of categories are in their order. All that makes groups
+    raises `BadRequest` for labels of another type, and `TooLarge` for too many groups.
+    """
+
+    codes: Codes
+    labels: list[Any]
+
+    @classmethod
+    def of_list(cls, labels: Sequence[Any]) -> LabelGroups:
+        """Return the groups of labels in a list, all text or all integers; None is no label."""
+        if not all(isinstance(label, str | int | None) for label in labels):
+            raise BadRequest("Labels must be strings or integers, or null for none.")
+        known = {label for label in labels if label is not None}
+        if len({isinstance(label, str) for label in known}) > 1:
+            raise BadRequest("Labels must all be strings, or all integers.")
+        ordered = sorted(known)
+        numbers = {label: number for number, label in enumerate(ordered)}
+        codes = np.array([numbers.get(label, NO_GROUP) for label in labels], np.int32)
+        return cls._checked(codes, ordered)
+
+    @classmethod
+    def of_numbers(cls, values: NDArray[Any]) -> LabelGroups:
+        """Return the groups of numbers; NaN is no label."""
+        labels, codes = np.unique(values, return_inverse=True, equal_nan=True)
+        codes = codes.reshape(-1)
+        if labels.dtype.kind == "f" and len(labels) and np.isnan(labels[-1]):
+            labels = labels[:-1]
+            codes[codes == len(labels)] = NO_GROUP
+        return cls._checked(codes.astype(np.int32), labels.tolist())
+
+    @classmethod
+    def of_categories(cls, codes: Any, labels: Any, name: str) -> LabelGroups:
+        """Return the groups of a categorical column, whose `codes`, those of `name`, are -1 for none."""
+        if isinstance(codes, list) or codes.dtype.kind not in "iu":
+            raise BadRequest(f"{name} has the codes of categories, which must be integers.")
+        listed = labels if isinstance(labels, list) else labels.tolist()
+        if len(codes) and int(codes.max()) >= len(listed):
+            raise BadRequest(f"{name} has codes beyond the {len(listed)} categories.")
+        return cls._checked(np.where(codes < 0, NO_GROUP, codes).astype(np.int32), listed)
+
+    @classmethod
+    def _checked(cls, codes: Codes, labels: list[Any]) -> LabelGroups:
+        if len(labels) > MAX_GROUPS:
+            raise TooLarge(f"The labels make {len(labels)} groups; there can be {MAX_GROUPS}.")
+        return cls(codes, labels)
+
+
+def check_labels(found: int, length: int) -> None:
+    """Raise `BadRequest` unless there is one label for each index of an axis."""
+    if found != length:
+        raise BadRequest(f"There are {found} labels for an axis of {length}.")

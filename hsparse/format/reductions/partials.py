@@ -8,6 +8,10 @@ Partial results of different elements merge into that of all of them.
   min(n, 2^20) u times the sum of their absolute values; usually it is that of the last rounding.
 - Sums of squared deviations from the mean are taken in two passes over a block, and merged as by Chan, Golub and
   LeVeque (1979).
+
+Partial results of the elements of a box of a selection, as an array or by their positions.
+
+Places are those in the box's result.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.reductions.reduction import Places, Reduction
+from hsparse.errors import Unsupported
+from hsparse.format.reductions.reduction import Codes, Places, Reduction
 
 Column = NDArray[Any]
 LIMB = 32
@@ -299,3 +305,40 @@ def _add_floats(one: Column, other: Column) -> Column:
     larger = np.abs(one[0]) >= np.abs(other[0])
     rounded = np.where(larger, (one[0] - total) + other[0], (other[0] - total) + one[0])
     return np.stack((total, one[1] + other[1] + rounded))
+
+
+REDUCTION_BYTES = 48
+"""The most bytes that an element takes while it is reduced, by measurement: its place, as a double, its deviation."""
+
+
+def reduce_array(values: NDArray[Any], reduction: Reduction, codes: Codes | None) -> Partials:
+    """Return what all elements of a box reduce to, `values` of the box's shape."""
+    if reduction.grouped >= 0:
+        positions = np.arange(values.size, dtype=np.uint64)
+        return reduce_positions(positions, values.reshape(-1), values.shape, reduction, codes)
+    numbers = reduction.numbers(values)
+    kept = reduction.kept
+    rows = numbers.transpose(*kept, *reduction.axes)
+    places = prod(values.shape[dim] for dim in kept)
+    return Partials.of_rows(rows.reshape(places, values.size // max(places, 1)), reduction.columns)
+
+
+def reduce_positions(
+    positions: NDArray[Any],
+    values: NDArray[Any],
+    shape: tuple[int, ...],
+    reduction: Reduction,
+    codes: Codes | None,
+) -> Partials:
+    """Return what elements at `positions: (n,)`, row-major in a box of this shape and unsigned, reduce to."""
+    places = reduction.box_places(positions, shape, codes)
+    return Partials.of(places, reduction.numbers(values), prod(reduction.box_shape(shape)), reduction.columns)
+
+
+def count_positions(
+    positions: NDArray[Any], shape: tuple[int, ...], reduction: Reduction, codes: Codes | None
+) -> Partials:
+    """Return how many elements of variable length are at each place; `Unsupported` where more is asked for."""
+    if reduction.columns or reduction.field:
+        raise Unsupported("Elements of variable length have no reduction but their count.")
+    return reduce_positions(positions, np.zeros(len(positions), np.uint8), shape, reduction, codes)

@@ -1,20 +1,270 @@
-"""Orthogonal selections: the product of one index set a dimension."""
+"""Orthogonal selections: the product of one index set a dimension.
+
+One axis of an orthogonal selection: a regular span of indices, or a list of them.
+
+An index list is (n,) uint64, in any order, with repeats allowed. A *position* is an index's place in
+the axis: `indices(axis)[position]`.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import EMPTY_SPAN, Axis, Span
-from hsparse.format.selections.extent import check_countable, check_extent, coordinate_columns, strides, widen
-from hsparse.format.selections.runs import expand
+from hsparse.format.selections.extent import (
+    as_indices,
+    check_countable,
+    check_extent,
+    coordinate_columns,
+    expand,
+    strides,
+    widen,
+)
+
+TABLE_LIMIT = 1 << 20
+"""Index lists that reach no further than this are inverted by a table, others by a sorted search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A regular hyperslab in one dimension: `count` blocks of `block` indices, `stride` apart."""
+
+    start: int
+    stride: int = 1
+    count: int = 1
+    block: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.count * self.block
+
+    @property
+    def stop(self) -> int:
+        """One past the last index; `start` when there is none."""
+        return self.start + (self.count - 1) * self.stride + self.block if self.size else self.start
+
+    @property
+    def contiguous(self) -> bool:
+        return self.count <= 1 or self.stride == self.block
+
+    @classmethod
+    def range(cls, start: int, stop: int) -> Span:
+        """Return the indices from `start` up to and without `stop`."""
+        return cls(start, 1, 1, stop - start) if stop > start else EMPTY_SPAN
+
+    def below(self, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many of the indices lie below each bound."""
+        if self.contiguous:
+            return np.clip(bounds - self.start, 0, self.size)
+        blocks, rest = np.divmod(bounds - self.start, self.stride)
+        found: NDArray[np.int64] = np.clip(blocks * self.block + np.minimum(rest, self.block), 0, self.size)
+        return found
+
+    def as_slice(self) -> slice | None:
+        """Return the same indices as a slice, None when blocks with gaps forbid it."""
+        if self.contiguous:
+            return slice(self.start, self.stop)
+        return slice(self.start, self.stop, self.stride) if self.block == 1 else None
+
+
+EMPTY_SPAN = Span(0, 1, 0, 1)
+
+Axis: TypeAlias = Span | NDArray[np.uint64]
+
+
+def check_axis(axis: Axis, dim: int, length: int) -> Axis:
+    """Return the axis, a list as uint64; `BadRequest` naming the dimension when `length` does not hold it."""
+    if isinstance(axis, Span):
+        _check_span(axis, dim, length)
+        return axis
+    found = as_indices(axis, f"indices of dimension {dim}")
+    if found.ndim != 1:
+        raise BadRequest(f"The indices of dimension {dim} must be a flat list.")
+    if found.size and found.max() >= length:
+        raise BadRequest(f"Index {found.max()} of dimension {dim} is not below its extent {length}.")
+    return found
+
+
+def _check_span(span: Span, dim: int, length: int) -> None:
+    if span.start < 0 or span.count < 0 or span.block < 0 or span.stride < 1:
+        raise BadRequest(f"Dimension {dim}: start, count and block must not be negative, stride at least 1.")
+    if span.count > 1 and span.block > span.stride:
+        raise BadRequest(
+            f"Dimension {dim}: block {span.block} is larger than stride {span.stride}; blocks overlap."
+        )
+    if span.size and span.stop > length:
+        raise BadRequest(f"Dimension {dim}: the selection ends at {span.stop}, beyond the extent {length}.")
+
+
+def size(axis: Axis) -> int:
+    """Return how many indices the axis has, with repeats."""
+    return axis.size
+
+
+def bounds(axis: Axis) -> tuple[int, int] | None:
+    """Return the lowest index and one past the highest; None when there is none."""
+    if not axis.size:
+        return None
+    if isinstance(axis, Span):
+        return axis.start, axis.stop
+    return int(axis.min()), int(axis.max()) + 1
+
+
+def covers(axis: Axis, start: int, stop: int) -> bool:
+    """Return whether every index in `start..stop-1` is there and no other, in any order."""
+    found = bounds(axis)
+    if found != (start, stop):
+        return found is None and start >= stop
+    if isinstance(axis, Span):
+        return axis.contiguous
+    return axis.size >= stop - start and bool(np.unique(axis).size == stop - start)
+
+
+def is_whole(axis: Axis, length: int) -> bool:
+    """Return whether the axis is `0..length-1` in order."""
+    if isinstance(axis, Span):
+        return axis.size == length and (length == 0 or (axis.start == 0 and axis.stop == length))
+    return axis.size == length and bool(np.array_equal(axis, np.arange(length, dtype=np.uint64)))
+
+
+def same(one: Axis, other: Axis) -> bool:
+    """Return whether two axes have the same indices in the same order."""
+    if isinstance(one, Span) and isinstance(other, Span):
+        if one == other:
+            return True
+        if one.contiguous and other.contiguous:
+            return one.size == other.size and (one.start == other.start or not one.size)
+    return size(one) == size(other) and bool(np.array_equal(indices(one), indices(other)))
+
+
+def indices(axis: Axis) -> NDArray[np.uint64]:
+    """Return the indices, (n,) uint64, in order."""
+    if not isinstance(axis, Span):
+        return axis
+    if axis.contiguous:
+        return np.arange(axis.start, axis.stop, dtype=np.uint64)
+    if axis.block == 1:
+        return np.arange(axis.start, axis.stop, axis.stride, dtype=np.uint64)
+    firsts: NDArray[np.uint64] = np.arange(axis.start, axis.stop, axis.stride, dtype=np.uint64)
+    steps: NDArray[np.uint64] = np.arange(axis.block, dtype=np.uint64)
+    result: NDArray[np.uint64] = (firsts[:, None] + steps).ravel()
+    return result
+
+
+def at(axis: Axis, positions: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the indices, (n,) uint64, at `positions`, all below the axis' size."""
+    if not isinstance(axis, Span):
+        return axis[positions]
+    if axis.contiguous:
+        return positions + np.uint64(axis.start)
+    blocks, rest = np.divmod(positions, np.uint64(axis.block))
+    result: NDArray[np.uint64] = blocks * np.uint64(axis.stride) + rest + np.uint64(axis.start)
+    return result
+
+
+def translate(axis: Axis, offset: int) -> Axis:
+    """Return the axis with `offset`, which may be negative, added to every index."""
+    if isinstance(axis, Span):
+        return Span(axis.start + offset, axis.stride, axis.count, axis.block) if axis.size else axis
+    return axis + np.uint64(offset % 2**64)
+
+
+def take(axis: Axis, first: int, last: int) -> Axis:
+    """Return the indices at positions `first..last-1`."""
+    if not isinstance(axis, Span):
+        return axis[first:last]
+    if last <= first:
+        return EMPTY_SPAN
+    if axis.contiguous:
+        return Span.range(axis.start + first, axis.start + last)
+    left, right = first // axis.block, -(-last // axis.block)
+    if right - left == 1:
+        base = axis.start + left * (axis.stride - axis.block)
+        return Span.range(base + first, base + last)
+    if first % axis.block == 0 and last % axis.block == 0:
+        return Span(axis.start + left * axis.stride, axis.stride, right - left, axis.block)
+    cut = indices(Span(axis.start + left * axis.stride, axis.stride, right - left, axis.block))
+    return cut[first - left * axis.block : last - left * axis.block]
+
+
+def clip(axis: Axis, start: int, stop: int) -> Axis:
+    """Return the indices that lie in `start..stop-1`, in order."""
+    if isinstance(axis, Span):
+        first, last = axis.below(np.array([start, max(start, stop)], np.int64))
+        return take(axis, int(first), int(last))
+    return axis[(axis >= start) & (axis < stop)] if stop > start else axis[:0]
+
+
+def contains(axis: Axis, values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which of `values` are indices of the axis; (n,) unsigned, of a dtype that holds the extent."""
+    found = bounds(axis)
+    if found is None:
+        return np.zeros(len(values), np.bool_)
+    kind = values.dtype.type
+    start, stop = found
+    inside: NDArray[np.bool_]
+    # one comparison for both bounds: a value below start wraps around to a large number
+    shifted = values - kind(start)
+    inside = shifted <= kind(stop - 1 - start)
+    if isinstance(axis, Span):
+        if axis.contiguous:
+            return inside
+        inside &= shifted % kind(axis.stride) < kind(axis.block)
+        return inside
+    if stop - start <= TABLE_LIMIT:
+        table = np.zeros(stop - start, np.bool_)
+        table[axis - np.uint64(start)] = True
+        inside[inside] = table[shifted[inside]]
+        return inside
+    inside &= np.isin(values, axis)
+    return inside
+
+
+def positions(axis: Axis, values: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the position of each of `values`, all of which the axis has, without repeats in the axis."""
+    result: NDArray[np.intp]
+    if isinstance(axis, Span):
+        shifted = values - values.dtype.type(axis.start)
+        if axis.contiguous:
+            result = shifted.astype(np.intp)
+            return result
+        blocks, rest = np.divmod(shifted, values.dtype.type(axis.stride))
+        result = (blocks * values.dtype.type(axis.block) + rest).astype(np.intp)
+        return result
+    found = bounds(axis)
+    if found is not None and found[1] - found[0] <= TABLE_LIMIT:
+        table = np.empty(found[1] - found[0], np.intp)
+        table[axis - np.uint64(found[0])] = np.arange(axis.size)
+        result = table[values - values.dtype.type(found[0])]
+        return result
+    order = np.argsort(axis, kind="stable")
+    result = order[np.searchsorted(axis[order], values)]
+    return result
+
+
+def as_span(axis: Axis) -> Span | None:
+    """Return the axis as a span when its indices ascend in equal steps, else None."""
+    if isinstance(axis, Span):
+        return axis
+    if axis.size == 0:
+        return EMPTY_SPAN
+    start = int(axis[0])
+    if axis.size == 1:
+        return Span(start)
+    if not (axis[1:] > axis[:-1]).all():
+        return None
+    steps = axis[1:] - axis[:-1]
+    if not (steps == steps[0]).all():
+        return None
+    step = int(steps[0])
+    return Span(start, step, axis.size) if step > 1 else Span.range(start, start + axis.size)
+
 
 RUN_COST = 16
 """About how many elements can be tested one by one in the time of one binary search."""
@@ -35,7 +285,7 @@ class Orthogonal:
         if len(self.axes) != len(self.extent):
             raise BadRequest(f"The selection has {len(self.axes)} dimensions, the extent {len(self.extent)}.")
         checked = zip(self.axes, self.extent, strict=True)
-        axes = tuple(ax.check_axis(axis, dim, length) for dim, (axis, length) in enumerate(checked))
+        axes = tuple(check_axis(axis, dim, length) for dim, (axis, length) in enumerate(checked))
         object.__setattr__(self, "axes", axes)
 
     def __eq__(self, other: object) -> bool:
@@ -45,7 +295,7 @@ class Orthogonal:
         if self.extent != other.extent or self.shape != other.shape:
             return False
         pairs = zip(self.axes, other.axes, strict=True)
-        return self.size == 0 or all(ax.same(a, b) for a, b in pairs)
+        return self.size == 0 or all(same(a, b) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -86,13 +336,13 @@ class Orthogonal:
     @property
     def is_all(self) -> bool:
         """Every element of the extent, in row-major order."""
-        return all(map(ax.is_whole, self.axes, self.extent))
+        return all(map(is_whole, self.axes, self.extent))
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return the lowest corner and one past the highest; None when nothing is selected."""
         if self.size == 0:
             return None
-        pairs = [bounds for axis in self.axes if (bounds := ax.bounds(axis))]
+        pairs = [ends for axis in self.axes if (ends := bounds(axis))]
         return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
 
     def offsets(self) -> NDArray[np.uint64]:
@@ -100,34 +350,34 @@ class Orthogonal:
         check_countable(self.extent)
         result = np.zeros(1, np.uint64)
         for axis, stride in zip(self.axes, strides(self.extent), strict=True):
-            result = (result[:, None] + ax.indices(axis) * np.uint64(stride)).ravel()
+            result = (result[:, None] + indices(axis) * np.uint64(stride)).ravel()
         return result
 
     def coords(self) -> NDArray[np.uint64]:
         """Return the coordinates, (n, rank) uint64, in iteration order."""
         result = np.empty((*self.shape, len(self.extent)), np.uint64)
         for dim, axis in enumerate(self.axes):
-            column = ax.indices(axis).reshape((-1,) + (1,) * (len(self.extent) - dim - 1))
+            column = indices(axis).reshape((-1,) + (1,) * (len(self.extent) - dim - 1))
             result[..., dim] = column
         return result.reshape(self.size, len(self.extent))
 
     def translate(self, offset: Sequence[int], extent: Sequence[int]) -> Orthogonal:
         """Return the selection moved by `offset`, signed, in another extent; `BadRequest` beyond that."""
-        return Orthogonal(tuple(extent), tuple(map(ax.translate, self.axes, offset)))
+        return Orthogonal(tuple(extent), tuple(map(translate, self.axes, offset)))
 
     def clip(self, start: Sequence[int], stop: Sequence[int]) -> Orthogonal:
         """Return the elements in the block `start..stop` (exclusive), in the same coordinates."""
-        return Orthogonal.trusted(self.extent, tuple(map(ax.clip, self.axes, start, stop)))
+        return Orthogonal.trusted(self.extent, tuple(map(clip, self.axes, start, stop)))
 
     def index(self) -> tuple[Any, ...]:
         """Return the numpy index of the selection in an array of the extent's shape."""
         slices = [axis.as_slice() if isinstance(axis, Span) else None for axis in self.axes]
         if slices.count(None) <= 1:
             return tuple(
-                ax.indices(axis).astype(np.intp) if cut is None else cut
+                indices(axis).astype(np.intp) if cut is None else cut
                 for axis, cut in zip(self.axes, slices, strict=True)
             )
-        return np.ix_(*(ax.indices(axis).astype(np.intp) for axis in self.axes))
+        return np.ix_(*(indices(axis).astype(np.intp) for axis in self.axes))
 
     def contains(self, offsets: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which of `offsets`, ascending unsigned linear offsets in the extent, are selected."""
@@ -171,7 +421,7 @@ class Orthogonal:
             column = offsets // kind(steps[dim])
             if dim:  # the remainder; numpy divides several times as fast
                 column -= column // kind(self.extent[dim]) * kind(self.extent[dim])
-            inside = ax.contains(self.axes[dim], column)
+            inside = contains(self.axes[dim], column)
             mask = inside if mask is None else mask & inside
         assert mask is not None
         return mask
@@ -183,7 +433,7 @@ class Orthogonal:
         for dim, axis in enumerate(self.axes):
             settled = leading and isinstance(axis, Span) and axis.contiguous
             leading = leading and axis.size == 1
-            if not settled and not leading and not ax.is_whole(axis, self.extent[dim]):
+            if not settled and not leading and not is_whole(axis, self.extent[dim]):
                 todo.append(dim)
         return todo
 
@@ -196,7 +446,7 @@ class Orthogonal:
         if isinstance(axis, Span):
             length = axis.size if axis.contiguous else axis.block
             axis = Span(axis.start, axis.stride, 1 if axis.contiguous else axis.count, 1)
-        begins = np.unique((rows[:, None] + ax.indices(axis)).ravel()) * np.uint64(unit)
+        begins = np.unique((rows[:, None] + indices(axis)).ravel()) * np.uint64(unit)
         kind = offsets.dtype
         starts = np.searchsorted(offsets, begins.astype(kind), "left")
         stops = np.searchsorted(offsets, (begins + np.uint64(length * unit - 1)).astype(kind), "right")
@@ -210,5 +460,5 @@ class Orthogonal:
         result = np.zeros(len(offsets), np.intp)
         for axis, column in zip(self.axes, coordinate_columns(offsets, self.extent), strict=True):
             result *= axis.size
-            result += ax.positions(axis, column)
+            result += positions(axis, column)
         return result

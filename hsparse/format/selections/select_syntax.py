@@ -1,22 +1,24 @@
-"""The REST API's `select` strings: `[0:100:2,5,[1,3,7]]`, one item a dimension."""
+"""The REST API's `select` strings: `[0:100:2,5,[1,3,7]]`, one item a dimension.
+
+Selections in the forms of HDF5/JSON: `H5S_SEL_ALL`, `_NONE`, `_POINTS`, `_HYPERSLABS`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
-from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import Axis, Span
+from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import check_extent
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection
 from hsparse.model.short_text import short_repr
 
 NUMBER = r"[0-9]{1,19}"
@@ -204,3 +206,102 @@ def _piece(axis: Axis) -> str:
 
 def _list(indices: NDArray[np.uint64]) -> str:
     return f"[{','.join(map(str, indices.tolist()))}]"
+
+
+REGULAR = ("start", "stride", "count", "block")
+
+
+def selection_json(selection: Selection, *, arrays: bool = False) -> dict[str, Any]:
+    """Return a selection as HDF5/JSON: its class, and what the class needs.
+
+    Points have `coordinates`, one list each; regular hyperslabs `start`, `stride`, `count` and `block`;
+    irregular ones `coordinates`, a pair of corners a box, both inclusive. Index lists that are no
+    regular hyperslab become points. The shape of points is lost. With `arrays` the coordinates of points are
+    an array, which orjson writes many times faster than lists.
+    """
+    if selection.size == 0:
+        return {"class": "H5S_SEL_NONE"}
+    if isinstance(selection, Orthogonal):
+        if selection.is_all:
+            return {"class": "H5S_SEL_ALL"}
+        spans = [span for axis in selection.axes if (span := ax.as_span(axis)) is not None]
+        if len(spans) == len(selection.axes):
+            fields = {name: [getattr(span, name) for span in spans] for name in REGULAR}
+            return {"class": "H5S_SEL_HYPERSLABS", **fields}
+    if isinstance(selection, Boxes):
+        corners = np.stack((selection.starts, selection.stops - np.uint64(1)), axis=1)
+        return {"class": "H5S_SEL_HYPERSLABS", "coordinates": corners.tolist()}
+    coords = np.ascontiguousarray(selection.coords())
+    return {"class": "H5S_SEL_POINTS", "coordinates": coords if arrays else coords.tolist()}
+
+
+def parse_selection_json(value: Any, extent: Sequence[int]) -> Selection:
+    """Return the selection of an HDF5/JSON object; `BadRequest` names the field that is wrong.
+
+    `select_type` is read as `class`, and `selection` as `coordinates`: the keys of region references.
+    """
+    extent = check_extent(extent)
+    if not isinstance(value, dict):
+        raise BadRequest("A selection must be a JSON object with a class.")
+    kind = value.get("class", value.get("select_type"))
+    if kind == "H5S_SEL_ALL":
+        return Orthogonal.all(extent)
+    if kind == "H5S_SEL_NONE":
+        return Orthogonal.none(extent) if extent else Points(extent, np.zeros((0, 0), np.uint64))
+    coordinates = value.get("coordinates", value.get("selection"))
+    if kind == "H5S_SEL_POINTS":
+        return Points(extent, _numbers(coordinates, (len(extent),), "coordinates of the points"))
+    if kind == "H5S_SEL_HYPERSLABS" and not extent:
+        raise BadRequest("A scalar has no hyperslabs; select all.")
+    if kind == "H5S_SEL_HYPERSLABS" and coordinates is not None:
+        return _boxes(extent, _numbers(coordinates, (2, len(extent)), "coordinates of the hyperslabs"))
+    if kind == "H5S_SEL_HYPERSLABS":
+        return _regular(extent, value)
+    raise BadRequest(
+        f"The selection's class is {short_repr(kind)}; it must be H5S_SEL_ALL, H5S_SEL_NONE, H5S_SEL_POINTS "
+        "or H5S_SEL_HYPERSLABS."
+    )
+
+
+def _numbers(value: Any, tail: tuple[int, ...], what: str) -> NDArray[np.uint64]:
+    """Return nested lists of non-negative integers as an array of shape (n, *tail)."""
+    if not isinstance(value, list):
+        raise BadRequest(f"The {what} must be a list.")
+    try:
+        array = np.array(value)
+    except (ValueError, OverflowError) as error:
+        raise BadRequest(f"The {what} must be lists of equal length.") from error
+    if not value:
+        return np.zeros((0, *tail), np.uint64)
+    if array.dtype.kind not in "iu" or array.shape[1:] != tail:
+        raise BadRequest(f"The {what} must be integers below 2^63, in the shape {['n', *tail]}.")
+    if array.dtype.kind == "i" and array.min() < 0:
+        raise BadRequest(f"The {what} must not be negative; {array.min()} is.")
+    return array.astype(np.uint64)
+
+
+def _boxes(extent: tuple[int, ...], corners: NDArray[np.uint64]) -> Selection:
+    if not len(corners):
+        return Orthogonal.none(extent)
+    starts, ends = corners[:, 0], corners[:, 1]
+    if (starts > ends).any():
+        box, dim = np.argwhere(starts > ends)[0].tolist()
+        raise BadRequest(
+            f"Hyperslab {box} ends before it starts in dimension {dim}; both corners are inclusive."
+        )
+    if len(corners) == 1:
+        return Orthogonal.box(extent, starts[0].tolist(), (ends[0] + np.uint64(1)).tolist())
+    return Boxes(extent, starts, ends + np.uint64(1))
+
+
+def _regular(extent: tuple[int, ...], value: dict[str, Any]) -> Orthogonal:
+    fields = []
+    for name in REGULAR:
+        default = [1] * len(extent) if name in ("stride", "block") else None
+        given = value.get(name, default)
+        if not isinstance(given, list) or len(given) != len(extent):
+            raise BadRequest(f"The hyperslab's {name} must be a list of {len(extent)} integers.")
+        if not all(type(number) is int and 0 <= number < 2**63 for number in given):
+            raise BadRequest(f"The hyperslab's {name} must be integers in 0..2^63-1.")
+        fields.append(given)
+    return Orthogonal(extent, tuple(map(Span, *fields)))

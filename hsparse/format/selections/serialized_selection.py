@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Span
 from hsparse.model.dataspace import MAX_RANK
 
 NONE, POINTS, HYPERSLABS, ALL = range(4)

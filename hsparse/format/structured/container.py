@@ -3,6 +3,25 @@
 RFC "File Format Changes for Enabling Sparse Storage in HDF5", version 28, sections 2.1 and 2.2: a
 section that holds metadata ends with its lookup3, little-endian; then the section, checksum included, runs
 through its own filter pipeline. An empty section has no bytes at all, neither checksum nor filters.
+
+hsparse's footer: the entry that a structured chunk would have in an HDF5 file's chunk index, and checksums.
+
+It follows the chunk's bytes in its object, so that the object describes itself, and a suffix range read
+of `MAX_FOOTER` bytes always contains it. Everything is little-endian:
+
+| bytes | content |
+| --- | --- |
+| 32 a section | offset, stored size, unfiltered size: u64; filter mask, CRC-32 of the stored bytes: u32 |
+| 40 a column | statistics, see `hsparse.format.chunk_statistics` |
+| 8 | number of defined elements |
+| 2 | number of sections |
+| 2 | number of columns |
+| 4 | length of the whole footer |
+| 7 | `hsparse` |
+| 1 | version, 2 with statistics and else 1 |
+| 4 | lookup3 of the footer before it |
+
+A newer version may add fields before the length; the last 16 bytes keep their layout.
 """
 
 from __future__ import annotations
@@ -12,10 +31,9 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from hsparse.errors import Corrupt
-from hsparse.format.buffer import Buffer
+from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import Buffer, crc32, lookup3
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters, undo_to_planes
 
@@ -168,3 +186,125 @@ def decoding(number: int) -> Iterator[None]:
         yield
     except Corrupt as error:
         raise Corrupt(f"{name_section(number).capitalize()} does not decode: {error.message}") from error
+
+
+MAX_FOOTER = 256
+MUCH = 1 << 16
+"""Bytes that a footer can say there are before it is checked."""
+MAX_SECTIONS = 3
+MAGIC = b"hsparse"
+VERSION, WITH_STATISTICS = 1, 2
+
+ENTRY = struct.Struct("<QQQII")
+TAIL = struct.Struct("<QHHI7sB")
+COLUMN = 40
+"""The bytes of a column's statistics."""
+END = struct.Struct("<I7sBI")
+"""The last 16 bytes: length, magic, version, checksum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """The sections, the CRC-32 of each one's stored bytes, and the number of defined elements.
+
+    `statistics` are the words of the chunk's columns, (columns, 5), as bytes; empty without statistics.
+    """
+
+    sections: tuple[Section, ...]
+    checksums: tuple[int, ...]
+    defined: int
+    statistics: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """The size of the chunk, without this footer, in bytes."""
+        return sum(section.size for section in self.sections)
+
+
+def footer_size(sections: int, columns: int = 0) -> int:
+    """Return the length in bytes of the footer of a chunk of so many sections, and columns that have statistics."""
+    return sections * ENTRY.size + columns * COLUMN + TAIL.size + 4
+
+
+def seal(chunk: StoredChunk, defined: int, statistics: bytes = b"") -> bytes:
+    """Return the whole object: the chunk's bytes and their footer; `statistics` are as in `Footer`."""
+    entries = [
+        ENTRY.pack(section.offset, section.size, section.unfiltered, section.mask, crc32(image))
+        for section, image in zip(chunk.sections, chunk.images, strict=True)
+    ]
+    count, columns = len(chunk.sections), len(statistics) // COLUMN
+    version = WITH_STATISTICS if columns else VERSION
+    tail = TAIL.pack(defined, count, columns, footer_size(count, columns), MAGIC, version)
+    footer = b"".join((*entries, statistics, tail))
+    return b"".join((*chunk.images, footer, struct.pack("<I", lookup3(footer))))
+
+
+def read_footer(tail: Buffer, total_size: int) -> Footer:
+    """Read the footer of an object of `total_size` bytes from its last ones, `MAX_FOOTER` or all there are.
+
+    `Corrupt` when it is damaged or is not about an object of that size, `Unsupported` when a newer version
+    wrote it.
+    """
+    view = memoryview(tail)
+    if len(view) < END.size:
+        raise Corrupt(f"The footer is missing: the object has {total_size} bytes.")
+    length, magic, version, stored = END.unpack_from(view, len(view) - END.size)
+    if magic != MAGIC or not END.size <= length <= min(len(view), MAX_FOOTER):
+        raise Corrupt("The footer is missing or damaged: its magic or length is not valid.")
+    footer = view[len(view) - length :]
+    if lookup3(footer[:-4]) != stored:
+        raise Corrupt("The footer is damaged: its checksum does not match.")
+    if version not in (VERSION, WITH_STATISTICS):
+        raise Unsupported(
+            f"The footer has version {version}; upgrade hsparse, which here reads version {WITH_STATISTICS}."
+        )
+    return _parse(footer, total_size, version)
+
+
+def _parse(footer: memoryview, total_size: int, version: int) -> Footer:
+    """Read a footer whose checksum is right; `Corrupt` when it contradicts itself."""
+    if len(footer) < footer_size(1):
+        raise Corrupt(f"The footer is damaged: {len(footer)} bytes are too few.")
+    defined, count, columns, _, _, _ = TAIL.unpack_from(footer, len(footer) - 4 - TAIL.size)
+    is_sound = 1 <= count <= MAX_SECTIONS and (columns > 0) == (version == WITH_STATISTICS)
+    if not is_sound or len(footer) != footer_size(count, columns):
+        raise Corrupt(f"The footer is damaged: {len(footer)} bytes do not describe {count} sections.")
+    entries = [ENTRY.unpack_from(footer, place * ENTRY.size) for place in range(count)]
+    sections = tuple(Section(offset, size, unfiltered, mask) for offset, size, unfiltered, mask, _ in entries)
+    check_layout(sections, total_size - len(footer))
+    first = count * ENTRY.size
+    statistics = bytes(footer[first : first + columns * COLUMN])
+    return Footer(sections, tuple(entry[-1] for entry in entries), defined, statistics)
+
+
+def claimed_sizes(data: Buffer) -> list[int]:
+    """Return the unfiltered sizes of the sections that a whole object's footer says there are.
+
+    It is for reserving memory before `unseal` checks every byte; what has no footer has no sections.
+    `Corrupt` for a damaged footer that says much.
+    """
+    view = memoryview(data)
+    start = len(view) - 4 - TAIL.size
+    if start < 0:
+        return []
+    _, count, _, length, _, _ = TAIL.unpack_from(view, start)
+    first = len(view) - length
+    if not 0 <= first <= start - count * ENTRY.size:
+        return []
+    sizes = [ENTRY.unpack_from(view, first + place * ENTRY.size)[2] for place in range(count)]
+    if sum(sizes) > MUCH:
+        read_footer(view[-MAX_FOOTER:], len(view))
+    return sizes
+
+
+def unseal(data: Buffer) -> tuple[memoryview, Footer]:
+    """Return a view of the chunk's bytes in a whole object, and its footer.
+
+    Every byte is checked: `Corrupt`, naming the section, when any is damaged.
+    """
+    view = memoryview(data)
+    footer = read_footer(view[-MAX_FOOTER:], len(view))
+    for number, (section, checksum) in enumerate(zip(footer.sections, footer.checksums, strict=True)):
+        if crc32(view[section.offset : section.offset + section.size]) != checksum:
+            raise Corrupt(f"{name_section(number).capitalize()} is damaged: its CRC-32 does not match.")
+    return view[: footer.size], footer

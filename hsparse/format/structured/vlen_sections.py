@@ -18,8 +18,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.structured.heap import MAGIC, HeapForm, HeapSet, OpenHeap, PackedHeap, Places
 from hsparse.model.element import (
     PREFIX_SIZE,
@@ -32,8 +32,7 @@ from hsparse.model.element import (
     VlenString,
 )
 from hsparse.model.layout import MAX_REFERENCES
-from hsparse.model.length_prefixed import add_prefixes, skipper
-from hsparse.model.vlen_array import VlenArray, ends, runs_mask, take_elements
+from hsparse.model.vlen_array import VlenArray, add_prefixes, ends, runs_mask, skipper, take_elements
 
 Bytes = NDArray[np.uint8]
 

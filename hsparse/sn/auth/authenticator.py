@@ -10,7 +10,7 @@ from typing import Protocol
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import PREFIX, KeyAuthenticator, is_api_key
-from hsparse.sn.auth.basic_credential import basic_credential
+from hsparse.sn.auth.line_file import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.roles import Roles
 from hsparse.sn.auth.token_authenticator import TokenAuthenticator

@@ -16,9 +16,9 @@ from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import Busy, RateLimited, Unauthenticated
 from hsparse.sn.auth.issuer import JSON_WANTED, Issuer, IssuerFailed, read_answer
+from hsparse.sn.auth.line_file import TryLimit
 from hsparse.sn.auth.signed_token import MAX_TOKEN, read_header, verified_claims
 from hsparse.sn.auth.token_authenticator import check_claims
-from hsparse.sn.auth.try_limit import TryLimit
 
 AT_ONCE = 32
 """The most exchanges under way: each waits for the issuer for up to ten seconds."""

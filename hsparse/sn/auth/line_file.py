@@ -1,19 +1,29 @@
 """A text file with one entry on each line, such as the password file: read again after a change, replaced by an edit.
 
 Empty lines, and lines that begin with `#`, are kept and ignored. The text is UTF-8.
+
+A limit of tries in a time, for each name; what succeeded is forgiven.
+
+Basic credentials (RFC 7617), as servers and the commands that they start as jobs read them.
+
+A module of its own because commands use it where only the client is installed.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import logging
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
-from hsparse.errors import BadRequest, Conflict, Misconfigured
+from hsparse.clock import Clock
+from hsparse.errors import BadRequest, Conflict, Misconfigured, Unauthenticated
 
 log = logging.getLogger(__name__)
 
@@ -182,3 +192,57 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class TryLimit:
+    """At most `most` tries of a name within `seconds` of its first one, for at most `names` names."""
+
+    def __init__(self, most: int, seconds: float, names: int, clock: Clock) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._names = names
+        self._clock = clock
+        self._tries: OrderedDict[str, tuple[float, int]] = OrderedDict()  # name -> start, count; oldest first
+
+    def wait(self, name: str) -> float:
+        """Return the seconds until `name` may try again, 0 for at once."""
+        now = self._clock.monotonic()
+        start, count = self._tries.get(name, (now, 0))
+        left = self._seconds - (now - start)
+        return left if count >= self._most and left > 0 else 0.0
+
+    def count(self, name: str) -> None:
+        """Count a try."""
+        now = self._clock.monotonic()
+        start, count = self._tries.get(name, (now, 0))
+        if now - start >= self._seconds:
+            del self._tries[name]
+            start, count = now, 0
+        self._tries[name] = (start, count + 1)
+        while len(self._tries) > self._names:
+            self._tries.popitem(last=False)
+
+    def forgive(self, name: str) -> None:
+        """Take one try back, which has succeeded."""
+        start, count = self._tries.get(name, (0.0, 0))
+        if count > 1:
+            self._tries[name] = (start, count - 1)
+        else:
+            self._tries.pop(name, None)
+
+    def forget(self, name: str) -> None:
+        """Take all tries of a name back."""
+        self._tries.pop(name, None)
+
+
+def basic_credential(text: str) -> tuple[str, str]:
+    """Return the name and password of a Basic credential; `Unauthenticated` when it is none."""
+    try:
+        decoded = base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, ValueError):
+        # The cause would carry the credential.
+        raise Unauthenticated("The Basic credential is not base64 of UTF-8 text (RFC 7617).") from None
+    name, colon, password = decoded.partition(":")
+    if not colon:
+        raise Unauthenticated("The Basic credential has no colon between name and password (RFC 7617).")
+    return name, password

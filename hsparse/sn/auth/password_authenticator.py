@@ -13,9 +13,9 @@ from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import Busy, RateLimited, Unauthenticated
 from hsparse.model.acl import Principal
+from hsparse.sn.auth.line_file import TryLimit
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash
 from hsparse.sn.auth.roles import is_user_name
-from hsparse.sn.auth.try_limit import TryLimit
 
 K = TypeVar("K")
 

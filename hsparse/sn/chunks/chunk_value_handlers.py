@@ -9,10 +9,10 @@ from aiohttp import hdrs, web
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, NotFound, TooLarge
-from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED
+from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED
 from hsparse.model.ids import chunk_name
 from hsparse.sn.chunks.handlers import requested_chunk, stored_chunks
-from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
+from hsparse.sn.file_backed.chunk_locator import FileBackedChunkInfo
 from hsparse.sn.http.request import BINARY_TYPE
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current

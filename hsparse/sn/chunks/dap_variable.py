@@ -13,7 +13,7 @@ import numpy as np
 
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.table import BY_ID
+from hsparse.format.filters.pipeline import BY_ID
 from hsparse.model.attribute import attribute_value_json
 from hsparse.model.datatype import parse_type
 

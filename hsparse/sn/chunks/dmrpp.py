@@ -17,7 +17,7 @@ from hsparse.model.dataspace import dims_of
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.chunks.dap_variable import DapVariable, dap_attribute, is_xml, xml_text
-from hsparse.sn.chunks.mapped_object import (
+from hsparse.sn.chunks.stored_chunk_read import (
     REPORTED_KINDS,
     MappedObject,
     check_referable,

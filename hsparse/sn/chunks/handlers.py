@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.merged_boxes import merge, row_runs
+from hsparse.format.selections.boxes import Boxes, merge, row_runs
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
-from hsparse.format.selections.selection_json import selection_json
+from hsparse.format.selections.points import Points, Selection
+from hsparse.format.selections.select_syntax import selection_json
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name
-from hsparse.sn.file_backed.chunk_info import FileBackedChunkInfo
+from hsparse.sn.file_backed.chunk_locator import FileBackedChunkInfo
 from hsparse.sn.http.request import MAX_JSON
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.access import FileRights

@@ -15,7 +15,7 @@ import orjson
 from hsparse.errors import HsparseError
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
-from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, check_referable
+from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, check_referable
 from hsparse.sn.chunks.zarr_array import (
     GROUP,
     is_only_dimension,

@@ -2,24 +2,31 @@
 
 `GET /datasets/{id}/map` and `GET /map`, in JSON, with `format=kerchunk` as references that zarr opens, or with
 `format=dmrpp` as a DMR++ document of OPeNDAP.
+
+The etag of a dataset's map: another one after any change of its chunks or its extent.
+
+It is made of versions that the data nodes keep in memory, so that a client which has the map is told so without a
+request to the store.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import orjson
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, HsparseError
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
-from hsparse.format.filters.table import codec_of
-from hsparse.format.selections.selection import Selection
+from hsparse.format.filters.pipeline import codec_of
+from hsparse.format.selections.points import Selection
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
@@ -27,17 +34,42 @@ from hsparse.sn.chunks import dmrpp
 from hsparse.sn.chunks.dmrpp import Dmrpp
 from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
 from hsparse.sn.chunks.kerchunk import KerchunkReferences, OpenDataset
-from hsparse.sn.chunks.map_etag import etag_headers, map_etag, not_modified
-from hsparse.sn.chunks.mapped_object import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
+from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
 from hsparse.sn.files.file_addresses import FileAddresses
+from hsparse.sn.http.challenge import WEAK, is_known
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.access import FileRights
-from hsparse.sn.records.bulk_listing import respond_parts, wrap_items
 from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.listing import respond_parts, wrap_items
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
 from hsparse.sn.request import Request
 from hsparse.sn.values.selected import selected_if_named
 from hsparse.wire.message import Record
+
+
+def map_etag(dataset: Dataset, version: str) -> str | None:
+    """Return the etag, without quotes, for a version of the chunks; None without one.
+
+    There is none of data in files, or if a data node does not answer. The version has to be asked for before
+    the chunks are listed: then the map is of that state or a newer one.
+    """
+    if not version:
+        return None
+    state = [version, dataset.id, dataset.extent, dataset.spec.generation]
+    return blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
+
+
+def etag_headers(etag: str | None) -> dict[str, str]:
+    """Return the headers of an answer with this etag; it is weak, as presigned URLs differ each time."""
+    return {} if etag is None else {hdrs.ETAG: f'{WEAK}"{etag}"', hdrs.CACHE_CONTROL: "no-cache"}
+
+
+def not_modified(request: Request, etag: str | None) -> web.Response | None:
+    """Return a 304 if the client has the map of this etag already."""
+    if etag is None or not is_known(request.http.headers, etag):
+        return None
+    return web.Response(status=304, headers=etag_headers(etag))
+
 
 MAP_VERSION = 1
 FORMATS = ("json", "kerchunk", "dmrpp")

@@ -12,7 +12,7 @@ import numpy as np
 
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.table import codec_of
+from hsparse.format.filters.pipeline import codec_of
 from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY, attribute_value_json
 
 Json = dict[str, Any]

@@ -13,13 +13,15 @@ from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.records.access import (
     TOP_FOLDER,
+    check_bucket,
+    check_not_reserved,
     find_allowed,
     find_domain,
     folder_acls,
     hiding_names,
+    normal_path,
     require_right,
 )
-from hsparse.sn.records.domain_path import check_bucket, check_not_reserved, normal_path
 from hsparse.sn.records.second_names import first_name, named_after, note_second_name
 from hsparse.sn.request import OBJECT_BYTES, Domain, Request
 from hsparse.wire.message import Record

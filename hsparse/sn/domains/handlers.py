@@ -12,16 +12,15 @@ from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.model.schema import check_changeable
 from hsparse.sn.about import server_facts
 from hsparse.sn.domains.domain_creation import create_domain
-from hsparse.sn.domains.domain_deletion import DomainDeletions
+from hsparse.sn.domains.domain_deletion import DomainDeletions, check_still_kept, require_kept
 from hsparse.sn.domains.folder_handlers import respond_folder
-from hsparse.sn.domains.kept_objects import check_still_kept, require_kept
 from hsparse.sn.explorer.handlers import get_explorer, wants_explorer
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.handlers import object_json_with_class, object_work
 from hsparse.sn.records.access import require_domain
-from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader
+from hsparse.sn.records.listing import respond_records
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
 from hsparse.sn.records.second_names import (

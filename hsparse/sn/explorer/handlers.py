@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from hsparse.sn.coding import Coding, accepted_coding
 from hsparse.sn.explorer.static_files import DOCS, NAMED, PAGE, SIGN_IN, StaticFile, static_file
-from hsparse.sn.http.byte_range import is_known
+from hsparse.sn.http.challenge import is_known
 from hsparse.sn.http.request import named_types
 from hsparse.sn.request import Request
 

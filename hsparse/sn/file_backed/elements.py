@@ -1,38 +1,78 @@
 """The elements of a file-backed dataset: locate the pieces of chunks in files, and send one message to each owner.
 
 Chunks that are close together in a file have one owner, which can read them in one request.
+
+Reads of the files that datasets are linked to: all go through `read_backing_files`, which says who may see what.
+
+Who links a file shows to all readers of the dataset what was there then: the file in that state. Any other state, of a
+file that was changed or was not there yet, is for those who have the right to the file themselves.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
-from hsparse.errors import BadRequest, Conflict, TooLarge
-from hsparse.format.fields import as_type, pick_fields
+from hsparse.errors import BadRequest, Conflict, Forbidden, TooLarge
+from hsparse.format.fields import as_type, end_texts, has_text_ends, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
 from hsparse.format.kinds.chunk_kind import FoundElements, Search
-from hsparse.format.ordering import Ordering
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, run_of, selection_intersects
 from hsparse.format.plan.grid import Grid
-from hsparse.format.query import bind_query
-from hsparse.format.reductions.box_partials import reduce_array
-from hsparse.format.reductions.partials import Partials
+from hsparse.format.query import Ordering, bind_query
+from hsparse.format.reductions.partials import Partials, reduce_array
 from hsparse.format.reductions.reduction import Codes, Reduction
-from hsparse.format.text_ends import end_texts, has_text_ends
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.file_backed.backing_reads import read_backing_files, require_file_rights
 from hsparse.sn.file_backed.chunk_table import ChunkTable, ReadTable
 from hsparse.sn.records.dataset import Dataset
-from hsparse.wire.file_backed_message import ReadFileBacked
+from hsparse.wire.chunk_info_message import ReadFileBacked
+
+T = TypeVar("T")
+Files = tuple[BackingFile, ...]
+
+
+async def read_backing_files(dataset: Dataset, files: Files, read: Callable[[Files], Awaitable[T]]) -> T:
+    """Return `read(files)`, of files in states that the reader of the dataset may see.
+
+    `Forbidden` without the right to a file that was not there when it was linked, `Conflict` without the right to one
+    that was changed since. The rights to files that a chunk table names were checked where it was read.
+    """
+    unseen = [file.uri for file in files if file.unseen]
+    if unseen:
+        await require_file_rights(dataset, *unseen)
+    known = [file.uri for file in files if file.etag and not file.unseen]
+    if not known:
+        return await read(files)
+    try:
+        return await read(tuple(file.unchanged() for file in files))
+    except Conflict:
+        if not await _may_read(dataset, known):
+            raise
+    return await read(files)
+
+
+async def require_file_rights(dataset: Dataset, *uris: str) -> None:
+    """Raise `Forbidden` unless the reader of the dataset has the right to read the files."""
+    if dataset.rights is None:
+        raise BadRequest(f"{dataset.id} can be read by requests for its values only.")
+    await dataset.rights.require(*uris)
+
+
+async def _may_read(dataset: Dataset, uris: list[str]) -> bool:
+    try:
+        await require_file_rights(dataset, *uris)
+    except (Forbidden, BadRequest):
+        return False
+    return True
+
 
 MAX_PIECES = 1 << 20
 """The most pieces of one read: the place of each is in memory."""

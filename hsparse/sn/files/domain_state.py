@@ -1,4 +1,7 @@
-"""The state of a domain from which its file is planned, and a digest of it."""
+"""The state of a domain from which its file is planned, and a digest of it.
+
+The URLs of the files of domains.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,23 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from hashlib import blake2b
+from urllib.parse import quote, urlencode
 
 from hsparse.concurrency.gather import gather_each
-from hsparse.errors import Moved, TooLarge
-from hsparse.format.chunk_rows import ChunkRows
+from hsparse.errors import MISSING_KINDS, HsparseError, Moved, TooLarge
+from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.hdf5.plan.file_form import FileForm
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files.file_backed_pieces import file_backed_chunks
-from hsparse.sn.records.chunk_pages import chunk_pages
+from hsparse.sn.records.access import find_domain, normal_path
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import chunk_pages
+from hsparse.sn.request import Domain, Request
+from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
 MAX_METADATA = 64 * 1024 * 1024
@@ -135,3 +143,33 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
 
     found = await gather_each(read, datasets, LISTINGS_AT_ONCE)
     return {dataset.id: chunks for dataset, chunks in zip(datasets, found, strict=True)}
+
+
+SUFFIX = ".h5"
+
+
+async def file_domain(service: Service, path: str) -> Domain:
+    """Return the domain whose file is at `/files{path}`: `path` if that exists, else `path` without `.h5`."""
+    path = normal_path(service, path)
+    try:
+        return await find_domain(service, path)
+    except HsparseError as error:
+        if error.kind not in MISSING_KINDS or not path.removesuffix(SUFFIX).rpartition("/")[2]:
+            raise
+        try:
+            return await find_domain(service, path.removesuffix(SUFFIX))
+        except HsparseError as other:
+            # The error is about the name in the request.
+            raise (error if other.kind in MISSING_KINDS else other) from other
+
+
+def file_href(request: Request, domain: Domain, form: FileForm) -> str:
+    """Return the absolute URL of the file of a domain."""
+    http, bucket = request.http, request.service.named_bucket
+    params = form.params | ({"bucket": bucket} if bucket else {})
+    return f"{http.scheme}://{http.host}/files{quote(domain.path)}?{urlencode(params)}"
+
+
+def requested_form(request: Request, layout: str | None = None) -> FileForm:
+    """Return the form that a request names, by default with `layout`; `BadRequest` for an unknown form."""
+    return FileForm.parse(request.arg("layout") or layout, request.arg("revision"), request.arg("matrices"))

@@ -8,10 +8,9 @@ from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
-from hsparse.sn.files.domain_state import record_digest
+from hsparse.sn.files.domain_state import file_href, record_digest, requested_form
 from hsparse.sn.files.file_chunks import FileChunks
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
-from hsparse.sn.files.file_url import file_href, requested_form
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import MAX_GROUPS
 from hsparse.sn.records.stored_chunks import ChunkPages, Json

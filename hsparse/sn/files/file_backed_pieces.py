@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
-from hsparse.format.buffer import byte_view
+from hsparse.format.codec_library import byte_view
 from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
@@ -23,7 +23,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.elements import FileBackedElements, backing_file
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import table_reader
-from hsparse.wire.file_backed_message import InspectFile, ReadPiece
+from hsparse.wire.chunk_info_message import InspectFile, ReadPiece
 
 RUN_BYTES = 4 * 1024 * 1024
 """Bytes of contiguous data that are read at once."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
-from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.filters.hsds import is_hsds_frame
+from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.filters.filters_json import is_hsds_frame
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan
 from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.matrix_bands import MatrixColumn
@@ -27,10 +27,9 @@ from hsparse.format.hdf5.plan.transcoded_chunk import (
     transcode_unwritten,
 )
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.files.chunk_reads import read_direct_chunk, read_planned, row_batches
-from hsparse.sn.files.compressed_matrices import chunk_memory, compressed_chunks
 from hsparse.sn.files.file_backed_pieces import check_piece, read_piece
-from hsparse.sn.files.matrix_pieces import BandCache, MatrixPieces
+from hsparse.sn.files.file_chunks import read_direct_chunk, read_planned, row_batches
+from hsparse.sn.files.matrix_pieces import BandCache, MatrixPieces, chunk_memory, compressed_chunks
 
 Result = TypeVar("Result")
 PART = 256 * 1024

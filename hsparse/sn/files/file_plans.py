@@ -8,17 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hsparse.clock import Clock
-from hsparse.concurrency.keyed_lock import KeyedLock
+from hsparse.concurrency.gather import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import Busy, Gone, Moved, NotFound
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.format.hdf5.plan.file_form import STOCK, FileForm
 from hsparse.format.hdf5.plan.matrix_bands import check_bands
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.files.compressed_matrices import CompressedMatrices
 from hsparse.sn.files.domain_state import DomainState, changed_files, read_domain_state
-from hsparse.sn.files.matrix_pieces import BandCache
-from hsparse.sn.files.sized_chunks import SizedChunks
+from hsparse.sn.files.file_chunks import SizedChunks
+from hsparse.sn.files.matrix_pieces import BandCache, CompressedMatrices
 from hsparse.sn.records.dataset import change_extent, finish_trim
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings

@@ -10,12 +10,12 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, PreconditionFailed
-from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import Buffer
 from hsparse.model.acl import Right
+from hsparse.sn.files.domain_state import file_domain, requested_form
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
-from hsparse.sn.files.file_url import file_domain, requested_form
-from hsparse.sn.http.byte_range import HttpRange, is_known, matches_etag, requested_range
+from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
 from hsparse.sn.records.access import FileRights, hiding_names, require_right

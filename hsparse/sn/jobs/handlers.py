@@ -11,10 +11,8 @@ from hsparse.sn.domains.domain_creation import require_creation
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
-from hsparse.sn.jobs.job_places import S3
-from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.records.access import find_allowed
-from hsparse.sn.records.domain_path import normal_path
+from hsparse.sn.jobs.job_queue import S3, JobQueue
+from hsparse.sn.records.access import find_allowed, normal_path
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob

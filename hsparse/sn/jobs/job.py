@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from hsparse.errors import BadRequest, ErrorKind
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.model.link import check_title

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
+from hsparse.concurrency.gather import with_pauses
 from hsparse.concurrency.offload import offload
-from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, ErrorKind
 from hsparse.model.acl import Right
 from hsparse.model.attribute import (
@@ -22,12 +22,11 @@ from hsparse.model.attribute import (
     parse_attribute,
     parse_work,
 )
-from hsparse.model.creation_time import given_creation_time
 from hsparse.model.datatype import parse_type
+from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond, respond_floats
 from hsparse.sn.records.access import require_right
-from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -41,12 +40,12 @@ from hsparse.sn.records.listing import (
     offload_listing,
     ordered_names,
     page_of,
+    respond_records,
     split_names,
     stored_names,
 )
-from hsparse.sn.records.object_json import attribute_json
+from hsparse.sn.records.object_json import attribute_json, read_type
 from hsparse.sn.records.object_path import check_member, requested, requested_id
-from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, PutAttributes

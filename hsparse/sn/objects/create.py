@@ -12,23 +12,20 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.gather import gather_all, with_pauses
 from hsparse.concurrency.offload import offload
-from hsparse.concurrency.pauses import with_pauses
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
 from hsparse.model.attribute import check_name, parse_attribute, parse_work
-from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, SOFT, check_title, parse_link
-from hsparse.model.schema import check_changeable
+from hsparse.model.schema import check_changeable, given_creation_time
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.listing import ITEMS_AT_ONCE
-from hsparse.sn.records.object_json import object_json
+from hsparse.sn.records.object_json import object_json, read_type
 from hsparse.sn.records.object_path import MAX_PATH, PathSteps, check_member, resolve_path, root_of
-from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record

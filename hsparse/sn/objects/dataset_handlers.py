@@ -1,8 +1,14 @@
-"""Handlers of datasets and their extent; for their values see `hsparse.sn.values.handlers`."""
+"""Handlers of datasets and their extent; for their values see `hsparse.sn.values.handlers`.
+
+Waiting for a dataset to grow: a long poll, for pages and programs that follow a measurement.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import Context as Variables
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +20,15 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.chunk_statistics import statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.model.dataspace import Shape, is_extensible, max_dims_of, parse_extent, parse_shape, shape_json
+from hsparse.model.dataspace import (
+    Shape,
+    dims_of,
+    is_extensible,
+    max_dims_of,
+    parse_extent,
+    parse_shape,
+    shape_json,
+)
 from hsparse.model.datatype import Datatype, type_json
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.initial_values import (
@@ -30,22 +44,85 @@ from hsparse.model.layout import STATISTICS, parse_layout
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
-from hsparse.sn.file_backed.creation import check_backing_file, refuse_values
-from hsparse.sn.http.idempotency_key import idempotency_key
+from hsparse.sn.file_backed.chunk_table import check_backing_file, refuse_values
+from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
-from hsparse.sn.objects.extent_wait import changed_record
 from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
-from hsparse.sn.records.object_path import requested
-from hsparse.sn.records.type_reference import read_type
+from hsparse.sn.records.object_json import read_type
+from hsparse.sn.records.object_path import requested, requested_id
 from hsparse.sn.request import OBJECT_BYTES, Request
+from hsparse.sn.service import Service
 from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.change_token import keyed_token
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, SetExtent, extents_of_change
+
+INTERVAL = 0.2
+"""Seconds between two looks at a record, which its owner has in memory, or confirms with the store."""
+
+
+class ExtentLooks:
+    """Looks at the records of datasets that are waited for: one each `INTERVAL`, however many wait."""
+
+    def __init__(self, owners: Owners) -> None:
+        self._owners = owners
+        self._looks: dict[str, asyncio.Task[Record]] = {}
+
+    @classmethod
+    def of(cls, service: Service) -> ExtentLooks:
+        """Make those of a service node."""
+        return cls(service.owners)
+
+    async def next(self, id: str) -> Record:
+        """Return a dataset's record as it is within an interval from now."""
+        look = self._looks.get(id)
+        if look is None:
+            # With variables of its own: it is no part of the request that begins it, whose deadline is not its.
+            look = asyncio.get_running_loop().create_task(self._look(id), context=Variables())
+            self._looks[id] = look
+            look.add_done_callback(
+                lambda done: self._looks.pop(id) and (done.cancelled() or done.exception())
+            )
+        try:
+            return await asyncio.shield(look)
+        finally:
+            del look  # an error has this frame, and would have itself
+
+    async def _look(self, id: str) -> Record:
+        await asyncio.sleep(INTERVAL)
+        return await self._owners.record(id)
+
+
+async def changed_record(request: Request) -> Record:
+    """Return the dataset's record; with `wait` only once its extent is no longer `expect`, or after these seconds.
+
+    `BadRequest` for too long a wait, or one without `expect`.
+    """
+    record = await requested(request, "datasets")
+    seconds = request.wait_seconds()
+    if not seconds:
+        return record
+    known = _known_extent(request.arg("expect"))
+    request.leave_place()
+    id, looks = requested_id(request, "datasets"), request.service.component(ExtentLooks)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while tuple(dims_of(record["shape"]) or ()) == known and (left := until - loop.time()) > 0:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left):
+                record = await looks.next(id)
+    return record
+
+
+def _known_extent(text: str | None) -> tuple[int, ...]:
+    parts = (text or "").strip().removeprefix("[").removesuffix("]").split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
+        raise BadRequest("Name the extent that is known beside wait: expect=[10,20].")
+    return tuple(map(int, parts))
 
 
 async def get_datasets(request: Request) -> web.StreamResponse:

@@ -18,7 +18,7 @@ from hsparse.sn.http.response import Href, href, hrefs, respond, respond_encoded
 from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
-from hsparse.sn.records.object_json import OBJECT_CLASSES, ObjectJsonCache, object_json
+from hsparse.sn.records.object_json import OBJECT_CLASSES, ObjectJsonCache, object_json, read_type
 from hsparse.sn.records.object_path import (
     ResolvedPath,
     paths_to,
@@ -27,7 +27,6 @@ from hsparse.sn.records.object_path import (
     resolve_object,
     root_of,
 )
-from hsparse.sn.records.type_reference import read_type
 from hsparse.sn.request import Domain, Request
 from hsparse.wire.message import Record
 

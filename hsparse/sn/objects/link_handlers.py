@@ -8,16 +8,15 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.pauses import with_pauses
+from hsparse.concurrency.gather import with_pauses
 from hsparse.errors import BadRequest
 from hsparse.model.acl import Right
-from hsparse.model.creation_time import given_creation_time
 from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
+from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, href, hrefs, respond
 from hsparse.sn.records.access import require_right
-from hsparse.sn.records.bulk_listing import respond_records
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -31,6 +30,7 @@ from hsparse.sn.records.listing import (
     offload_listing,
     ordered_names,
     page_of,
+    respond_records,
     split_names,
     stored_names,
 )

@@ -6,8 +6,7 @@ from aiohttp import web
 
 from hsparse.errors import BadRequest
 from hsparse.sn.policies.policy import Next
-from hsparse.sn.records.access import find_allowed, find_still_allowed
-from hsparse.sn.records.domain_path import request_place
+from hsparse.sn.records.access import find_allowed, find_still_allowed, request_place
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 

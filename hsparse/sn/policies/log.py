@@ -16,8 +16,15 @@ import orjson
 from aiohttp import hdrs, web
 
 from hsparse.clock import Clock
-from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace, valid_id
-from hsparse.concurrency.span import Attribute, Span, Tracer
+from hsparse.concurrency.request_trace import (
+    Attribute,
+    RequestTrace,
+    Span,
+    Tracer,
+    begin_trace,
+    end_trace,
+    valid_id,
+)
 from hsparse.sn.metrics import OTHER, Metrics
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request

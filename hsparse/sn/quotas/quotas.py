@@ -17,8 +17,7 @@ from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, Busy, ErrorKind, OverQuota
 from hsparse.model.acl import Principal, Right, is_allowed
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas.folder_count import tree_bytes
-from hsparse.sn.quotas.folder_usage import FolderUsage
+from hsparse.sn.quotas.folder_usage import FolderUsage, tree_bytes
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 

@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.pauses import with_pauses
+from hsparse.concurrency.gather import with_pauses
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
-from hsparse.format.fixed_arrays import FixedArrays
 from hsparse.format.kinds.dense import not_sparse
 from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
-from hsparse.format.vlen_arrays import VlenArrays
+from hsparse.format.value_arrays import FixedArrays, VlenArrays
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import check_id, chunk_of_key, chunk_prefix, domain_hex
 from hsparse.sn.data_nodes.owners import Owners

@@ -13,8 +13,7 @@ from hsparse.model.acl import Right
 from hsparse.model.ids import check_id, collection_of, domain_hex
 from hsparse.model.link import HARD, SOFT, external_domain, external_file
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import find_allowed
-from hsparse.sn.records.domain_path import normal_path
+from hsparse.sn.records.access import find_allowed, normal_path
 from hsparse.sn.request import Domain, Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome

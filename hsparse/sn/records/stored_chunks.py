@@ -1,30 +1,69 @@
 """The stored chunks of a dataset, as HDF5's chunk query functions report them: coordinates, address, size, filter mask.
 
 On request with presigned URLs, by which a client can read the object or file of a chunk for some time.
+
+All stored chunks of a dataset, page by page.
+
+A page names the version of the chunks that the client's request began with, so that the data node lists them once for
+all pages, and for all requests until a chunk is changed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.chunk_rows import MASK, SIZE, UNFILTERED, ChunkRows
+from hsparse.errors import BadRequest, StoreFailed, Unsupported
+from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED, ChunkRows
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.points import Selection
 from hsparse.model.ids import map_key
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
-from hsparse.sn.records.chunk_pages import CHUNK_PAGE, chunk_version
 from hsparse.sn.records.dataset import Dataset, list_chunks
-from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks, SignKeys
+from hsparse.wire.chunk_info_message import CountChunks, FindChunk, GetChunkVersion, ListChunks, SignKeys
+
+CHUNK_PAGE = 9999
+"""Chunks asked for at a time where all are: one fewer than ten pages of a listing have, which spares one more."""
+
+
+async def chunk_version(owners: Owners, dataset: str) -> str:
+    """Return the version of a dataset's chunks at all data nodes; empty if one does not answer.
+
+    It has to be asked for before the chunks are listed: then what is listed is of that state or a newer one.
+    """
+    try:
+        versions = await owners.ask_all(GetChunkVersion(dataset))
+    except StoreFailed:
+        return ""
+    return blake2b(json.dumps(versions).encode(), digest_size=16).hexdigest()
+
+
+async def chunk_pages(
+    owners: Owners, dataset: Dataset, selection: Selection | None = None
+) -> AsyncGenerator[ChunkRows, None]:
+    """Yield the stored chunks that a selection intersects, of sparse ones with what their footers say."""
+    version = await chunk_version(owners, dataset.id)
+    after: tuple[int, ...] = ()
+    while True:
+        message = ListChunks(
+            dataset.spec, dataset.extent, selection, after=after, limit=CHUNK_PAGE, version=version
+        )
+        page = await owners.ask_owner(map_key(dataset.id), message)
+        yield page.rows
+        if not page.marker:
+            return
+        after = page.marker
+
 
 Json = dict[str, Any]
 Scaled = tuple[int, ...]

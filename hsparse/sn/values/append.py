@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from hsparse.clock import Clock
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Busy, Conflict, HsparseError, Moved, TooLarge
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
 from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray, join_elements

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.errors import TooLarge
-from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
-from hsparse.format.plan.pages import pages
+from hsparse.format.plan.grid import pages
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
-from hsparse.format.selections.selection import Boxes, Orthogonal, Selection
+from hsparse.format.selections.points import Boxes, Orthogonal, Selection
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.file_backed.chunk_table import ReadTable
 from hsparse.sn.file_backed.elements import FileBackedElements
-from hsparse.sn.records.chunk_pages import chunk_pages
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
 from hsparse.wire.chunk_message import NO_LIMIT, CountDefined, EraseChunks, UpdateElements, WriteChunks
 

@@ -13,12 +13,10 @@ from hsparse.concurrency.offload import offload
 from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, run_of
-from hsparse.format.plan.grid import Grid
-from hsparse.format.plan.pages import pages
+from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import coordinate_columns
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection, ascending
+from hsparse.format.selections.points import Points, Selection, ascending
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.records.dataset import Dataset

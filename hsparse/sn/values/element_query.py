@@ -17,18 +17,16 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_rows import ChunkRows
+from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_statistics import NANS, extremes_of, is_known
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
-from hsparse.format.plan.grid import Grid
-from hsparse.format.plan.pages import pages
+from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.query import ELEMENT, Query, Ranges, bind_query, queried
 from hsparse.format.selections.extent import check_countable, ravel
-from hsparse.format.selections.selection import Boxes, Selection, ascending, coords_at
-from hsparse.model.vlen_array import VlenArray, take_elements
-from hsparse.model.vlen_fields import VlenFields
+from hsparse.format.selections.points import Boxes, Selection, ascending, coords_at
+from hsparse.model.vlen_array import VlenArray, VlenFields, take_elements
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import Scaled
 from hsparse.sn.values.chunk_fanout import (

@@ -12,12 +12,12 @@ from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
-from hsparse.format.selections.axis import as_span
+from hsparse.format.selections.orthogonal import as_span
+from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.format.selections.select_syntax import COORDINATE_BYTES
-from hsparse.format.selections.selection import Orthogonal, Selection
 from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
-from hsparse.sn.http.idempotency_key import idempotency_key
+from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.http.stream import respond_stream
@@ -28,7 +28,7 @@ from hsparse.sn.values.append import AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead, places_too_large
 from hsparse.sn.values.media.json import JSON
-from hsparse.sn.values.media.medium import ValueRead, WriteBody
+from hsparse.sn.values.media.medium import ValueRead, WriteBody, check_written, written_bytes
 from hsparse.sn.values.media.registry import accepted_medium, body_medium
 from hsparse.sn.values.multi_object_read import MultiObjectRead, parse_reads
 from hsparse.sn.values.query_values import answer_query, change_by_query
@@ -42,7 +42,6 @@ from hsparse.sn.values.request_selection import (
 )
 from hsparse.sn.values.selected import hold_points, points_bytes, selected, selected_in_url
 from hsparse.sn.values.streamed_write import is_streamed, put_streamed
-from hsparse.sn.values.write_size import check_written, written_bytes
 
 
 async def get_value(request: Request) -> web.StreamResponse:

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
+from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED_BYTES
-from hsparse.format.selections.selection import Selection
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout

@@ -14,14 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.select_syntax import parse_select
-from hsparse.format.selections.selection import Selection
-from hsparse.format.selections.selection_json import parse_selection_json
-from hsparse.model.json_size import item_count
-from hsparse.model.json_values import BLOCK
+from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection
+from hsparse.format.selections.select_syntax import parse_select, parse_selection_json
+from hsparse.model.json_values import BLOCK, item_count
 from hsparse.sn.request import Request
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]

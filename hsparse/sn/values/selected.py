@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from hsparse.concurrency.offload import offload
+from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import COORDINATE_BYTES, paired_bytes
-from hsparse.format.selections.selection import Selection
 from hsparse.sn.http.stream import hold_until_sent
 from hsparse.sn.request import Request
 from hsparse.sn.values.request_selection import Resolve, paired_select, select_parameter, selection_work

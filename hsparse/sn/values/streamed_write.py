@@ -10,17 +10,17 @@ from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
-from hsparse.format.plan.pages import pages
-from hsparse.format.selections.selection import Selection
+from hsparse.format.plan.grid import pages
+from hsparse.format.selections.points import Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.binary import BINARY
+from hsparse.sn.values.media.medium import check_written, chunk_bytes
 from hsparse.sn.values.media.registry import body_medium
 from hsparse.sn.values.selected import selected_in_url
-from hsparse.sn.values.write_size import check_written, chunk_bytes
 
 WHOLE = ("append", "append_dim", "sparse", "element_count", "query")
 """Parameters of writes whose body is read as a whole."""

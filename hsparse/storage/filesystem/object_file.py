@@ -1,6 +1,8 @@
 """The file of an object: opening, reading and writing it, its etag, and the conditions a put checks on it.
 
 All functions block. Most take open file descriptors, so that a file that is replaced meanwhile stays the same.
+
+Walking the directories of a posix store in key order, and sweeping temporary files of killed processes.
 """
 
 from __future__ import annotations
@@ -8,12 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from enum import IntEnum
 from secrets import token_hex
+from typing import TypeAlias
 
 from hsparse.errors import BadRequest, HsparseError, PreconditionFailed, StoreFailed
-from hsparse.storage.object_store import Buffer
+from hsparse.storage.object_store import RESERVED, Buffer, is_key
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -135,3 +140,81 @@ def translate_os_error(error: OSError, key: str, store: str) -> HsparseError:
         return BadRequest(f"The path of {key!r} is too long for the file system; use a shorter key.")
     remedy = REMEDIES.get(code, "see the system's log")
     return StoreFailed(f"The store {store!r} failed on {key!r} ({error.strerror}); {remedy}.")
+
+
+STALE_NS = 3600 * 1_000_000_000
+"""Age at which a temporary file is swept. A put takes seconds, and retries when its file was swept."""
+
+Item: TypeAlias = tuple[str, os.stat_result | None]
+"""A key and its file's status, or a common prefix and None."""
+
+
+def walk(root: str, prefix: str, delimiter: bool, start_after: str) -> Iterator[Item]:
+    """Yield the objects below the directory `root`, as `ObjectStore.list` orders and selects them.
+
+    Only the names in the directories above the current key are in memory. Objects that appear or disappear
+    during the walk may be missed; all others are yielded once.
+    """
+    base = prefix.rpartition("/")[0]
+    if base and not is_key(base):
+        return
+    at = f"{base}/" if base else ""
+    yield from _walk(root, at, prefix, delimiter, start_after)
+
+
+def _walk(root: str, at: str, prefix: str, delimiter: bool, start_after: str) -> Iterator[Item]:
+    for key in sorted(at + name for name in _names(f"{root}/{at}")):
+        if not key.startswith(prefix):
+            continue
+        if not key.endswith("/"):
+            if key > start_after and (status := file_status(f"{root}/{key}")) is not None:
+                yield key, status
+        elif delimiter:
+            if key > start_after and _holds_object(f"{root}/{key}"):
+                yield key, None
+        elif key > start_after or start_after.startswith(key):
+            yield from _walk(root, key, prefix, delimiter, start_after)
+
+
+def _names(directory: str) -> Iterator[str]:
+    """Yield the names in a directory that are parts of keys; those of directories end in `/`.
+
+    With that `/`, names sort as the keys below them do: `a.b` before `a/b`.
+    """
+    try:
+        scan = os.scandir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with scan:
+        for entry in scan:
+            if entry.name.startswith(TEMPORARY):
+                _sweep_file(entry.path)
+            elif entry.name.isprintable() and not entry.name.startswith(RESERVED):
+                yield f"{entry.name}/" if entry.is_dir() else entry.name
+
+
+def _holds_object(directory: str) -> bool:
+    """Tell whether any object is below `directory`: one that a put has just created, or left, may be empty."""
+    below = []
+    for name in _names(directory):
+        if not name.endswith("/"):
+            return True
+        below.append(name)
+    return any(_holds_object(directory + name) for name in below)
+
+
+def sweep(root: str) -> int:
+    """Remove the stale temporary files everywhere below `root`; return how many."""
+    swept = 0
+    for directory, _, names in os.walk(root):
+        swept += sum(_sweep_file(f"{directory}/{name}") for name in names if name.startswith(TEMPORARY))
+    return swept
+
+
+def _sweep_file(path: str) -> bool:
+    status = file_status(path)
+    if status is None or time.time_ns() - status.st_mtime_ns < STALE_NS:
+        return False
+    with suppress(FileNotFoundError):  # another sweeps too
+        os.unlink(path)  # noqa: PTH108
+    return True

@@ -1,24 +1,107 @@
 """Who serves a root directory: a server that would not see what another one writes there is refused.
 
 Each server has an entry, a file in `.hsparse/servers` that is locked as long as the server's process lives
-(`hsparse.storage.filesystem.process_file`). Data nodes of one cluster share the directory. The entry holds JSON:
+(`hsparse.storage.filesystem.served_root`). Data nodes of one cluster share the directory. The entry holds JSON:
 `command`, `pid`, `host` and `shared`, whether it is of a member of a cluster.
+
+Free space that puts leave on a file system, so that what is stored can still be changed and deleted.
+
+Files that are locked as long as their process lives, by which others tell a live process from a dead one.
+
+The lock is a `flock` of the open file: no program that the process starts inherits it, and it ends with the process,
+however that ends. A write-ahead log is such a file, and so is a server's entry in its root directory. All functions
+block.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
-from hsparse.errors import Misconfigured
-from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, unlink_if_exists, write_all
-from hsparse.storage.filesystem.process_file import create_process_file, open_file_of_dead_process
+from hsparse.errors import Misconfigured, StoreFailed
+from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, FILE_MODE, unlink_if_exists, write_all
 from hsparse.storage.filesystem.root_directory import RootDirectory, unusable_directory
+
+SMALL = 64 * 1024
+"""Objects of fewer bytes, such as records, may use all of the reserve but a quarter: deleting puts notes."""
+PART = 20
+"""A reserve is at most this part of the file system."""
+SECONDS = 1.0
+"""How long what was free stands, less what was put since."""
+MIB = 1024 * 1024
+
+
+class FreeSpace:
+    """The free space of the file system that has the directory `path`, of which `reserve` bytes are kept free."""
+
+    def __init__(self, path: str, reserve: int) -> None:
+        self._path = path
+        self._reserve = self._wanted = reserve
+        self._free = 0
+        self._seen_at = math.inf
+
+    def is_outdated(self, now: float) -> bool:
+        """Say whether `look` should be called first; `now` is in seconds."""
+        return bool(self._wanted) and not 0 <= now - self._seen_at < SECONDS
+
+    def look(self, now: float) -> None:
+        """Ask the file system, which blocks."""
+        status = os.statvfs(self._path)
+        self._reserve = min(self._wanted, status.f_blocks * status.f_frsize // PART)
+        self._free = status.f_bavail * status.f_frsize
+        self._seen_at = now
+
+    def take(self, nbytes: int, store: str) -> None:
+        """Count a put of so many bytes; `StoreFailed` if it would leave less than the reserve."""
+        if not self._wanted:
+            return
+        keep = self._reserve if nbytes >= SMALL else self._reserve // 4
+        if self._free - nbytes < keep:
+            raise StoreFailed(
+                f"The store {store!r} has {self._free // MIB} MiB free and keeps {self._reserve // MIB} MiB "
+                "(reserve_size), so that data can be deleted; free space on its file system. Nothing was stored."
+            )
+        self._free -= nbytes
+
+
+def create_process_file(folder: str) -> tuple[int, str]:
+    """Create an empty file of this process in `folder`; return it open and locked, and its path.
+
+    Closing the file ends the lock.
+    """
+    while True:
+        path = f"{folder}/{token_hex(8)}"
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file).st_nlink:
+                return file, path
+        except OSError:
+            os.close(file)  # whoever looks next removes the empty file of a dead process
+            raise
+        os.close(file)  # it was taken for a dead process's, and removed, before it was locked
+
+
+def open_file_of_dead_process(path: str) -> int | None:
+    """Open and lock the file of a dead process; None while its process lives, or if the file is gone."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return None
+    return file
 
 
 class ServedAlready(Misconfigured):

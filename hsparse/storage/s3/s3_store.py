@@ -20,7 +20,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from hsparse.errors import BadRequest, HsparseError, NotFound, StoreFailed
-from hsparse.storage.delete_each import delete_each
+from hsparse.storage.delegating_store import delete_each
 from hsparse.storage.object_store import (
     Buffer,
     Entry,

@@ -27,11 +27,11 @@ from hsparse.storage.filesystem.object_file import (
     unlink_if_exists,
     write_all,
 )
-from hsparse.storage.filesystem.process_file import open_file_of_dead_process
 from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.filesystem.served_root import open_file_of_dead_process
 from hsparse.storage.object_store import is_key
 from hsparse.storage.wal.deletion_markers import DeletionMarkers, remove_old_deletion_markers
-from hsparse.storage.wal.prepared_put import PreparedPut, Put
+from hsparse.storage.wal.put_packets import PreparedPut, Put
 from hsparse.storage.wal.write_ahead_log import (
     LogRecord,
     is_damaged,

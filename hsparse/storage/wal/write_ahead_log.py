@@ -11,7 +11,7 @@ What a record's checksum does not fit is passed over: bytes that a disk has chan
 append, of which a power loss may leave any. A header that is damaged in one field is mended by the first record.
 
 Space is preallocated by writing zeros ahead of the records: a write into allocated blocks needs no commit of the
-file system's journal. A log is locked as long as its process lives (`hsparse.storage.filesystem.process_file`).
+file system's journal. A log is locked as long as its process lives (`hsparse.storage.filesystem.served_root`).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from secrets import token_bytes
 from typing import NamedTuple
 
 from hsparse.storage.filesystem.object_file import DIRECTORY_MODE, read_at
-from hsparse.storage.filesystem.process_file import create_process_file
 from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.filesystem.served_root import create_process_file
 from hsparse.storage.object_store import Buffer
 
 MAGIC = b"hsputlog"

@@ -16,7 +16,7 @@ from hsparse.format.hdf5.messages.file_type import (
     has_references,
     names_of_enum,
 )
-from hsparse.format.selections.selection_json import parse_selection_json
+from hsparse.format.selections.select_syntax import parse_selection_json
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 

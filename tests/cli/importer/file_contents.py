@@ -24,7 +24,7 @@ from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.hdf5.reads import ByteRange
-from hsparse.format.kinds.direct_chunk import open_direct_chunk
+from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid
 from hsparse.model.vlen_array import VlenArray

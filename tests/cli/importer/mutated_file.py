@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 
 SIGNATURES = (
     b"\x89HDF\r\n\x1a\n\2",

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
@@ -23,7 +23,7 @@ from hsparse.format.hdf5.plan.planned_object import (
 )
 from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.encoded_offsets import encode_offsets
+from hsparse.format.selections.encoded_selection import encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
 from tests.format.hdf5.record_cases import structured_records
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import HsparseError
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from tests.cli.importer.file_contents import MemorySource, contents
 from tests.cli.importer.mutated_file import Seed
 from tests.cli.importer.test_sparse_matrix import compressed, random_matrix

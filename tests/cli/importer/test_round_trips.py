@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.errors import Unsupported
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from tests.cli.importer.domain_picture import Difference, Picture, differences, picture_of
 from tests.cli.importer.known_changes import KNOWN, is_refused
 from tests.cli.importer.random_domain import DrawnDomain, domains, make_domain

@@ -23,7 +23,7 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region
-from hsparse.model.matrix_chunk import chunk_of
+from hsparse.model.initial_values import chunk_of
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 
@@ -116,7 +116,7 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in (("LARGEST_BATCH", largest), ("IN_CHUNK", 200), ("BAND", 40)):
-        monkeypatch.setattr(f"hsparse.model.matrix_chunk.{name}", value)
+        monkeypatch.setattr(f"hsparse.model.initial_values.{name}", value)
     monkeypatch.setattr("hsparse.cli.importer.hdf5_matrix.LARGEST_BAND", lines)
     for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest)):
         monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)

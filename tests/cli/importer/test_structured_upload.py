@@ -10,11 +10,11 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
 from hsparse.format.hdf5.messages.file_type import FileType, file_type
-from hsparse.format.selections.encoded_offsets import decode_offsets
+from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.structured.container import open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements
 from hsparse.model.element import element_of

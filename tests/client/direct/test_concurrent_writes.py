@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from tests.client.access_ways import Access
 
 SHAPE = (6, 8)

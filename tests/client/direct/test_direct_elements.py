@@ -23,7 +23,7 @@ from hsparse.client.direct.object_reader import ObjectPlace, ObjectReader
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points
+from hsparse.format.selections.points import Boxes, Orthogonal, Points
 from hsparse.model.ids import chunk_key
 from tests.client.access_ways import Access, open_access, served
 from tests.format.selection_strategies import list_axis, orthogonals

@@ -22,7 +22,7 @@ from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import TEXT_TYPE
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from tests.client.access_ways import Access, served
 
 WHOLE = Orthogonal.all((8, 8))

@@ -27,7 +27,7 @@ from hsparse.client.direct.object_reader import (
 from hsparse.client.direct.server_objects import LEAST_REQUEST, MOST_CHUNKS, REQUEST_BYTES, ServerObjects
 from hsparse.client.errors import Unreachable
 from hsparse.client.http.retry import Retry
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from tests.client.access_ways import Access, open_access
 from tests.client.direct.test_direct_elements import EXTENT, placed, random_dataset
 from tests.client.scripted_server import HANG_UP, answer, scripted_server

@@ -12,8 +12,8 @@ from hsparse.client.http.retry import Retry
 from hsparse.client.sources.selection_request import read_values
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, HsparseError, RateLimited, Unanswered
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.points import Orthogonal
 from tests.client.scripted_server import HANG_UP, answer, scripted_server
 
 OK = answer(b"{}")

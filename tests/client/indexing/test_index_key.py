@@ -14,8 +14,7 @@ from hsparse.client.indexing.indexed_region import IndexedRegion
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Span, gather, scatter
+from hsparse.format.selections.points import Points, Span, gather, scatter
 from tests.client.indexing.fitting_keys import (
     fitting_keys,
     fitting_orthogonal_keys,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hsparse.client.indexing.select import ArrayKey, Region, Select, select_region
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Span, gather, scatter
 from hsparse.format.selections.select_syntax import format_select, parse_select
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Span, gather, scatter
 
 EXTENT = (4, 5, 6)
 ARRAY = np.arange(120).reshape(EXTENT)

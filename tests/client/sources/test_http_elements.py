@@ -11,7 +11,7 @@ from hsparse.client.sources.http_elements import ARROW, HttpElements
 from hsparse.client.sources.selection_request import FEW_POINTS, LONG_SELECT, SelectionRequest
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import Corrupt
-from hsparse.format.selections.selection import Boxes, Orthogonal, Points, Selection, Span, gather
+from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, Span, gather
 from hsparse.sn.values.media.arrow import ArrowWriter
 from tests.client.scripted_server import answer, scripted_server
 

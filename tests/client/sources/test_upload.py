@@ -17,7 +17,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.sources.upload import upload
 from hsparse.config import load_settings
 from hsparse.errors import Conflict, TooLarge
-from hsparse.format.selections.selection import Orthogonal, Points, Selection, gather
+from hsparse.format.selections.points import Orthogonal, Points, Selection, gather
 from tests.client.dataset_access import DatasetAccess
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.errors import Unanswered
-from hsparse.wire.membership_message import CheckMember
+from hsparse.wire.message import CheckMember
 from tests.support.cluster import TOKEN, Cluster, cluster
 
 

@@ -11,11 +11,11 @@ from hsparse.cluster.lease_object import LeaseObjects, lease_key
 from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, StoreFailed, Unanswered
+from hsparse.sn.data_nodes.cluster_nodes import Patience
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.data_nodes.patience import Patience
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.faulty_store import CrashPoint, FaultyStore
-from hsparse.wire.membership_message import AdoptMembership, CheckMember, Routed
+from hsparse.wire.message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.record_message import (
     ChangeObjects,
     CreateObject,

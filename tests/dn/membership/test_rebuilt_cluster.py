@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership_object import KEY, MembershipObject
-from hsparse.cluster.rebuilding import rebuild_membership
+from hsparse.cluster.membership_object import KEY, MembershipObject, rebuild_membership
 from hsparse.errors import Unanswered
 from tests.dn.membership.test_member_node import create, read, write
 from tests.support.cluster import TOKEN, Cluster, cluster, until

@@ -15,8 +15,7 @@ from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.storage.memory import MemoryStore
 from hsparse.storage.object_store import ObjectStore
-from hsparse.wire.membership_message import Routed
-from hsparse.wire.message import GetInfo
+from hsparse.wire.message import GetInfo, Routed
 from hsparse.wire.record_message import ReadObjects
 from tests.dn.membership.test_member_node import create, read, write
 from tests.support.cluster import TOKEN, Cluster, cluster, until

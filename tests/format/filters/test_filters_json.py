@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import filters_to_json, parse_filters, record_size
-from hsparse.format.filters.table import BY_ID
+from hsparse.format.filters.pipeline import BY_ID
 from tests.support.characters import CHARACTERS
 
 SHUFFLE = {"class": "H5Z_FILTER_SHUFFLE", "id": 2, "name": "shuffle"}

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format import raw_codec
+from hsparse.format import codec_library as raw_codec
+from hsparse.format.codec_library import blosc_encode
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.hsds import decode_hsds_frame, parse_hsds_filters
+from hsparse.format.filters.filters_json import decode_hsds_frame, parse_hsds_filters
 from hsparse.format.kinds.dense import decode_dense, encode_dense
 from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, encode_bare_vlen
-from hsparse.format.raw_codec import blosc_encode
 from hsparse.model.element import element_of
 from hsparse.model.vlen_array import VlenArray
 

@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.table import (
+from hsparse.format.filters.pipeline import (
     ADVERTISED,
     BY_ID,
     BY_NAME,
@@ -30,12 +30,9 @@ EXCEPTIONS = {
     "format/filters/bitshuffle.py": "the codec of one filter, with what that filter compresses with",
     "format/filters/definition.py": "tells what a definition is by the names of filters",
     "format/filters/filters_json.py": "whether a filter shuffles is a property of every definition",
-    "format/filters/hsds.py": "HSDS's own form of a compressed chunk is Blosc's",
-    "format/filters/table.py": "the filters that structured chunks have by default",
+    "format/filters/pipeline.py": "the filters that structured chunks have by default",
     "format/codec_library.py": "the library of codecs, or what stands in for it",
-    "format/raw_codec.py": "wraps the library that has the codecs",
-    "format/checksum.py": "wraps the library that has the checksums",
-    "sn/http/compression.py": "content codings of HTTP, which are no filters",
+    "sn/coding.py": "content codings of HTTP, which are no filters",
     "sn/explorer/": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
     "sn/chunks/dmrpp.py": "an attribute of DMR++",
@@ -145,6 +142,6 @@ def test_no_other_file_names_a_filter() -> None:
     others = set(naming) - known
     excused = {path: next((one for one in EXCEPTIONS if path.startswith(one)), None) for path in others}
     assert {path: naming[path] for path in others if excused[path] is None} == {}, (
-        "ask hsparse.format.filters.table instead of naming a filter"
+        "ask hsparse.format.filters.pipeline instead of naming a filter"
     )
     assert set(excused.values()) == set(EXCEPTIONS), "an exception that no file needs"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.checksum import lookup3
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.codec_library import lookup3
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index, read_chunk_index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.btree_v2 import BtreeV2Shape, read_btree_v2, split_records
 from hsparse.format.hdf5.plan.file_plan import FilePlan

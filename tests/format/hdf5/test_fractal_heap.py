@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from hsparse.errors import Corrupt, HsparseError, Unsupported
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.fractal_heap import FractalHeap, read_fractal_heap, read_heap_objects
 from hsparse.format.hdf5.hdf5_file import Hdf5File

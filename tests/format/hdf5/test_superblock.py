@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.superblock import SIZE_2, check_chunk_k, decode_chunk_k, encode_superblock

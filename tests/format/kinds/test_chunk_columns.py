@@ -16,14 +16,12 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.transforms import Shuffle
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.encoded_offsets import encode_offsets
+from hsparse.format.selections.encoded_selection import encode_offsets
 from hsparse.format.selections.extent import coordinate_columns
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.planar_points import planar_blocks
+from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.points import planar_blocks
 from hsparse.format.selections.serialized_selection import encode_blocks, encode_points
-from hsparse.format.structured.container import METADATA_FIXED, build
-from hsparse.format.structured.footer import seal
+from hsparse.format.structured.container import METADATA_FIXED, build, seal
 from tests.format.selection_strategies import extents, offset_sets, selections
 
 PIPELINES = ((Filter(2, (4,)), Filter(1, (4,))), (Filter(2, (4,)), Filter(1, (4,))))

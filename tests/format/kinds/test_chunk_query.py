@@ -14,7 +14,7 @@ from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Query, bind_query
-from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.format.selections.points import Orthogonal, Points, Selection
 
 DIMS = (2**16, 2**16 - 1)
 WHOLE = Orthogonal.all(DIMS)

@@ -19,8 +19,7 @@ from hsparse.format.kinds.dense import decode_dense, encode_dense
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.orthogonal import Orthogonal, Span
 from tests.format.filters.filter_cases import CASES, pipeline
 from tests.support.endurance import repeats
 

@@ -15,12 +15,11 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters import pipeline
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds import dense_vlen, vlen_chunk
-from hsparse.format.kinds.chunk_kind import DirectWrite
+from hsparse.format.kinds.chunk_kind import MAX_UNFILTERED, DirectWrite, open_direct_chunk
 from hsparse.format.kinds.dense import encode_dense
-from hsparse.format.kinds.direct_chunk import MAX_UNFILTERED, open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
-from hsparse.format.structured.footer import unseal
+from hsparse.format.structured.container import unseal
 from tests.model.type_strategies import text
 
 DIMS = (6, 7)

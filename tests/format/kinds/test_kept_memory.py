@@ -16,7 +16,7 @@ from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Selection, Span
+from hsparse.format.selections.points import Selection, Span
 from hsparse.model.vlen_array import VlenArray
 from tests.model.type_strategies import text
 

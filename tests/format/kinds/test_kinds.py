@@ -25,7 +25,7 @@ from hsparse.format.query import bind_query
 from hsparse.format.reductions.reduction import Reduction
 from hsparse.format.selections.extent import strides
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Boxes, Points, Selection, Span, ascending
+from hsparse.format.selections.points import Boxes, Points, Selection, Span, ascending
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import element_bytes

@@ -19,8 +19,7 @@ from hsparse.format.kinds.vlen_chunk import (
     encode_dense_vlen,
     encode_sparse_vlen,
 )
-from hsparse.format.structured.container import METADATA_VL, StoredChunk, build, open_chunk
-from hsparse.format.structured.footer import seal
+from hsparse.format.structured.container import METADATA_VL, StoredChunk, build, open_chunk, seal
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray

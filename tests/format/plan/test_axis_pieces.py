@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.plan.axis_pieces import as_place, chunk_numbers, count_pieces, cut_axis
-from hsparse.format.selections.axis import Axis, Span
+from hsparse.format.plan.chunk_plan import as_place, chunk_numbers, count_pieces, cut_axis
+from hsparse.format.selections.orthogonal import Axis, Span
 from tests.format.selection_strategies import axes, list_axis
 
 LENGTH = 40

@@ -14,8 +14,7 @@ from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan, sel
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection, gather
+from hsparse.format.selections.points import Points, Selection, gather
 from tests.format.selection_strategies import any_selections, extents, grids, iterate, orthogonals
 
 

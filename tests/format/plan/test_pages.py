@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.format.plan.grid import Grid
-from hsparse.format.plan.pages import pages
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.plan.grid import Grid, pages
+from hsparse.format.selections.orthogonal import Orthogonal, Span
 from tests.format.selection_strategies import any_selections, boxes, extents, grids, iterate
 
 

@@ -24,7 +24,7 @@ from hsparse.format.plan.virtual_plan import (
     ordered,
     slices_before,
 )
-from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
     AllElements,

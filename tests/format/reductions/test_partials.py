@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
-from hsparse.format.reductions.box_partials import count_positions, reduce_array, reduce_positions
-from hsparse.format.reductions.partials import LIMB, Partials
+from hsparse.format.reductions.partials import LIMB, Partials, count_positions, reduce_array, reduce_positions
 from hsparse.format.reductions.reduction import Reduction
 
 COLUMNS = ("nonzero", "total", "squares", "least", "greatest")

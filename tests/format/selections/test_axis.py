@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections import axis as ax
-from hsparse.format.selections.axis import EMPTY_SPAN, Axis, Span
+from hsparse.format.selections import orthogonal as ax
+from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, Span
 from tests.format.selection_strategies import axes, list_axis, spans
 
 LENGTH = 24

@@ -16,14 +16,18 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import encode_image
 from hsparse.format.filters.filters_json import record_size
-from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.encoded_offsets import decode_columns, decode_offsets, encode_offsets
-from hsparse.format.selections.encoded_selection import decode_first, decode_selection, encode_selection
+from hsparse.format.selections.encoded_selection import (
+    decode_columns,
+    decode_first,
+    decode_offsets,
+    decode_selection,
+    encode_offsets,
+    encode_selection,
+)
 from hsparse.format.selections.extent import coordinate_columns
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.serialized_selection import (
     blocks_size,
     encode_blocks,

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.selections import merged_boxes
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.merged_boxes import box_count, count_mergers, find_regular, merge, row_runs
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections import boxes as merged_boxes
+from hsparse.format.selections.boxes import Boxes, box_count, count_mergers, find_regular, merge, row_runs
+from hsparse.format.selections.orthogonal import Orthogonal, Span
 from tests.format.selection_strategies import extents, iterate, offset_sets, spans
 
 

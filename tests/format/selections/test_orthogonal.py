@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.selections.axis import Span
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.orthogonal import Orthogonal, Span
 from tests.format.selection_strategies import extents, iterate, list_axis, offset_sets, orthogonals
 
 ANY = extents(0, 3, least=0).flatmap(orthogonals)

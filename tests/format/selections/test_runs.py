@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.runs import count_runs, expand, runs_of
+from hsparse.format.selections.extent import count_runs, expand, runs_of
 from tests.format.selection_strategies import boxes, extents, iterate
 
 

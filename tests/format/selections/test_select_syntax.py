@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
-from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
+from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection, gather
 from hsparse.format.selections.select_syntax import (
     MAX_PAIRED_BYTES,
     format_select,
@@ -21,7 +20,6 @@ from hsparse.format.selections.select_syntax import (
     paired_bytes,
     parse_select,
 )
-from hsparse.format.selections.selection import Selection, gather
 from tests.format.selection_strategies import any_selections, extents, iterate
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection, ascending, coords_at, gather, lookup, scatter
+from hsparse.format.selections.points import Points, Selection, ascending, coords_at, gather, lookup, scatter
 from tests.format.selection_strategies import (
     any_selections,
     extents,

@@ -11,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections.axis import Span
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
-from hsparse.format.selections.selection_json import parse_selection_json, selection_json
+from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection
+from hsparse.format.selections.select_syntax import parse_selection_json, selection_json
 from tests.format.selection_strategies import any_selections, iterate
 from tests.support.characters import CHARACTERS
 

@@ -7,7 +7,7 @@ import pytest
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.serialized_selection import (
     ALL,
     NONE,

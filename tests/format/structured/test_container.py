@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.structured.container import (

@@ -9,10 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.filters.definition import Filter
-from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build
-from hsparse.format.structured.footer import MAX_FOOTER, footer_size, read_footer, seal, unseal
+from hsparse.format.structured.container import (
+    MAX_FOOTER,
+    METADATA_FIXED,
+    METADATA_VL,
+    build,
+    footer_size,
+    read_footer,
+    seal,
+    unseal,
+)
 
 DEFLATE = (Filter(1, (4,)),)
 sections = st.lists(st.binary(max_size=400), min_size=1, max_size=3)

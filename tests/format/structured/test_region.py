@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.selection import Points
-from hsparse.format.structured.region import decode_region, encode_region
-from hsparse.format.structured.vlen_region import decode_vlen_region, encode_vlen_region
+from hsparse.format.selections.points import Points
+from hsparse.format.structured.region import (
+    decode_region,
+    decode_vlen_region,
+    encode_region,
+    encode_vlen_region,
+)
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
 from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray

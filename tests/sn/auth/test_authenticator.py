@@ -16,7 +16,7 @@ from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
 from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile, Role, new_key
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator, SingleUser
-from hsparse.sn.auth.basic_credential import basic_credential
+from hsparse.sn.auth.line_file import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.sn.auth.roles import GroupFile, Roles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hsparse.clock import ManualClock
-from hsparse.sn.auth.try_limit import TryLimit
+from hsparse.sn.auth.line_file import TryLimit
 
 
 def test_tries_are_limited_until_the_time_is_over() -> None:

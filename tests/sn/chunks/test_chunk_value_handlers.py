@@ -12,13 +12,12 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.points import Points, Selection
 from hsparse.storage.memory import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import create, read, sparse, value_client

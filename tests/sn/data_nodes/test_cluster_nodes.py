@@ -13,11 +13,9 @@ from hsparse.cluster.membership import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes
-from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
-from hsparse.sn.data_nodes.patience import Patience
+from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes, Patience
 from hsparse.storage.memory import MemoryStore
-from hsparse.wire.membership_message import CheckMember, Routed
-from hsparse.wire.message import Message
+from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.record_message import ChangeObjects, Outcome
 
 R = TypeVar("R")

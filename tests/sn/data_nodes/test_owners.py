@@ -12,8 +12,7 @@ from hsparse.clock import SystemClock
 from hsparse.cluster.membership import Membership
 from hsparse.dn import records
 from hsparse.dn.service import DataService
-from hsparse.sn.data_nodes.node_set import FixedNodes, Resend
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners, Resend
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.message import InBucket, Message
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects

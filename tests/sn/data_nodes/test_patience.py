@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.sn.data_nodes.patience import HEDGED, LEAST, MOST, MOST_SAVED, RENEWED, WINDOW, Patience
+from hsparse.sn.data_nodes.cluster_nodes import HEDGED, LEAST, MOST, MOST_SAVED, RENEWED, WINDOW, Patience
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
-from hsparse.sn.domains.attribute_query import parse_attribute_query
+from hsparse.sn.domains.folder_handlers import parse_attribute_query
 from tests.support.characters import CHARACTERS
 
 SCALAR = {"class": "H5S_SCALAR"}

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from hsparse.sn.explorer.static_files import NAMED, PAGE, static_file, static_files
-from hsparse.sn.records import bulk_listing
+from hsparse.sn.records import listing as bulk_listing
 from tests.support.rest_client import Reply, RestClient
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

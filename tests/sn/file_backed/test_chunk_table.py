@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
-from hsparse.format.selections.selection import Selection, gather
+from hsparse.format.selections.points import Selection, gather
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout

@@ -14,7 +14,8 @@ import pytest
 from hsparse.format.filters import pipeline
 from hsparse.format.hdf5.plan import matrix_chunks
 from hsparse.format.hdf5.plan.file_form import AUTO
-from hsparse.sn.files import compressed_matrices, sized_chunks
+from hsparse.sn.files import file_chunks as sized_chunks
+from hsparse.sn.files import matrix_pieces as compressed_matrices
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.storage.memory import MemoryStore

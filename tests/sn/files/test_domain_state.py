@@ -9,7 +9,7 @@ import pytest
 from hsparse.errors import Gone, NotFound, TooLarge
 from hsparse.sn.files import domain_state
 from hsparse.sn.files.domain_state import read_domain_state
-from hsparse.sn.records import chunk_pages
+from hsparse.sn.records import stored_chunks as chunk_pages
 from tests.sn.file_domain import INT, fill_domain, place
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from hsparse.sn.files import file_pieces
-from hsparse.sn.files.chunk_reads import read_planned
+from hsparse.sn.files.file_chunks import read_planned
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans
 from tests.sn.file_domain import INT, fetch, fill_domain, place

@@ -10,7 +10,9 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.files import chunk_reads, file_plans, sized_chunks
+from hsparse.sn.files import file_chunks as chunk_reads
+from hsparse.sn.files import file_chunks as sized_chunks
+from hsparse.sn.files import file_plans
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
 from hsparse.sn.files.file_plans import VALID_SECONDS, FilePlans
 from tests.sn.file_domain import INT, TEXT, WORDS, place

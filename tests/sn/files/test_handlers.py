@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.messages.structured_layout import decode_structured_layout

@@ -24,7 +24,8 @@ from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, SortedBand
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.files import chunk_reads, file_plans, matrix_pieces
+from hsparse.sn.files import file_chunks as chunk_reads
+from hsparse.sn.files import file_plans, matrix_pieces
 from hsparse.sn.files.file_pieces import FilePieces
 from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.files.matrix_pieces import BandCache

@@ -6,10 +6,9 @@ import pytest
 
 from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED, FileForm
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
-from hsparse.sn.files import sized_chunks
-from hsparse.sn.files.chunk_reads import read_planned
+from hsparse.sn.files import file_chunks as sized_chunks
 from hsparse.sn.files.domain_state import read_domain_state
-from hsparse.sn.files.sized_chunks import SizedChunks
+from hsparse.sn.files.file_chunks import SizedChunks, read_planned
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
 

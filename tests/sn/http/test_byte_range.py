@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.sn.http.byte_range import HttpRange, is_known, matches_etag, requested_range
+from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
 
 
 @pytest.mark.parametrize(

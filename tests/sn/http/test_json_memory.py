@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.sn.http.json_memory import WIDE, value_memory
+from hsparse.sn.http.request import WIDE, value_memory
 
 COUNT = 20_000
 

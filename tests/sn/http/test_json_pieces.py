@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.sn.http import json_pieces
-from hsparse.sn.http.json_pieces import encode_nulls, encode_pieces, items_of, respond_pieces
-from hsparse.sn.http.response import encode_json
+from hsparse.sn.http import response as json_pieces
+from hsparse.sn.http.response import encode_json, encode_nulls, encode_pieces, items_of, respond_pieces
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,10 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.sn.jobs import job_process, job_run
-from hsparse.sn.jobs.job_process import JobCommand
+from hsparse.sn.jobs import job_run
+from hsparse.sn.jobs import job_run as job_process
 from hsparse.sn.jobs.job_queue import JobQueue
+from hsparse.sn.jobs.job_run import JobCommand
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.memory import MemoryStore
 from tests.support.rest_client import Reply, RestClient

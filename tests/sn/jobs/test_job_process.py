@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from hsparse.errors import Conflict, HsparseError, TooLarge
-from hsparse.sn.jobs.job_process import (
+from hsparse.sn.jobs.job_run import (
     LONGEST_MESSAGE,
     MAX_MESSAGES,
     JobCommand,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hsparse.sn.objects import extent_wait
+from hsparse.sn.objects import dataset_handlers as extent_wait
 from hsparse.sn.request import Request
 from tests.sn.value_client import create, value_client
 from tests.support.rest_client import RestClient

@@ -6,11 +6,10 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
-from hsparse.sn.data_nodes import key_pages
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas import folder_count
-from hsparse.sn.quotas.folder_count import OBJECT_BYTES, Name, count_folder, names_below
+from hsparse.sn.data_nodes import owners as key_pages
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
+from hsparse.sn.quotas import folder_usage as folder_count
+from hsparse.sn.quotas.folder_usage import OBJECT_BYTES, Name, count_folder, names_below
 from hsparse.storage.memory import MemoryStore
 from hsparse.wire.record_message import CreateObject
 

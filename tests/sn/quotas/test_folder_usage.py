@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota, StoreFailed
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.quotas import folder_usage
-from hsparse.sn.quotas.folder_count import OBJECT_BYTES, Name
-from hsparse.sn.quotas.folder_usage import FRESH, REST, FolderUsage
+from hsparse.sn.quotas.folder_usage import FRESH, OBJECT_BYTES, REST, FolderUsage, Name
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, ListKeys, RecordChange
 from tests.support.memory_node import MemoryNode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hsparse.model.acl import Right
-from hsparse.sn.domains import kept_objects
+from hsparse.sn.domains import domain_deletion as kept_objects
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.request import Domain
 from hsparse.wire.record_message import DeleteObject, ForgetFirstName

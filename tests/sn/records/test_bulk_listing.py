@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.sn.http.response import Encoded, encode_json
-from hsparse.sn.records import bulk_listing
-from hsparse.sn.records.bulk_listing import ENCODED_AT_ONCE, ENCODED_BYTES, wrap_items
+from hsparse.sn.records import listing as bulk_listing
 from hsparse.sn.records.crawl import Batch, Pace
+from hsparse.sn.records.listing import ENCODED_AT_ONCE, ENCODED_BYTES, wrap_items
 from hsparse.wire.message import Record
 from tests.support.characters import CHARACTERS
 

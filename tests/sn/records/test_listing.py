@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from hsparse.concurrency import offload
 from hsparse.errors import BadRequest, Gone, NotFound
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.http import request
 from hsparse.sn.objects import attribute_handlers, link_handlers
 from hsparse.sn.records import listing

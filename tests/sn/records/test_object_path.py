@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records import object_path as walking
 from hsparse.sn.records.object_path import paths_to, walk_groups
 from hsparse.wire.record_message import ReadObjects

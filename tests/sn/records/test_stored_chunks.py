@@ -13,8 +13,7 @@ from yarl import URL
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.plan.grid import Grid
-from hsparse.sn.records.chunk_pages import CHUNK_PAGE
-from hsparse.sn.records.stored_chunks import ChunkOrder, chunk_place, map_query, sections_json
+from hsparse.sn.records.stored_chunks import CHUNK_PAGE, ChunkOrder, chunk_place, map_query, sections_json
 from tests.conftest import MakeStore
 from tests.sn.conftest import USERS
 from tests.sn.file_backed.test_elements import PLAIN, URI, link, make_table

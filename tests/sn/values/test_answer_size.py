@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.format.fixed_arrays import FixedArrays
+from hsparse.format.value_arrays import FixedArrays
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import BINARY, create, sparse, value_client
 from tests.support.rest_client import RestClient

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.format.structured.region import encode_region
 from hsparse.model.ids import chunk_key
 from hsparse.storage.memory import MemoryStore

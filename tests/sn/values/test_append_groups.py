@@ -15,7 +15,7 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
-from hsparse.format.selections.selection import Orthogonal, Selection
+from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.model.acl import Principal
 from hsparse.model.ids import chunk_key
 from hsparse.model.json_values import Values

@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.format.plan.chunk_plan import plan
-from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.sn.http import stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values import chunk_fanout

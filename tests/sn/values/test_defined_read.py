@@ -9,9 +9,8 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
-from hsparse.format.selections.selection import Orthogonal, Points
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.format.selections.points import Orthogonal, Points
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import REPLY_PAGES, DefinedRead

@@ -11,13 +11,12 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.selections.encoded_selection import decode_selection
-from hsparse.format.selections.selection import Orthogonal, Points, Selection
-from hsparse.format.structured.vlen_region import decode_vlen_region, encode_vlen_region
+from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.format.structured.region import decode_vlen_region, encode_vlen_region
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import to_json
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.sn.values import density as density_handlers
 from hsparse.sn.values import density as module
-from hsparse.sn.values import density_handlers
-from hsparse.sn.values.density import SPREAD_BYTES, Bins, ChunkCounts, Density, spread_size
-from hsparse.sn.values.density_handlers import BIN_BYTES
+from hsparse.sn.values.density import BIN_BYTES, SPREAD_BYTES, Bins, ChunkCounts, Density, spread_size
 from tests.sn.value_client import ARROW, BINARY, create, sparse, value_client
 from tests.sn.values.test_sparse import arrow
 from tests.support.rest_client import RestClient

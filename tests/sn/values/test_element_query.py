@@ -18,10 +18,9 @@ from hsparse.dn.chunks import FIRST_WAVE
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
-from hsparse.format.selections.selection import Orthogonal, Points, Selection
+from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.ids import new_id, new_root_id
-from hsparse.sn.data_nodes.node_set import FixedNodes
-from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
 from hsparse.sn.values.element_query import FixedQuery

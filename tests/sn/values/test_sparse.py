@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections.encoded_selection import decode_selection
-from hsparse.format.selections.selection import Points
+from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region, encode_region
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.service_settings import ServiceSettings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.storage.filesystem.directory_walk import sweep, walk
+from hsparse.storage.filesystem.object_file import sweep, walk
 
 NAMES = st.sampled_from(["a", "a.", "a-b", "a0", "b", "é", "😀", "\uffee"])
 

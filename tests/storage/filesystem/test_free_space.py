@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from hsparse.errors import StoreFailed
-from hsparse.storage.filesystem import free_space
-from hsparse.storage.filesystem.free_space import MIB, SMALL, FreeSpace
+from hsparse.storage.filesystem import served_root as free_space
+from hsparse.storage.filesystem.served_root import MIB, SMALL, FreeSpace
 from hsparse.storage.posix import PosixStore
 
 Disk = Callable[[int, int], None]

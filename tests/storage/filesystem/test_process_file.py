@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.storage.filesystem.process_file import create_process_file, open_file_of_dead_process
+from hsparse.storage.filesystem.served_root import create_process_file, open_file_of_dead_process
 
 
 def test_a_file_is_that_of_a_dead_process_once_it_is_closed(tmp_path: Path) -> None:

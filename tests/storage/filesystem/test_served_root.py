@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from hsparse.errors import Misconfigured
-from hsparse.storage.filesystem.process_file import create_process_file
 from hsparse.storage.filesystem.root_directory import RootDirectory
-from hsparse.storage.filesystem.served_root import serving_root
+from hsparse.storage.filesystem.served_root import create_process_file, serving_root
 
 SERVER = """
 import sys

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from demo.__main__ import main as demo
 from hsparse.cli.stores import probed_bucket
 from hsparse.errors import Misconfigured, NotFound
-from hsparse.storage.conditional_delete import LookBeforeDelete
+from hsparse.storage.conditional_put import LookBeforeDelete
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.s3.multipart_upload import CopySource, S3Upload
 from hsparse.storage.s3.s3_store import S3Store

@@ -10,8 +10,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.conditional_delete import with_conditional_delete
-from hsparse.storage.conditional_put import probe
+from hsparse.storage.conditional_put import probe, with_conditional_delete
 from hsparse.storage.s3.s3_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from hsparse.storage.wal.wal_worker import send_replies
+from hsparse.storage.wal.wal_process import send_replies
 
 
 @pytest.mark.parametrize("unread", [True, False])

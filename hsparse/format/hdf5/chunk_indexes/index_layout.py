@@ -12,7 +12,7 @@ from math import prod
 from struct import Struct
 
 from hsparse.errors import Corrupt
-from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
+from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.file_fields import WIDTH_CODES, Widths
 from hsparse.format.hdf5.hdf5_file import DEFAULT_K
 

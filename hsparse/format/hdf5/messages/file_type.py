@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.text_ends import NULL_TERMINATED, SPACE_PADDED
+from hsparse.format.fields import NULL_TERMINATED, SPACE_PADDED
 from hsparse.model.datatype import has_gaps
 from hsparse.model.element import element_of
 

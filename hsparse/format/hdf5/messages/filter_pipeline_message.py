@@ -15,12 +15,11 @@ import struct
 from collections.abc import Sequence
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.buffer import Buffer
-from hsparse.format.dataspace_message import ByteReader
+from hsparse.format.codec_library import Buffer
+from hsparse.format.dataspace_message import NEWEST_REVISION, ByteReader, FormatRevision
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import MAX_FILTERS
-from hsparse.format.filters.table import BY_ID
-from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
+from hsparse.format.filters.pipeline import BY_ID
 
 OPTIONAL = 1
 FIRST_NAMED = 256

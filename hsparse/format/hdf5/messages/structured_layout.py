@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.buffer import Buffer
-from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
+from hsparse.format.codec_library import Buffer
+from hsparse.format.dataspace_message import NEWEST_REVISION, ByteReader, FormatRevision
 from hsparse.format.hdf5.addressed import Addressed, Key
 from hsparse.format.hdf5.chunk_indexes.index_layout import (
     STRUCTURED_KINDS,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
+from hsparse.format.fields import ended_texts
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.heaps import MIN_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.messages.file_type import (
@@ -36,10 +37,9 @@ from hsparse.format.selections.serialized_selection import (
     Regular,
     decode_serialized,
 )
-from hsparse.format.text_ends import ended_texts
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.json_values import Values
-from hsparse.model.region_reference import MAX_POINTS, region_bytes
+from hsparse.model.link import MAX_POINTS, region_bytes
 from hsparse.model.vlen_array import VlenArray
 
 Bytes: TypeAlias = NDArray[np.uint8]

@@ -7,7 +7,7 @@ from enum import Enum, StrEnum
 from typing import Any, Self, TypeVar
 
 from hsparse.errors import BadRequest
-from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
+from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding, declared_encoding
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Moved, TooLarge
-from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.hdf5.plan.matrix_encoding import index_type
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.format.kinds.sparse_chunk import open_sparse

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.filters_json import parse_filters
 from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.hdf5.addressed import Key

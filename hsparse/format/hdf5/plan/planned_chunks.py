@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.chunk_map import digests
-from hsparse.format.chunk_rows import UNFILTERED, ChunkRows
+from hsparse.format.chunk_map import UNFILTERED, ChunkRows, digests
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
+from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.addressed import Key
 from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
 from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
@@ -49,7 +48,7 @@ class PlannedChunks:
     `digest: (n,) uint64` is of each object's etag (`hsparse.format.chunk_map`), `size: (n,) uint64` the bytes that the
     chunk takes in the file, with what only it refers to. `sections: (n, k, 3)` and `defined: (n,)` are as in
     `ChunkRows`. `stored: (n,) bool` is False for chunks without an object: they have the fill value. `foreign` says
-    that chunks are compressed as HSDS does it (`hsparse.format.filters.hsds`), which no file can have.
+    that chunks are compressed as HSDS does it (`hsparse.format.filters.filters_json`), which no file can have.
 
     `backing` has the places of a file-backed dataset's pieces in another file; their digests are 0. `packed: (n, 2)
     uint64` are the sizes of a sparse chunk's elements and of its booleans, if they are deflated in the file.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
-from hsparse.format.buffer import byte_view
+from hsparse.format.codec_library import byte_view
 from hsparse.format.hdf5.addressed import Addressed, Key, address_to
 from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
@@ -28,7 +28,7 @@ from hsparse.format.hdf5.messages.file_type import (
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.selections.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
 from hsparse.model.json_values import Values
-from hsparse.model.region_reference import region_json
+from hsparse.model.link import region_json
 from hsparse.model.vlen_array import VlenArray
 
 KeyOf: TypeAlias = Callable[[str], Key | None]

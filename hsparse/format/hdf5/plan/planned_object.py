@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from hsparse.errors import BadRequest
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import encode_shape
 from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.addressed import Addressed, Key

@@ -18,10 +18,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
-from hsparse.format.arrow_batch import batch_parts
-from hsparse.format.arrow_stream import Column, read_batches
-from hsparse.format.selections.points import Points
-from hsparse.format.selections.selection import Selection
+from hsparse.format.arrow_stream import Column, batch_parts, read_batches
+from hsparse.format.selections.points import Points, Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.element import Element
 from hsparse.model.json_values import Values
@@ -34,6 +32,7 @@ from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.media.arrow_columns import (
     ColumnForm,
+    answer_reduced,
     as_numbers,
     column_form,
     is_number,
@@ -42,7 +41,6 @@ from hsparse.sn.values.media.arrow_columns import (
     vlen_buffers,
     vlen_values,
 )
-from hsparse.sn.values.media.arrow_table import answer_reduced
 from hsparse.sn.values.media.binary import refuse_fields
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead

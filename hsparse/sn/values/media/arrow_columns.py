@@ -2,22 +2,33 @@
 
 A UTF-8 string is a `utf8` element, an ASCII string a `binary` element, and a sequence of numbers a `list`. Any other
 variable-length element is a `binary` element: the bytes of its length-prefixed form.
+
+The result of a reduction as an Arrow stream: a row for each of its places.
+
+Columns are `dim_i` for the axes that are kept, with their indices in the dataset, `group` for the labels of groups, and
+one column for each operation.
 """
 
 from __future__ import annotations
 
+import io
 from enum import Enum
 from typing import Any
 
 import nanoarrow as na
 import numpy as np
+from aiohttp import web
+from nanoarrow import ipc
 from numpy.typing import NDArray
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import Column
 from hsparse.model.element import Element, Fixed, VlenSequence, VlenString
-from hsparse.model.length_prefixed import add_prefixes, split_elements, strip_prefixes
-from hsparse.model.vlen_array import VlenArray
+from hsparse.model.vlen_array import VlenArray, add_prefixes, split_elements, strip_prefixes
+from hsparse.sn.http.request import ARROW_TYPE
+from hsparse.sn.request import Request
+from hsparse.sn.values.reduction.dataset_reduction import Reduced
 
 NUMBER_TYPES: dict[str, Any] = {
     "i1": na.int8,
@@ -133,3 +144,58 @@ def _check_utf8(data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
         valid = False
     if not valid:
         raise BadRequest("A string is not UTF-8, which Arrow needs: ask for application/octet-stream.")
+
+
+GROUP = "group"
+
+
+async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamResponse:
+    """Answer with the result as a table."""
+    body = await offload(reduced.reduction.places, arrow_table, reduced)
+    return web.Response(body=body, content_type=ARROW_TYPE)
+
+
+def arrow_table(reduced: Reduced) -> bytes:
+    """Return the bytes of the stream, in one record batch."""
+    shape = reduced.reduction.result_shape
+    columns: dict[str, Any] = {}
+    for place, dim in enumerate(reduced.reduction.kept):
+        each = (-1,) + (1,) * (len(shape) - place - 1)
+        if reduced.labels is not None and dim == reduced.reduction.grouped:
+            codes = np.broadcast_to(np.arange(len(reduced.labels)).reshape(each), shape).reshape(-1)
+            columns[GROUP] = _labels(reduced.labels, codes)
+        else:
+            coords = np.broadcast_to(reduced.coords[dim].reshape(each), shape).reshape(-1)
+            columns[f"dim_{dim}"] = _numbers(coords)
+    columns |= {name: _numbers(values.reshape(-1)) for name, values in reduced.values.items()}
+    schema = na.c_schema(na.struct({name: kind for name, (kind, _) in columns.items()}))
+    sink = io.BytesIO()
+    writer = ipc.StreamWriter.from_writable(sink)
+    children = [column for _, column in columns.values()]
+    writer.write_array(
+        na.c_array_from_buffers(schema, reduced.reduction.places, buffers=[None], children=children)
+    )
+    writer.close()
+    return sink.getvalue()
+
+
+def _numbers(values: NDArray[Any]) -> tuple[Any, Any]:
+    """Return the Arrow type and the column of numbers; truth values are 0 and 1."""
+    native = np.ascontiguousarray(
+        values, "u1" if values.dtype.kind == "b" else values.dtype.newbyteorder("=")
+    )
+    kind = number_type(native.dtype)
+    return kind, na.c_array_from_buffers(na.c_schema(kind), len(native), [None, native])
+
+
+def _labels(labels: list[Any], codes: NDArray[np.intp]) -> tuple[Any, Any]:
+    """Return the Arrow type and the column of the labels of groups: text, or numbers."""
+    if all(isinstance(label, str) for label in labels):
+        encoded = [label.encode("utf-8", "surrogatepass") for label in labels]
+        sizes = np.array([len(text) for text in encoded], np.int64)
+        offsets = np.concatenate(([0], np.cumsum(sizes[codes]))).astype(np.int32)
+        data = np.frombuffer(b"".join([encoded[code] for code in codes.tolist()]), np.uint8)
+        return na.string(), na.c_array_from_buffers(
+            na.c_schema(na.string()), len(codes), [None, offsets, data]
+        )
+    return _numbers(np.array(labels)[codes])

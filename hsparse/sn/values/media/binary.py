@@ -18,7 +18,7 @@ from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.fields import parse_fields
 from hsparse.format.selections.encoded_selection import encode_selection
-from hsparse.format.selections.selection import Selection
+from hsparse.format.selections.points import Selection
 from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE

@@ -17,23 +17,25 @@ from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.selections.extent import unravel
-from hsparse.format.selections.selection import Selection
-from hsparse.format.selections.selection_json import selection_json
+from hsparse.format.selections.points import Selection
+from hsparse.format.selections.select_syntax import selection_json
 from hsparse.format.value_arrays import ValueArrays, repeat_values
-from hsparse.model.json_size import LIST_BYTES, item_count, json_size, list_count
-from hsparse.model.json_values import Values
+from hsparse.model.json_values import LIST_BYTES, Values, item_count, json_size, list_count
 from hsparse.model.number_json import number_json
 from hsparse.model.vlen_array import rows_of
-from hsparse.sn.http.json_pieces import (
+from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
+from hsparse.sn.http.response import (
+    JSON_HEADER,
     Encode,
+    Href,
+    encode_json,
     encode_nulls,
     encode_pieces,
     encode_rows,
+    hrefs,
     items_of,
     respond_pieces,
 )
-from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
-from hsparse.sn.http.response import JSON_HEADER, Href, encode_json, hrefs
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
@@ -230,7 +232,7 @@ def json_items(values: Values, arrays: ValueArrays) -> int:
 
 
 def value_pieces(values: Values, arrays: ValueArrays, encode: Encode) -> Iterator[bytes]:
-    """Yield the JSON of values, see `hsparse.sn.http.json_pieces`."""
+    """Yield the JSON of values, see `hsparse.sn.http.response`."""
 
     def encoded(part: Values) -> bytes:
         listed, has_floats = arrays.to_json(part)

@@ -1,4 +1,14 @@
-"""A reduction of a dataset: owners reduce their chunks, and what they send is combined here."""
+"""A reduction of a dataset: owners reduce their chunks, and what they send is combined here.
+
+Chunks that are reduced by their statistics, without being read.
+
+The groups of a reduction: labels of an axis, from a dataset of the domain or from the request.
+
+A column of an AnnData's obs is such a dataset or, if it is categorical, a group with the datasets `codes` and
+`categories`.
+
+What a request for a reduction asks for: operations, axes, elements, and groups.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +22,228 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_rows import ChunkRows
-from hsparse.format.chunk_statistics import SUMMED
+from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_statistics import SUMMED, is_known, partials_of
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks
-from hsparse.format.reductions.finished import add_missing, finished, needed_columns
-from hsparse.format.reductions.label_groups import LabelGroups
+from hsparse.format.reductions.finished import (
+    LabelGroups,
+    add_missing,
+    check_labels,
+    finished,
+    needed_columns,
+)
 from hsparse.format.reductions.partials import Partials
-from hsparse.format.reductions.reduction import Codes, Reduction, check_numbers, parse_axes
-from hsparse.format.selections import axis as ax
+from hsparse.format.reductions.reduction import OPERATIONS, Codes, Reduction, check_numbers, parse_axes
+from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.model.ids import collection_of
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray
+from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.object_path import check_member, resolve_path
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
-from hsparse.sn.values.reduction.described_chunks import DescribedChunks
-from hsparse.sn.values.reduction.group_labels import read_groups
-from hsparse.sn.values.reduction.reduce_request import FILL, ReduceRequest
+from hsparse.sn.values.request_selection import ascending_selection
+from hsparse.wire.message import Record
+
+Scaled = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedChunks:
+    """The rows of the chunks that have statistics, by their coordinates; those of one column, of numbers of `dtype`."""
+
+    places: dict[Scaled, int]
+    words: NDArray[np.uint64]
+    defined: NDArray[np.uint64]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, rows: ChunkRows, column: int, dtype: np.dtype[Any]) -> DescribedChunks:
+        """Return those of the rows that have statistics, of this column."""
+        known = np.flatnonzero(is_known(rows.statistics))
+        places = {tuple(scaled): place for place, scaled in enumerate(rows.scaled[known].tolist())}
+        return cls(places, rows.statistics[known, column], rows.defined[known], dtype)
+
+    def split(
+        self, planned: Sequence[PlannedChunk], reduction: Reduction
+    ) -> tuple[list[PlannedChunk], Partials]:
+        """Return the chunks that must be read, and what the others, which are selected whole, reduce to together."""
+        rest, there = [], []
+        for chunk in planned:
+            place = self.places.get(chunk.scaled) if chunk.full else None
+            if place is None:
+                rest.append(chunk)
+            else:
+                there.append(place)
+        if not there:
+            return rest, Partials.empty(1, self.dtype, reduction.columns)
+        found = partials_of(self.words[there], self.defined[there], self.dtype, reduction.columns)
+        return rest, found.folded()
+
+
+CODES, CATEGORIES = "codes", "categories"
+GROUPED_BYTES = 32
+"""About the bytes that a label takes while its group is looked for: numpy orders all of them."""
+
+
+async def read_groups(request: Request, by: str | list[Any], length: int) -> LabelGroups:
+    """Return the groups that `by` names for an axis of this length.
+
+    `BadRequest` if there is not one label for each index; `NotFound` if there is no such dataset.
+    """
+    answers = request.service.answers
+    if isinstance(by, list):
+        check_labels(len(by), length)
+        async with answers.hold(len(by) * GROUPED_BYTES):
+            return await offload(len(by), LabelGroups.of_list, by)
+    record = await _record(request, by)
+    if collection_of(record["id"]) == "groups":
+        return await _read_categories(request, record, length)
+    dataset = _labels(request, record, length)
+    async with answers.hold(_needed(request, dataset)):
+        values = await _read(request, dataset)
+        if isinstance(values, list):
+            return await offload(len(values), LabelGroups.of_list, values)
+        return await offload(len(values), LabelGroups.of_numbers, values)
+
+
+async def _read_categories(request: Request, record: Record, length: int) -> LabelGroups:
+    links = record.get("links") or {}
+    ids = [links.get(name, {}).get("id") for name in (CODES, CATEGORIES)]
+    if None in ids:
+        raise BadRequest(
+            f"{record['id']} is a group without the datasets {CODES} and {CATEGORIES}: by is a dataset, or a "
+            "categorical column of AnnData."
+        )
+    codes_record, categories_record = [(await request.service.owners.record(id)) for id in ids]
+    codes = _labels(request, codes_record, length)
+    categories = _labels(request, categories_record, None)
+    async with request.service.answers.hold(_needed(request, codes) + _needed(request, categories)):
+        read, labels = await _read(request, codes), await _read(request, categories)
+        return await offload(len(read), LabelGroups.of_categories, read, labels, codes.id)
+
+
+async def _record(request: Request, by: str) -> Record:
+    if by.startswith("d-"):
+        id = check_member(by, request.domain, "datasets")
+    else:
+        place = await resolve_path(request, request.domain, by)
+        id = check_member(place.id, request.domain)
+    return await request.service.owners.record(id)
+
+
+def _labels(request: Request, record: Record, length: int | None) -> Dataset:
+    """Return a 1-D dataset of labels, one for each index of an axis of this length."""
+    if collection_of(record["id"]) != "datasets":
+        raise BadRequest(f"{record['id']} is no dataset: it has no labels.")
+    dataset = Dataset.of(record, FileRights.of(request))
+    if len(dataset.extent) != 1:
+        raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
+    if length is not None:
+        check_labels(dataset.extent[0], length)
+    return dataset
+
+
+def _needed(request: Request, dataset: Dataset) -> int:
+    """Return about how many bytes it takes to read a dataset of labels, and to group them."""
+    count, limit = dataset.extent[0], request.service.settings.max_request_size
+    if dataset.arrays.least(count) > limit:
+        raise _too_large(dataset, limit)
+    return min(limit, dataset.arrays.expected(count)) + count * GROUPED_BYTES
+
+
+async def _read(request: Request, dataset: Dataset) -> NDArray[Any] | list[Any]:
+    """Return the values of a 1-D dataset: numbers as an array, text as a list."""
+    limit = request.service.settings.max_request_size
+    chunks = ChunkFanout(request.service.owners, dataset)
+    values = await chunks.read_within(Orthogonal.all(dataset.extent), (), limit)
+    if isinstance(values, int):
+        raise _too_large(dataset, limit)
+    if not isinstance(values, VlenArray) and values.dtype.kind in "biuf":
+        return np.asarray(values.view(dataset.dtype))
+    return await offload(values.size, _listed, dataset, values)
+
+
+def _listed(dataset: Dataset, values: Values) -> list[Any]:
+    """Return labels that are no numbers."""
+    listed, _ = dataset.arrays.to_json(values)
+    listed = listed.tolist() if isinstance(listed, np.ndarray) else listed
+    if not all(isinstance(label, str | int | None) for label in listed):
+        raise BadRequest(f"The elements of {dataset.id} are no labels: these are numbers or text.")
+    return list(listed)
+
+
+def _too_large(dataset: Dataset, limit: int) -> TooLarge:
+    return TooLarge(f"The labels in {dataset.id} have more than {limit} bytes (max_request_size).")
+
+
+SKIP, FILL = "skip", "fill"
+KEYS = frozenset({"op", "axis", "select", "field", "undefined", "ddof", "by"})
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceRequest:
+    """A reduction before its dataset is known.
+
+    `undefined` is "skip" or "fill", None if the request does not say; `by` is the path or id of a dataset of labels, a
+    list of labels, or None.
+    """
+
+    operations: tuple[str, ...]
+    axis: Any
+    select: Any
+    field: str
+    undefined: str | None
+    ddof: int
+    by: Any
+
+    @classmethod
+    def of(cls, request: Request, body: dict[str, Any]) -> ReduceRequest:
+        """Take each from the keys of a body, or else from the parameters; `BadRequest` names what is wrong."""
+        unknown = set(body) - KEYS
+        if unknown:
+            raise BadRequest(
+                f"Unknown key {min(unknown)[:40]!r} in the body; known are {', '.join(sorted(KEYS))}."
+            )
+        op, axis, select, field, undefined, by = (
+            body.get(name, request.arg(name)) for name in ("op", "axis", "select", "field", "undefined", "by")
+        )
+        ddof = body.get("ddof", request.number("ddof") or 0)
+        check_undefined(undefined)
+        if type(ddof) is not int or not 0 <= ddof <= 1:
+            raise BadRequest("ddof must be 0 or 1.")
+        if not isinstance(axis, str | int | list | None) or isinstance(axis, bool):
+            raise BadRequest("axis must be a number, or numbers like '0,2'.")
+        if not isinstance(field, str | None):
+            raise BadRequest("field must be a string.")
+        if not isinstance(by, str | list | None):
+            raise BadRequest("by must be the path of a dataset, or a list of labels.")
+        return cls(_operations(op), axis, select, field or "", undefined, ddof, by or None)
+
+    def resolve(self, extent: tuple[int, ...]) -> Orthogonal:
+        """Return the selection in an extent; each list is for its own dimension, and has each index once, ascending."""
+        return ascending_selection(self.select, extent)
+
+
+def check_undefined(undefined: Any) -> None:
+    """Raise `BadRequest` unless it is one of the words, or None."""
+    if undefined not in (None, SKIP, FILL):
+        raise BadRequest(f"undefined must be {SKIP} or {FILL}, not {str(undefined)[:40]!r}.")
+
+
+def _operations(text: Any) -> tuple[str, ...]:
+    names = text.split(",") if isinstance(text, str) else text
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise BadRequest(f"Name what to compute by op: one or more of {', '.join(OPERATIONS)}.")
+    for name in names:
+        if name not in OPERATIONS:
+            raise BadRequest(f"There is no op {name[:40]!r}; there are: {', '.join(OPERATIONS)}.")
+    if len(set(names)) < len(names):
+        raise BadRequest("op names one of the operations twice.")
+    return tuple(names)
+
 
 Array = NDArray[Any]
 MAX_GENERATED = 1 << 14

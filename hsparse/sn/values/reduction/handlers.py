@@ -9,8 +9,7 @@ from hsparse.sn.http.request import read_json_object
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.request import Request
 from hsparse.sn.values.media.registry import accepted_medium
-from hsparse.sn.values.reduction.dataset_reduction import DatasetReduction
-from hsparse.sn.values.reduction.reduce_request import ReduceRequest
+from hsparse.sn.values.reduction.dataset_reduction import DatasetReduction, ReduceRequest
 from hsparse.sn.values.request_selection import selection_work
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     decode_records,
     encode_records,

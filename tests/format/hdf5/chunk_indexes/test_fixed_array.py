@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_records import number_chunks
 from hsparse.format.hdf5.chunk_indexes.fixed_array import INFO, fixed_header_size
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.index_layout import (
     STRUCTURED_KINDS,
     IndexKind,

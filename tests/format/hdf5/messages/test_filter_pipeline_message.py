@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.format_revision import FormatRevision
 from hsparse.format.hdf5.messages.filter_pipeline_message import (
     MESSAGES,
     decode_pipeline,

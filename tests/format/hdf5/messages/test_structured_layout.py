@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.format_revision import FormatRevision
+from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.fixed_array import fixed_header_size
 from hsparse.format.hdf5.chunk_indexes.index_layout import STRUCTURED_KINDS, IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index

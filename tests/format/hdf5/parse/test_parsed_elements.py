@@ -15,7 +15,7 @@ from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_ele
 from hsparse.format.hdf5.plan.file_plan import FilePlan
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
-from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.serialized_selection import (
     ALL,
     NONE,

@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from hsparse.errors import Corrupt, HsparseError, Unsupported
-from hsparse.format.checksum import lookup3
+from hsparse.format.codec_library import lookup3
 from hsparse.format.hdf5.heaps import encode_global_heap
 from hsparse.format.hdf5.messages.layout_message import VirtualLayout
 from hsparse.format.hdf5.parse.virtual_mapping import (
@@ -19,7 +19,7 @@ from hsparse.format.hdf5.parse.virtual_mapping import (
     parse_virtual_mappings,
     unlimited_dim,
 )
-from hsparse.format.selections.axis import Span
+from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
     AllElements,

@@ -28,7 +28,7 @@ from hsparse.format.hdf5.plan.transcoded_chunk import encode_defined_set, transc
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
-from hsparse.format.structured.footer import unseal
+from hsparse.format.structured.container import unseal
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.vlen_array import VlenArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
+from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.file_form import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.openapi import specification

@@ -28,7 +28,7 @@ from hsparse.format.hdf5.plan.matrix_bands import (
 )
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
-from hsparse.format.structured.footer import unseal
+from hsparse.format.structured.container import unseal
 
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 Stored = dict[tuple[int, ...], bytes]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.chunk_rows import sections_of
+from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.format_revision import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.plan.transcoded_chunk import (
     check_sections,
     encode_defined_set,
@@ -32,8 +32,7 @@ from hsparse.format.kinds.vlen_chunk import (
     encode_dense_vlen,
     encode_sparse_vlen,
 )
-from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk
-from hsparse.format.structured.footer import unseal
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk, unseal
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.model.vlen_array import VlenArray
 from tests.format.hdf5.plan.test_dataset_plan import chunks

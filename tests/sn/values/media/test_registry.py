@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from hsparse.errors import BadRequest
+from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import parse_select
-from hsparse.format.selections.selection import Points, Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import ARROW_TYPE, BINARY_TYPE, JSON_TYPE

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.selections.selection import Orthogonal
+from hsparse.format.selections.points import Orthogonal
 from hsparse.model.json_values import to_json
 from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.records.dataset import Dataset
