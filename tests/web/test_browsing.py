@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shlex
+from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import h5py
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
+from hsparse.cli.embedded_server import embedded_server
+from hsparse.cli.main import parse_arguments
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.config import load_settings
 from tests.web.conftest import CELLS, go, open_page, settled
 
 pytestmark = pytest.mark.needs("chromium")
@@ -52,6 +60,25 @@ def test_by_keyboard(page: Page) -> None:
     expect(page.get_by_role("treeitem")).to_have_count(1)
     page.keyboard.press("ArrowRight")
     expect(page.get_by_role("treeitem", name="raw.var")).to_be_visible()
+
+
+def test_an_empty_page_says_how_data_gets_in(browser: Browser, tmp_path: Path) -> None:
+    with (
+        embedded_server(load_settings(root=tmp_path / "store", port=0, fsync=False)) as url,
+        open_page(browser, url) as page,
+    ):
+        go(page, domain="/")
+        expect(page.get_by_text("Nothing here.")).to_be_visible()
+        command = page.locator("main pre").inner_text()
+        assert command == f"hsparse import FILE.h5 /home/admin/FILE.h5 --endpoint {url}"
+        with h5py.File(tmp_path / "FILE.h5", "w") as file:
+            file["d"] = 1
+        args = parse_arguments(shlex.split(command.replace(" FILE", f" {tmp_path}/FILE", 1))[1:])
+        with redirect_stdout(io.StringIO()):
+            assert args.run(args) == 0
+        go(page, domain="/home/admin")
+        expect(page.get_by_role("link", name="FILE.h5")).to_be_visible()
+        expect(page.locator("main pre")).to_have_count(0)
 
 
 def test_a_large_folder_is_searched_by_the_server_and_read_on(page: Page) -> None:

@@ -17,6 +17,7 @@ import imagecodecs
 import numpy as np
 import pyarrow.ipc
 import pytest
+import requests
 from playwright.sync_api import Browser, Page, expect
 
 import hsparse
@@ -60,6 +61,30 @@ def test_domains_are_files(page: Page, tmp_path: Path) -> None:
     path.write_bytes(downloaded(page, "Download .h5"))
     with h5py.File(path) as copy:
         assert np.array_equal(copy["/detector/found"][0][frame(0).found], frame(0).image[frame(0).found])
+
+
+def test_a_download_says_its_size_before(page: Page, site: str) -> None:
+    go(page, domain=CELLS)
+    for name, layout in (("Download .h5ad", {}), ("Download structured .h5", {"layout": "structured"})):
+        size = int(requests.head(f"{site}/files{CELLS}", params=layout).headers["Content-Length"])
+        text = f"{size / 2**10:.3g} KiB" if size < 2**20 else f"{size / 2**20:.3g} MiB"
+        link = page.get_by_role("link", name=name, exact=True)
+        expect(link.locator("xpath=following-sibling::span")).to_have_text(text)
+    # Where there are many chunks to look at, the size is asked for when somebody is about to download.
+    domain = "/home/admin/web-chunks.h5"
+    with Connection(site, domain) as connection:
+        connection.json("PUT", "/", {})
+        found = SparseDataset.create(connection, "/many", (1001,), np.uint8, (1,))
+        found.write(np.arange(1001)[:, None], np.ones(1001, np.uint8))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.method == "HEAD" else None)
+    with page.expect_response("**/?domain=*verbose=1*"):
+        go(page, domain=domain)
+    link = page.get_by_role("link", name="Download .h5", exact=True)
+    expect(link).to_be_visible()
+    assert asked == []
+    link.hover()
+    expect(link.locator("xpath=following-sibling::span")).to_contain_text("KiB")
 
 
 def test_selections_are_tables_and_arrays(page: Page) -> None:

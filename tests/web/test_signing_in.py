@@ -101,6 +101,19 @@ def test_nobody_signs_in_where_there_are_no_users(page: Page, browser: Browser, 
         expect(other.get_by_role("banner").get_by_role("button", name="Sign in")).to_have_count(0)
 
 
+def test_an_empty_folder_names_who_signs_in(page: Page, guarded: Guarded) -> None:
+    page.route("**/domains?*", lambda route: route.fulfill(json={"domains": []}))
+    go(page, domain="/")
+    command = page.locator("main pre")
+    url = f"--endpoint {guarded.url}"
+    expect(command).to_have_text(f"hsparse import FILE.h5 /home/YOU/FILE.h5 {url} --user YOU")
+    sign_in(page, "ann", PASSWORD)
+    expect(command).to_have_text(f"hsparse import FILE.h5 /home/ann/FILE.h5 {url} --user ann")
+    page.get_by_role("button", name="Sign out").click()
+    sign_in(page, "", guarded.key)
+    expect(command).to_have_text(f"hsparse import FILE.h5 /home/ann/FILE.h5 {url} --token-file KEY_FILE")
+
+
 def test_by_password_and_out(page: Page) -> None:
     go(page, domain=DOMAIN)
     expect(page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")
@@ -112,9 +125,14 @@ def test_by_password_and_out(page: Page) -> None:
     expect(page.get_by_role("banner")).to_contain_text("ann")
     for secret in (PASSWORD, "c8O2bWU", "Basic"):
         assert secret not in kept(page)
+    button = page.get_by_role("button", name="Download .h5", exact=True)
+    size = button.locator("xpath=following-sibling::span")
+    expect(size).to_contain_text("bytes")
     with page.expect_download() as download:
-        page.get_by_role("button", name="Download .h5", exact=True).click()
-    assert Path(download.value.path()).read_bytes().startswith(b"\x89HDF\r\n")
+        button.click()
+    data = Path(download.value.path()).read_bytes()
+    assert data.startswith(b"\x89HDF\r\n")
+    expect(size).to_have_text(f"{len(data)} bytes")
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("alert")).to_contain_text("Sign in as a user who may read it")
     expect(page.get_by_role("treeitem")).to_have_count(0)

@@ -161,6 +161,9 @@ async function errorOf(answer: Response): Promise<RequestError> {
   }
 }
 
+/** The name of whom nobody signed in as, on a server with users. */
+export const ANONYMOUS = 'anonymous';
+
 export interface About {
   username: string;
   isadmin: boolean;

@@ -4,10 +4,12 @@ import { useEffect, useRef, useState } from 'react';
 import { type Address, nameOf } from '../address';
 import { untilAnswered } from '../api/client';
 import { collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
-import { useSignedIn } from '../api/load';
+import { useLoad, useSignedIn } from '../api/load';
 import { parseSelect, wholeOf } from '../api/values';
 import { ErrorNotice } from '../shell/ErrorNotice';
-import { fileName, type Format, formatsOf, saveFile, saveSelection } from './downloads';
+import { formatBytes } from '../shell/format';
+import { fileName, fileSize, type Format, formatsOf, saveFile, saveSelection } from './downloads';
+import type { DomainCounts } from './freshness';
 import { curlSnippet, fileUrl, pythonSnippet, type Runner } from './snippets';
 
 interface Props {
@@ -15,9 +17,11 @@ interface Props {
   object: HdfObject;
   address: Address;
   user: string | undefined;
+  /** Of the domain, on its own page. */
+  counts: DomainCounts | undefined;
 }
 
-export function Actions({ domain, object, address, user: name }: Props) {
+export function Actions({ domain, object, address, user: name, counts }: Props) {
   const signedIn = useSignedIn();
   const [said, setSaid] = useState('');
   const [failed, setFailed] = useState<{ error: unknown; retry: () => void }>();
@@ -52,7 +56,7 @@ export function Actions({ domain, object, address, user: name }: Props) {
             Save {format === 'arrow' ? 'Arrow' : format.toUpperCase()}
           </button>
         ))}
-      {address.path === '/' && <FileLinks domain={domain} signedIn={signedIn !== undefined} attempt={attempt} />}
+      {address.path === '/' && <FileLinks domain={domain} counts={counts} signedIn={signedIn !== undefined} attempt={attempt} />}
       <span role="status" className="quiet">
         {said}
       </span>
@@ -65,27 +69,44 @@ type Attempt = (work: () => Promise<void>, done: string) => void;
 
 interface LinkProps {
   domain: Domain;
+  counts: DomainCounts | undefined;
   signedIn: boolean;
   attempt: Attempt;
 }
 
-/** Downloads of the domain. A browser sends no credentials of this page with a link, so then the page asks itself. */
-function FileLinks({ domain, signedIn, attempt }: LinkProps) {
-  const name = nameOf(domain.path);
-  const layouts: [string, string | undefined][] = [
-    [name.endsWith('.h5ad') ? 'Download .h5ad' : 'Download .h5', undefined],
-    ['Download structured .h5', 'structured'],
-  ];
-  return layouts.map(([title, layout]) =>
-    signedIn ? (
-      <button key={title} onClick={() => attempt(() => saveFile(domain, layout), 'Saved')}>
-        {title}
-      </button>
-    ) : (
-      <a key={title} className="button" href={fileUrl(domain, layout)} download={fileName(domain)}>
-        {title}
-      </a>
-    ),
+/** Downloads of the domain, each with the size of its file. */
+function FileLinks(props: LinkProps) {
+  const name = nameOf(props.domain.path);
+  return (
+    <>
+      <FileLink {...props} title={name.endsWith('.h5ad') ? 'Download .h5ad' : 'Download .h5'} layout={undefined} />
+      <FileLink {...props} title="Download structured .h5" layout="structured" />
+    </>
+  );
+}
+
+/** The most stored chunks of a domain whose files' sizes are asked for unbidden: the server may have to look at all of them. */
+const MAX_CHUNKS = 1000;
+
+/** A download. A browser sends no credentials of this page with a link, so who is signed in has a button, and the page asks itself. */
+function FileLink({ domain, counts, signedIn, attempt, title, layout }: LinkProps & { title: string; layout: string | undefined }) {
+  const [isLookedAt, setIsLookedAt] = useState(false);
+  const isAsked = isLookedAt || (counts !== undefined && counts.num_chunks <= MAX_CHUNKS);
+  const size = useLoad(isAsked ? `${domain.path} ${domain.bucket} ${layout} ${counts?.lastModified}` : undefined, (signal) => fileSize(domain, layout, signal));
+  const look = { onPointerEnter: () => setIsLookedAt(true), onFocus: () => setIsLookedAt(true) };
+  return (
+    <span>
+      {signedIn ? (
+        <button {...look} onClick={() => attempt(() => saveFile(domain, layout), 'Saved')}>
+          {title}
+        </button>
+      ) : (
+        <a {...look} className="button" href={fileUrl(domain, layout)} download={fileName(domain)}>
+          {title}
+        </a>
+      )}{' '}
+      <span className="quiet">{size.value !== undefined ? formatBytes(size.value) : isAsked && size.loading ? 'size…' : ''}</span>
+    </span>
   );
 }
 

@@ -16,7 +16,7 @@ import { ChunksView } from './ChunksView';
 import { Actions } from './Actions';
 import { Attributes } from './Attributes';
 import { DenseView } from './DenseView';
-import { useDomainChanged, useFreshExtent } from './freshness';
+import { useDomainCounts, useFreshExtent } from './freshness';
 import { LiveSwitch } from './LiveSwitch';
 import { Members } from './Members';
 import { findPlot } from './nexus';
@@ -47,7 +47,7 @@ export function ObjectView({ domain, address, user, change }: Props) {
   const object = domain.resolve(address.path);
   const changeObject = (changed: Partial<HdfObject>) => change((one) => (object === undefined ? one : one.with(object.id, changed)));
   useFreshExtent(domain, object, changeObject);
-  const domainChanged = useDomainChanged(domain, address.path === '/');
+  const counts = useDomainCounts(domain, address.path === '/');
   if (object === undefined) return <Missing domain={domain} address={address} />;
   const views = viewsOf(domain, object, address.path);
   const view = views.find((one) => one === address.view) ?? views[0];
@@ -55,12 +55,12 @@ export function ObjectView({ domain, address, user, change }: Props) {
     <article aria-labelledby="objectName">
       <div className="title">
         <h1 id="objectName">{address.path === '/' ? nameOf(domain.path) : nameOf(address.path)}</h1>
-        <span className="quiet">{summary(domain, object, address.path, domainChanged)}</span>
+        <span className="quiet">{summary(domain, object, address.path, counts?.lastModified ?? 0)}</span>
         {collectionOf(object) === 'datasets' && (
           <LiveSwitch domain={domain} object={object} live={live} onSwitch={setLive} onChange={changeObject} />
         )}
       </div>
-      <Actions domain={domain} object={object} address={address} user={user} />
+      <Actions domain={domain} object={object} address={address} user={user} counts={counts} />
       {views.length > 1 && (
         <nav className="tabs" aria-label="Displays">
           {views.map((one) => (

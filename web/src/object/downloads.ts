@@ -6,6 +6,7 @@ import { type Domain, type HdfObject, type HdfType, isSparse } from '../api/hdf'
 import { ARROW, countDefined, readDefined } from '../api/defined';
 import { numberType } from '../api/types';
 import { tiff } from './tiff';
+import { filePath } from './snippets';
 import { formatSelect, readBytes, readValues, sizeOf, type Span, spanLength } from '../api/values';
 import { formatElement, formatExact } from '../shell/format';
 
@@ -40,10 +41,15 @@ export function save(parts: BlobPart[], name: string, media: string): void {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
+/** Returns how many bytes the file of a domain has. */
+export async function fileSize(domain: Domain, layout: string | undefined, signal: AbortSignal): Promise<number> {
+  const answer = await send(filePath(domain), { bucket: domain.bucket, layout }, { accept: '*/*', method: 'HEAD', signal });
+  return Number(answer.headers.get('Content-Length'));
+}
+
 /** Downloads a domain as a file, with the credentials of the page. */
 export async function saveFile(domain: Domain, layout: string | undefined): Promise<void> {
-  const path = `/files${domain.path.split('/').map(encodeURIComponent).join('/')}`;
-  const answer = await send(path, { bucket: domain.bucket, layout }, { accept: '*/*' });
+  const answer = await send(filePath(domain), { bucket: domain.bucket, layout }, { accept: '*/*' });
   if (Number(answer.headers.get('Content-Length') ?? 0) > MAX_FILE) {
     await answer.body?.cancel();
     throw new Error('The file is too large for a page: use hsparse export, or curl with your name.');

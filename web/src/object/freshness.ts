@@ -21,13 +21,19 @@ export function useFreshExtent(domain: Domain, object: HdfObject | undefined, on
   }, [value, isCurrent]);
 }
 
-/** Returns when anything in a domain was changed, values too; 0 until it is known. */
-export function useDomainChanged(domain: Domain, isWanted: boolean): number {
+/** What is counted of a domain: when anything in it was changed, values too, and how many chunks are stored. */
+export interface DomainCounts {
+  lastModified: number;
+  num_chunks: number;
+}
+
+/** Returns what is counted of a domain, if it is wanted and known. */
+export function useDomainCounts(domain: Domain, isWanted: boolean): DomainCounts | undefined {
   const looks = useLooks();
   const { value } = useLoad(isWanted ? `${domain.path} ${domain.bucket} ${looks}` : undefined, (signal) =>
-    sendJson<{ lastModified: number }>('/', { ...domain.query, verbose: 1 }, { signal }),
+    sendJson<DomainCounts>('/', { ...domain.query, verbose: 1 }, { signal }),
   );
-  return isWanted ? (value?.lastModified ?? 0) : 0;
+  return isWanted ? value : undefined;
 }
 
 /** A number that changes when somebody comes back to the page. */

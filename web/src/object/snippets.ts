@@ -20,8 +20,12 @@ function encodedPath(path: string): string {
   return path.split('/').map(encodeURIComponent).join('/');
 }
 
+export function filePath(domain: Domain): string {
+  return `/files${encodedPath(domain.path)}`;
+}
+
 export function fileUrl(domain: Domain, layout?: string): string {
-  return urlOf(`/files${encodedPath(domain.path)}`, { bucket: domain.bucket, layout });
+  return urlOf(filePath(domain), { bucket: domain.bucket, layout });
 }
 
 /** Who runs the lines: a user with a password, somebody with a key or a token, or nobody. */
@@ -37,6 +41,18 @@ export function pythonSnippet(domain: Domain, path: string, object: HdfObject, s
   const dataset = `data = ${item}${spans.length > 0 ? `[${at}]` : '[()]'}`;
   const group = isAnnData(domain, path) ? `data = file.to_anndata(${path === '/' ? '' : pythonText(path)})` : `item = ${item}`;
   return `import hsparse\n\n${open}\n    ${object.shape === undefined ? group : dataset}\n`;
+}
+
+/** The command that puts a file into a folder of this server; without a folder, into that of the user. */
+export function importCommand(folder: string, user: string, runner: Runner): string {
+  const home = folder === '/' ? `/home/${user}` : folder;
+  const who = runner === undefined ? '' : runner === 'key' ? ' --token-file KEY_FILE' : ` --user ${shellWord(runner.user)}`;
+  return `hsparse import FILE.h5 ${shellWord(`${home}/FILE.h5`)} --endpoint ${shellWord(urlOf('').replace(/\/$/, ''))}${who}`;
+}
+
+/** An argument of a POSIX shell, in quotes only if it needs them. */
+function shellWord(text: string): string {
+  return /^[\w./:@%+=-]+$/.test(text) ? text : shellText(text);
 }
 
 export function curlSnippet(domain: Domain, object: HdfObject, spans: Span[], runner: Runner): string {

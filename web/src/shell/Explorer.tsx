@@ -52,11 +52,11 @@ export function Explorer() {
           {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} retry={domain.reload} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
           <ErrorBoundary key={formatAddress({ ...address, view: undefined, select: undefined })} of={formatAddress(address)}>
-            {isTop && <FolderView address={address} folder={undefined} />}
+            {isTop && <FolderView address={address} folder={undefined} user={about.value?.username} />}
             {isTop && about.value?.isadmin === true && <Users />}
             {isTop && about.value?.isadmin === true && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}
-            {loaded?.isFolder === true && <FolderView address={address} folder={loaded} />}
+            {loaded?.isFolder === true && <FolderView address={address} folder={loaded} user={about.value?.username} />}
             {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} change={domain.change} />}
           </ErrorBoundary>
         </main>

@@ -2,9 +2,10 @@
 
 import { useEffect, useRef, useState } from 'react';
 import { type Address, formatAddress, nameOf } from '../address';
-import { type Query, sendJson, untilAnswered } from '../api/client';
+import { ANONYMOUS, type Query, sendJson, untilAnswered } from '../api/client';
 import type { Domain } from '../api/hdf';
-import { useLoad, useSignIns } from '../api/load';
+import { useLoad, useSignedIn, useSignIns } from '../api/load';
+import { importCommand } from '../object/snippets';
 import { Acls } from './Acls';
 import { ErrorNotice } from './ErrorNotice';
 import { formatBytes, formatCount, formatTime } from './format';
@@ -34,9 +35,11 @@ const MAX_TYPED = 60;
 interface Props {
   address: Address;
   folder: Domain | undefined;
+  /** The name that the server has for who looks. */
+  user: string | undefined;
 }
 
-export function FolderView({ address, folder }: Props) {
+export function FolderView({ address, folder, user }: Props) {
   const { domain, bucket } = address;
   const [typed, setTyped] = useState('');
   const [order, setOrder] = useState<{ by: Column; down: boolean }>({ by: 'name', down: false });
@@ -121,10 +124,26 @@ export function FolderView({ address, folder }: Props) {
             </tbody>
           </table>
           {sorted.length === 0 && <p className="notice">Nothing here{typed !== '' && ' has such a name'}.</p>}
+          {entries.length === 0 && typed === '' && user !== undefined && bucket === undefined && <HowDataGetsIn folder={domain} user={user} />}
         </div>
       )}
       {folder !== undefined && <Acls domain={folder} />}
     </section>
+  );
+}
+
+/** What to do on a page of nothing: the command that puts a file there. */
+function HowDataGetsIn({ folder, user }: { folder: string; user: string }) {
+  const signedIn = useSignedIn();
+  const name = user === ANONYMOUS ? 'YOU' : user;
+  const runner = signedIn === 'key' ? 'key' : signedIn === 'password' || user === ANONYMOUS ? { user: name } : undefined;
+  return (
+    <>
+      <p>A file gets in by this command, where the file is:</p>
+      <pre>
+        <code>{importCommand(folder, name, runner)}</code>
+      </pre>
+    </>
   );
 }
 

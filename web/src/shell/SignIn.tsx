@@ -1,7 +1,7 @@
 /** Signing in with a password, a key or at an issuer, and out. Credentials are in this page's memory, and nowhere else. */
 
 import { type FormEvent, useEffect, useRef, useState } from 'react';
-import { type About, basic, RequestError, sendJson, setAuthorization } from '../api/client';
+import { type About, ANONYMOUS, basic, RequestError, sendJson, setAuthorization } from '../api/client';
 import { signInAtIssuer } from '../api/issuer';
 import { useSignedIn } from '../api/load';
 import { ErrorNotice } from './ErrorNotice';
@@ -16,7 +16,7 @@ export function SignIn({ about, error }: Props) {
   const [open, setOpen] = useState(false);
   const signedIn = useSignedIn();
   // A server without users takes everybody, without credentials, for its one user.
-  const hasUsers = about?.username === 'anonymous';
+  const hasUsers = about?.username === ANONYMOUS;
   useEffect(() => {
     if (open) dialog.current?.showModal();
   }, [open]);
@@ -93,7 +93,7 @@ function SignInForm({ close }: { close: () => void }) {
     const authorization = isKey ? `Bearer ${secret.trim()}` : basic(name, secret);
     try {
       const { username } = await sendJson<About>('/about', {}, { authorization });
-      if (username === 'anonymous') throw new Error('The server has no such user.');
+      if (username === ANONYMOUS) throw new Error('The server has no such user.');
     } catch (failure) {
       setError(failure);
       return;
