@@ -146,18 +146,20 @@ class _Line:
     waiting: list[_Member] = field(default_factory=list)
     clients: int = 1
     """How many were answered with the last group, or waited then."""
-    until: float = 0.0
-    """The time of the event loop at which they are not waited for any more."""
+    pause: asyncio.TimerHandle | None = None
+    """As long as it is there they are waited for; it is set when a group ends."""
 
-    def may_begin(self, count: int, now: float) -> bool:
+    def may_begin(self, count: int) -> bool:
         """Say whether a group of the `count` that wait begins now."""
-        return not self.is_busy and count > 0 and (count >= self.clients or now >= self.until)
+        return not self.is_busy and count > 0 and (count >= self.clients or self.pause is None)
 
-    def end(self, size: int, began: float, now: float) -> None:
-        """Note that a group has ended that had begun then."""
+    def end(self, size: int, pause: asyncio.TimerHandle) -> None:
+        """Note that a group of `size` has ended."""
         self.is_busy = False
         self.clients = min(size + len(self.waiting), MOST_APPENDS)
-        self.until = now + min(now - began, MOST_PAUSE)
+        if self.pause is not None:
+            self.pause.cancel()
+        self.pause = pause
 
     def take(self) -> list[_Member]:
         """Remove and return the next group. A key is in a group once."""
@@ -243,13 +245,13 @@ class AppendGroups:
         if member.nbytes >= LARGE:
             return (await self._write([member]))[0]
         kind, loop = member.kind(how), asyncio.get_running_loop()
-        line, now = self._lines.setdefault(kind, _Line()), loop.time()
-        if not line.waiting and line.may_begin(1, now):
+        line, began = self._lines.setdefault(kind, _Line()), loop.time()
+        if not line.waiting and line.may_begin(1):
             line.is_busy = True
             try:
                 return (await self._write([member]))[0]
             finally:
-                self._end(kind, line, 1, now)
+                self._end(kind, line, 1, began)
         member.start, member.variables = loop.create_future(), copy_context()
         line.waiting.append(member)
         self._begin(kind, line)
@@ -262,22 +264,26 @@ class AppendGroups:
 
     def _begin(self, kind: Hashable, line: _Line) -> None:
         """Begin the next group if it is time; forget a line that nobody has come back to."""
-        loop = asyncio.get_running_loop()
-        if line.may_begin(len(line.waiting), loop.time()):
+        if line.may_begin(len(line.waiting)):
             group = line.take()
             line.is_busy = True
             # The last one has the most time left.
-            task = loop.create_task(self._carry_out(kind, line, group), context=group[-1].variables)
+            task = asyncio.get_running_loop().create_task(
+                self._carry_out(kind, line, group), context=group[-1].variables
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif not line.is_busy and not line.waiting and loop.time() >= line.until:
-            self._lines.pop(kind, None)
+        elif not line.is_busy and not line.waiting and line.pause is None:
+            del self._lines[kind]
 
     def _end(self, kind: Hashable, line: _Line, size: int, began: float) -> None:
         """Note that a group of `size` has ended, and begin the next one, now or a moment later."""
         loop = asyncio.get_running_loop()
-        line.end(size, began, loop.time())
-        loop.call_at(line.until, self._begin, kind, line)
+        line.end(size, loop.call_later(min(loop.time() - began, MOST_PAUSE), self._end_pause, kind, line))
+        self._begin(kind, line)
+
+    def _end_pause(self, kind: Hashable, line: _Line) -> None:
+        line.pause = None
         self._begin(kind, line)
 
     async def _carry_out(self, kind: Hashable, line: _Line, group: list[_Member]) -> None:
