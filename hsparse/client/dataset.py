@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import ceil, prod
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,11 +16,18 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors, in_own_words
 from hsparse.client.indexing.select import Region, Select, select_points, select_region
 from hsparse.client.progress import Progress, show_rows
+from hsparse.client.sources.upload import Slab
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest, Conflict
+from hsparse.optional_module import OptionalModule
+
+if TYPE_CHECKING:
+    from hsparse.client.appender import Appender
 
 T = TypeVar("T")
+APPENDER = OptionalModule("hsparse.client.appender")
+"""Imported when it is used."""
 LONG_POLL = 25
 """Seconds after which a server answers that nothing has changed."""
 SHUFFLE, FLETCHER32 = 2, 3
@@ -228,6 +235,64 @@ class Dataset:
         body = {"extend": count, "extend_dim": dim}
         with in_own_words(self.id, self.name):
             return self._grown(self.connection.json("PUT", self._path("shape"), body), dim)
+
+    def appender(
+        self,
+        *,
+        axis: int = 0,
+        max_delay: float = 0.05,
+        max_bytes: int = 16 << 20,
+        drop_fill: bool = False,
+    ) -> Appender:
+        """Return an appender: it sends many small appends by few requests, and tells the place of each.
+
+        A request is sent when the first append has waited for `max_delay` seconds, or `max_bytes` wait. Its elements
+        are durable and visible once it is answered, in the order of the appends. Of a sparse dataset all elements of a
+        dense block are defined; with `drop_fill` those that are not the fill value.
+
+        >>> with X.appender(max_delay=0.05) as appender:
+        ...     places = [appender.append([number] * 3) for number in range(100)]
+        >>> places[0].result(), X.shape
+        (slice(4, 5, None), (104, 3))
+        """
+        if max_delay < 0 or max_bytes < 1:
+            raise InvalidValue(f"An appender waits for {max_delay} seconds or {max_bytes} bytes: give more.")
+        dim = self._axis(axis, self.shape)
+        appender: Appender = APPENDER.load().Appender(
+            lambda block, values, count: self._slab(block, values, count, dim),
+            lambda slab: self._append_slab(slab, dim, drop_fill),
+            dim,
+            max_delay,
+            max_bytes,
+        )
+        return appender
+
+    def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
+        """Return what is appended along `dim`, as elements travel; raise if that does not fit."""
+        raise NotImplementedError
+
+    def _append_slab(self, slab: Slab, dim: int, drop_fill: bool) -> slice:
+        """Append it; return the slice of what is new."""
+        raise NotImplementedError
+
+    def _whole_slab(self, values: NDArray[Any], dim: int) -> Slab:
+        """Return an array of all that is new, or of one row or frame."""
+
+        def fitting(extent: tuple[int, ...]) -> Slab:
+            array = np.expand_dims(values, dim) if values.ndim == len(extent) - 1 else values
+            self._check_slab(array.shape, extent, dim)
+            return Slab(array.shape[dim], array)
+
+        return self._in_current_extent(fitting)
+
+    def _check_slab(self, shape: tuple[int, ...], extent: tuple[int, ...], dim: int) -> None:
+        """Raise `InvalidValue` unless an array of the shape can be appended along the dimension."""
+        own = shape[:dim] + shape[dim + 1 :]
+        if len(shape) != len(extent) or own != extent[:dim] + extent[dim + 1 :]:
+            raise InvalidValue(
+                f"What is appended to {self.name or self.id} along dimension {dim} has its other lengths, those of "
+                f"{list(extent)}; the values have the shape {list(shape)}."
+            )
 
     def check_extent(self, extent: Sequence[int]) -> None:
         """Raise `Conflict` if the last known extent is smaller than `extent`: what was read by it may be short.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.errors import InvalidValue
+from hsparse.client.errors import InvalidValue, as_client_errors, in_own_words
 from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select
 from hsparse.client.memory_limit import check_size, element_bytes
@@ -17,7 +17,7 @@ from hsparse.client.progress import Progress, show_read
 from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
-from hsparse.client.sources.upload import COORDINATE_TEXT, PIECE, upload
+from hsparse.client.sources.upload import COORDINATE_TEXT, PIECE, Slab, upload
 from hsparse.client.sparse.sparse_values import cast_values
 from hsparse.errors import TooLarge
 from hsparse.format.selections.points import Orthogonal, Selection
@@ -86,9 +86,7 @@ class DenseDataset(ReducedDataset):
         array([[ 0, 10,  2],
                [ 3, 20,  5]])
         """
-        array = (
-            np.asarray(values) if self.type.is_vlen else self.type.pack(cast_values(values, self.dtype.base))
-        )
+        array = self._packed(values)
 
         def send(region: Region) -> None:
             selection = region.selection
@@ -105,6 +103,27 @@ class DenseDataset(ReducedDataset):
             upload(selection, region.collect(array), self.chunks, nbytes, self._put)
 
         self._in_region(ArrayKey(key), send)
+
+    def _packed(self, values: ArrayLike) -> NDArray[Any]:
+        """Return values as elements travel."""
+        return (
+            np.asarray(values) if self.type.is_vlen else self.type.pack(cast_values(values, self.dtype.base))
+        )
+
+    def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
+        if values is not None or count is not None:
+            raise InvalidValue(f"{self.name or self.id} is dense: append an array, without values or count.")
+        return self._whole_slab(self._packed(block), dim)
+
+    def _append_slab(self, slab: Slab, dim: int, drop_fill: bool) -> slice:
+        if drop_fill:
+            raise InvalidValue(f"{self.name or self.id} is dense: drop_fill is for sparse datasets.")
+        if not slab.count:
+            return slice(self.shape[dim], self.shape[dim])
+        data, path = self.type.encode(slab.values), self._path("value")
+        with in_own_words(self.id, self.name), as_client_errors():
+            answer = self.connection.json("PUT", path, data, append=slab.count, append_dim=dim)
+        return self._grown(answer, dim)
 
     def _put(self, selection: Selection, values: NDArray[Any]) -> None:
         """Write values, in the selection's shape, by one request; `TooLarge` if they are too many for it."""

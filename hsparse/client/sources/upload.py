@@ -1,8 +1,9 @@
-"""Uploads cut into requests: a server takes bodies of a bounded size."""
+"""Uploads cut into requests: a server takes bodies of a bounded size. What is appended, joined into one request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,38 @@ COORDINATE_TEXT = 21
 """Bytes of JSON that a coordinate may have."""
 Array: TypeAlias = NDArray[Any]
 Send: TypeAlias = Callable[[Selection, Array], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Slab:
+    """What is appended: `count` rows or frames, all `values` of them or, with `coords: (n, rank)`, those alone."""
+
+    count: int
+    values: NDArray[Any]
+    coords: NDArray[np.uint64] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the values and places."""
+        return self.values.nbytes + (0 if self.coords is None else self.coords.nbytes)
+
+    def copy(self) -> Slab:
+        """Return the same in memory of its own."""
+        return Slab(self.count, self.values.copy(), None if self.coords is None else self.coords.copy())
+
+
+def join_slabs(slabs: Sequence[Slab], dim: int) -> Slab:
+    """Return slabs, all with places or none, as one, each behind the one before along `dim`."""
+    if len(slabs) == 1:
+        return slabs[0]
+    counts = [slab.count for slab in slabs]
+    places = [slab.coords for slab in slabs if slab.coords is not None]
+    if not places:
+        return Slab(sum(counts), np.concatenate([slab.values for slab in slabs], dim))
+    coords = np.concatenate(places)
+    starts = np.cumsum([0, *counts[:-1]]).astype(np.uint64)
+    coords[:, dim] += np.repeat(starts, [len(some) for some in places])
+    return Slab(sum(counts), np.concatenate([slab.values for slab in slabs]), coords)
 
 
 def upload(

@@ -17,7 +17,7 @@ from hsparse.client.indexing.key_items import Key
 from hsparse.client.indexing.select import ArrayKey, Region, Select, select_points
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
-from hsparse.client.sources.upload import COORDINATE_TEXT, WHOLE, upload
+from hsparse.client.sources.upload import COORDINATE_TEXT, WHOLE, Slab, upload
 from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
 from hsparse.errors import Conflict, HsparseError, TooLarge
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
@@ -206,27 +206,8 @@ class SparseWrites(Dataset):
         >>> X.shape, X.nnz
         ((16, 3), 8)
         """
-        if values is not None:
-            if count is None:
-                raise InvalidValue(
-                    f"Say by how many the dimension {axis} grows: append(coords, values, count=...)."
-                )
-            column = np.ascontiguousarray(self._cast(values))
-            return self._append_elements(block, column, count, axis, drop_fill)
-        if count is not None:
-            raise InvalidValue(
-                "A count is for coords and values: an array says by its shape how many it appends."
-            )
-        found = sparse_values(block)
-        if found is None:
-            return self.append_region(block, axis=axis, drop_fill=drop_fill)
         dim = self._axis(axis, self.shape)
-        stored = self._checked(found)
-        if len(stored.shape) == self.ndim - 1:
-            stored = stored.with_axis(dim)
-        self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
-        coords = Elements(tuple(stored.columns), stored.values).coords()
-        return self._append_elements(coords, stored.values, stored.shape[dim], axis, drop_fill)
+        return self._append_slab(self._slab(block, values, count, dim), dim, drop_fill)
 
     def append_region(self, values: ArrayLike, *, axis: int = 0, drop_fill: bool = False) -> slice:
         """Append `values`, all of them defined: they have the shape of what is new. Else as `append`.
@@ -236,28 +217,52 @@ class SparseWrites(Dataset):
         >>> X.shape, X.count(np.s_[4])
         ((5, 3), 2)
         """
-        cast = self._cast(values)
-        given = np.ascontiguousarray(cast).reshape(cast.shape)
+        dim = self._axis(axis, self.shape)
+        return self._append_slab(self._whole_slab(self._cast(values), dim), dim, drop_fill)
 
+    def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
+        if values is not None:
+            if count is None:
+                raise InvalidValue(
+                    f"Say by how many the dimension {dim} grows: append(coords, values, count=...)."
+                )
+            places = self._in_current_extent(
+                lambda extent: select_points(block, (*extent[:dim], count, *extent[dim + 1 :])).coords()
+            )
+            return Slab(count, np.ascontiguousarray(self._cast(values)), places)
+        if count is not None:
+            raise InvalidValue(
+                "A count is for coords and values: an array says by its shape how many it appends."
+            )
+        found = sparse_values(block)
+        if found is None:
+            return self._whole_slab(self._cast(block), dim)
+        stored = self._checked(found)
+        if len(stored.shape) == self.ndim - 1:
+            stored = stored.with_axis(dim)
+        self._in_current_extent(lambda extent: self._check_slab(stored.shape, extent, dim))
+        coords = Elements(tuple(stored.columns), stored.values).coords()
+        return Slab(stored.shape[dim], stored.values, coords)
+
+    def _append_slab(self, slab: Slab, dim: int, drop_fill: bool) -> slice:
+        if slab.coords is None:
+            return self._append_whole(np.ascontiguousarray(slab.values), slab.count, dim, drop_fill)
+        return self._append_elements(slab.coords, slab.values, slab.count, dim, drop_fill)
+
+    def _append_whole(self, array: NDArray[Any], count: int, dim: int, drop_fill: bool) -> slice:
         def send(extent: tuple[int, ...]) -> slice:
-            dim = self._axis(axis, extent)
-            array = np.expand_dims(given, dim) if given.ndim == len(extent) - 1 else given
-            self._check_slab(array.shape, extent, dim)
-
             def fill(rows: slice) -> None:
                 key = ArrayKey((*[slice(None)] * dim, rows))
                 self.write_region(key, array, drop_fill=drop_fill)
 
-            body = partial(array.tobytes)
-            return self._append(array.nbytes, body, fill, dim, array.shape[dim], drop_fill)
+            return self._append(array.nbytes, array.tobytes, fill, dim, count, drop_fill)
 
         return self._in_current_extent(send)
 
     def _append_elements(
-        self, coords: ArrayLike, column: NDArray[Any], count: int, axis: int, drop_fill: bool
+        self, coords: ArrayLike, column: NDArray[Any], count: int, dim: int, drop_fill: bool
     ) -> slice:
         def send(extent: tuple[int, ...]) -> slice:
-            dim = self._axis(axis, extent)
             slab = (*extent[:dim], count, *extent[dim + 1 :])
             points = select_points(coords, slab)
 
@@ -311,15 +316,6 @@ class SparseWrites(Dataset):
         except Conflict:
             pass
         self.erase(ArrayKey((*[slice(None)] * dim, added)))
-
-    def _check_slab(self, shape: tuple[int, ...], extent: tuple[int, ...], dim: int) -> None:
-        """Raise `InvalidValue` unless an array of the shape can be appended along the dimension."""
-        own = shape[:dim] + shape[dim + 1 :]
-        if len(shape) != len(extent) or own != extent[:dim] + extent[dim + 1 :]:
-            raise InvalidValue(
-                f"What is appended to {self.name or self.id} along dimension {dim} has its other lengths, those of "
-                f"{list(extent)}; the values have the shape {list(shape)}."
-            )
 
     def _cast(self, values: Any) -> NDArray[Any]:
         """Return values as elements travel; an array type's dimensions are the last ones of `values`."""
