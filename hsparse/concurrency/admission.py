@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from time import thread_time
 
-from hsparse.concurrency.fair_queue import Entry, FairQueue, RecentUsers
+from hsparse.concurrency.fair_queue import Entry, FairQueue
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 
@@ -111,6 +111,10 @@ TIME_OVER = "its time is over"
 TOO_LATE = "its turn would come too late"
 
 
+RECENT = 1.0
+"""Seconds: a user who came in this time, or in as much before it, is there."""
+
+
 class Rejection(StrEnum):
     """Why something was not admitted."""
 
@@ -180,6 +184,25 @@ class PlaceWait:
         self._admission.withdrawn(self)
 
 
+class RecentUsers:
+    """Users who came a moment ago."""
+
+    def __init__(self) -> None:
+        self._now: set[str] = set()
+        self._before: set[str] = set()
+        self._since = 0.0
+
+    def __len__(self) -> int:
+        return max(len(self._now), len(self._before))
+
+    def add(self, user: str, now: float) -> None:
+        """Note that a user came at a time."""
+        if now - self._since >= RECENT:
+            self._before = self._now if now - self._since < 2 * RECENT else set()
+            self._now, self._since = set(), now
+        self._now.add(user)
+
+
 class Admission:
     """Places for `most` at a time, fewer while the event loop lags. One loop uses it; deadlines are its times."""
 
@@ -188,6 +211,7 @@ class Admission:
         self._most = most
         self.watcher = watcher or Watcher()
         self._queue: FairQueue[PlaceWait] = FairQueue()
+        self._waits = 0
         self._waiting_since = 0.0
         self._mean = 0.0
         self._refused, self._refused_at = 0.0, -math.inf
@@ -278,6 +302,7 @@ class Admission:
         """Begin a wait."""
         if not self._queue:
             self._waiting_since = wait.began
+        self._waits += 1
         wait.entry = self._queue.push(wait.user, wait)
         if deadline != NO_DEADLINE:
             wait.timer = asyncio.get_running_loop().call_at(deadline, self._expire, wait)
@@ -324,6 +349,7 @@ class Admission:
         """Note that a wait is over."""
         if wait.entry is not None:
             self._queue.remove(wait.entry)
+            self._waits -= 1
             wait.entry = None
             self.watcher.waited(_now() - wait.began)
         if wait.timer is not None:
@@ -332,6 +358,8 @@ class Admission:
 
     def _fill(self) -> None:
         """Give free places to those who are next."""
+        if not self._waits:
+            return
         while self.running < self.places and (wait := self._queue.pop_of(self._may_begin)) is not None:
             if wait.place.done():
                 continue

@@ -20,9 +20,6 @@ REMEMBERED = 1000
 LOOKED_AT = 100
 """Entries of users who may not that are passed over: each costs a little every time."""
 
-RECENT = 1.0
-"""Seconds: a user who came in this time, or in as much before it, is there."""
-
 Order: TypeAlias = tuple[float, int]
 """The place of an entry: the greatest is served first, so that it is popped from a list's end."""
 
@@ -121,22 +118,3 @@ class FairQueue(Generic[T]):
             self._ends = {
                 user: end for user, end in self._ends.items() if end > self._now or user in self._counts
             }
-
-
-class RecentUsers:
-    """Users who came a moment ago."""
-
-    def __init__(self) -> None:
-        self._now: set[str] = set()
-        self._before: set[str] = set()
-        self._since = 0.0
-
-    def __len__(self) -> int:
-        return max(len(self._now), len(self._before))
-
-    def add(self, user: str, now: float) -> None:
-        """Note that a user came at a time."""
-        if now - self._since >= RECENT:
-            self._before = self._now if now - self._since < 2 * RECENT else set()
-            self._now, self._since = set(), now
-        self._now.add(user)

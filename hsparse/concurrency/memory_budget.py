@@ -34,11 +34,12 @@ class MemoryBudget:
         self.limit = limit
         self._patience = patience
         self._waiting: FairQueue[_Waiter] = FairQueue()
+        self._waiters = 0
         self.used = 0
 
     def has_room(self, nbytes: int) -> bool:
         """Return whether `hold` would not wait."""
-        return not self._waiting and self.used + min(nbytes, self.limit) <= self.limit
+        return not self._waiters and self.used + min(nbytes, self.limit) <= self.limit
 
     @property
     def is_waited_for(self) -> bool:
@@ -79,13 +80,15 @@ class MemoryBudget:
     def give_back(self, nbytes: int) -> None:
         """Give back what `take` returned."""
         self.used -= nbytes
-        self._admit()
+        if self._waiters:
+            self._admit()
 
     async def _wait(self, nbytes: int) -> None:
         """Wait for room, which is taken on return."""
         loop, left = asyncio.get_running_loop(), seconds_left()
         patience = self._patience if left is None else min(self._patience, left)
         waiter = _Waiter(nbytes, loop.create_future())
+        self._waiters += 1
         entry = self._waiting.push(queue_user(), waiter, nbytes)
         try:
             async with asyncio.timeout(patience):
@@ -99,6 +102,8 @@ class MemoryBudget:
             if isinstance(error, TimeoutError):
                 raise Busy(f"No room for {nbytes} bytes within {patience:g} s; try again.") from error
             raise
+        finally:
+            self._waiters -= 1
 
     def _admit(self) -> None:
         while self._waiting and self.used + self._waiting.peek().item.nbytes <= self.limit:

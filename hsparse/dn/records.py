@@ -92,22 +92,14 @@ _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 class _ReplyRoom:
     """The memory that the records of one reply take."""
 
-    __slots__ = ("_used",)
+    __slots__ = ("used",)
 
     def __init__(self) -> None:
-        self._used = 0
-
-    def take(self, nbytes: int) -> None:
-        self._used += nbytes
-
-    @property
-    def is_large(self) -> bool:
-        """Whether an answer that is made of the records takes memory worth speaking of."""
-        return self._used > LARGE_READ
+        self.used = 0
 
     @property
     def is_exceeded(self) -> bool:
-        return self._used > REPLY_MEMORY
+        return self.used > REPLY_MEMORY
 
 
 class Records:
@@ -142,7 +134,7 @@ class Records:
         room = _ReplyRoom()
         for id in ids:
             found = self._cached(id, room)
-            if found is None or room.is_large or (outcomes and room.is_exceeded):
+            if found is None or room.used > LARGE_READ:
                 return None
             outcomes.append(found[0])
         count_hits(len(outcomes))
@@ -227,15 +219,16 @@ class Records:
         value = cached.peek()[1]
         if value is None:
             return None
-        room.take(cached.nbytes)
-        return Outcome(value.record), cached.nbytes
+        nbytes = cached.nbytes
+        room.used += nbytes
+        return Outcome(value.record), nbytes
 
     async def _read(self, id: str, room: _ReplyRoom) -> Outcome:
         key = storage_key(id)
         try:
             with self._cache.use(key, lambda: self._make(key, id)) as cached:
                 value = await cached.read()
-                room.take(cached.nbytes)
+                room.used += cached.nbytes
             if value is None:
                 raise self._deleted.missing(id, id)
         except HsparseError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from aiohttp import web
@@ -39,12 +39,14 @@ class Route:
     allowed: tuple[str, ...] = ()
     """The methods of a path that does not have this one."""
 
-    @property
-    def reads(self) -> bool:
-        """Whether it changes nothing, so that it may be given up at any time."""
-        return self.method == "GET" or (
+    reads: bool = field(init=False)
+    """Whether it changes nothing, so that it may be given up at any time."""
+
+    def __post_init__(self) -> None:
+        reads = self.method == "GET" or (
             self.method == "POST" and (self.right is Right.READ or self.reads_only)
         )
+        object.__setattr__(self, "reads", reads)
 
     @property
     def grows(self) -> bool:

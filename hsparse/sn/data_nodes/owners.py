@@ -213,11 +213,14 @@ class Owners:
 
     async def ask_owner(self, name: str, message: Message[T]) -> T:
         """Send a message to the owner of `name`."""
-        message = self._in_bucket(message)
+        if self._bucket:
+            message = InBucket(self._bucket, message)
         again: Resend | None = None
         while True:
             membership = await self._nodes.members(again)
-            reply = await self._nodes.send(membership, membership.owner(name), message, again)
+            nodes = membership.nodes
+            owner = nodes[0] if len(nodes) == 1 else membership.owner(name)
+            reply = await self._nodes.send(membership, owner, message, again)
             if not isinstance(reply, Resend):
                 return reply
             again = reply if again is None else again.and_also(reply)

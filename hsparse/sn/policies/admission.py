@@ -53,6 +53,7 @@ class Queueing:
             return await next(request)
         finally:
             place.leave()
+            request.place = None
 
     async def _read(self, request: Request, next: Next) -> web.StreamResponse:
         try:

@@ -21,10 +21,10 @@ def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy
     origins, has_users = settings.cors_origins, settings.single_user is None
     return (
         log or RequestLog(service.clock, service.metrics),
-        # Without users a page may read answers only if its origin is named.
-        Cors(origins if has_users else tuple(named_origins(origins))),
         Compression(settings.compress),
         Errors(service.authenticator.challenges),
+        # Without users a page may read answers only if its origin is named.
+        Cors(origins if has_users else tuple(named_origins(origins))),
         FormGuard(origins) if has_users else PageGuard(settings.allowed_hosts, origins),
         Authentication(RateLimit(settings.rate_limit, settings.rate_burst, service.clock)),
         Queueing(service.admission, settings.request_timeout, settings.max_read_time),

@@ -31,7 +31,7 @@ from hsparse.model.file_backed import OBJECTS_FOLDER, file_key, file_reference
 from hsparse.model.ids import check_bucket_name
 from hsparse.model.link import PROTOCOL
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.second_names import with_first_names
+from hsparse.sn.records.second_names import FIRST_NAME, with_first_names
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
@@ -63,7 +63,8 @@ async def find_domain(
     record = outcome.unwrap()
     if "deleted" in record and not dangling:
         raise Gone(f"The objects of {path} were deleted by another name that they had; delete {path}, too.")
-    return (await with_first_names(service.owners, [Domain(path, record)]))[0]
+    domain = Domain(path, record)
+    return domain if FIRST_NAME not in record else (await with_first_names(service.owners, [domain]))[0]
 
 
 async def find_allowed(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from hsparse.concurrency.gather import with_pauses
@@ -31,6 +32,9 @@ T = TypeVar("T")
 ATTEMPTS = 8
 """Attempts at an operation before its `Moved` is raised."""
 KEYS_AT_ONCE = 10_000
+SMALL_RECORD = 16 * 1024
+"""Bytes of the JSON of the largest record whose dataset is remembered."""
+MOST_KNOWN = 512
 AT_ONCE = 64
 """Datasets that are loaded before other requests run."""
 
@@ -52,15 +56,27 @@ class Dataset:
     def of(cls, record: Record, rights: FileRights | None = None) -> Dataset:
         """Make it from a stored record; `BadRequest` for a null dataspace.
 
-        `rights` are the reader's rights to files that the data may be in.
+        `rights` are the reader's rights to files that the data may be in. What was made of a small record, which must
+        not be modified, is remembered.
         """
+        known = _KNOWN.get(record["id"])
+        if known is None or known.record is not record:
+            known = cls._parsed(record)
+            if len(orjson.dumps(record)) <= SMALL_RECORD:
+                _KNOWN[known.id] = known
+                if len(_KNOWN) > MOST_KNOWN:
+                    _KNOWN.pop(next(iter(_KNOWN)), None)
+        return known if rights is None else replace(known, rights=rights)
+
+    @classmethod
+    def _parsed(cls, record: Record) -> Dataset:
         shape = record["shape"]
         if shape["class"] == "H5S_NULL":
             raise BadRequest(f"{record['id']} has a null dataspace: it has no values.")
         spec = chunk_spec(record)
         extent = tuple(shape.get("dims") or ())
         grid = Grid(extent, spec.dims)
-        return cls(record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), rights)
+        return cls(record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec))
 
     def with_length(self, dim: int, length: int) -> Dataset:
         """Return the dataset as if it had so many elements along a dimension."""
@@ -87,6 +103,10 @@ class Dataset:
         """Raise `BadRequest` if the dataset is file-backed: its files are never written."""
         if is_file_backed(self.record):
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
+
+
+_KNOWN: dict[str, Dataset] = {}
+"""By id, the oldest first; each for as long as its record is the same object."""
 
 
 async def load_dataset(request: Request) -> Dataset:
