@@ -18,7 +18,7 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store

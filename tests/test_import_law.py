@@ -93,7 +93,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.coding": {"imagecodecs"},
     "sn.openapi": {"yaml"},
     "sn.auth.password_file": {"argon2"},
-    "sn.auth.signed_token": {"joserfc"},
+    "sn.auth.issuer": {"joserfc"},
     "client": {"numpy"},
     "client.sparse.frame_array": {"scipy"},
     "client.direct.bucket_objects": {"obstore"},

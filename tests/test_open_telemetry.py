@@ -24,7 +24,7 @@ from hsparse.open_telemetry import OpenTelemetryTracer, make_tracer
 from hsparse.optional_module import OptionalModule
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 from tests.support.rest_client import RestClient

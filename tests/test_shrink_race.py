@@ -13,7 +13,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import SlowStore
 from tests.support.direct_driver import DirectDriver

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from hsparse.sn.values import append
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store

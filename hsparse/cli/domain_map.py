@@ -22,7 +22,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.files.domain_file import DomainFile, check_domain
 from hsparse.errors import Conflict
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout
 
 PARQUET = "kerchunk-parquet"
 FORMATS = ("json", "kerchunk", PARQUET, "dmrpp")

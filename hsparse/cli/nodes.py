@@ -11,8 +11,7 @@ from hsparse.cli.node_process import add_setting_flags, settings_of
 from hsparse.cli.stores import opened_stores
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import LeaseObjects
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import LeaseObjects, Membership
 from hsparse.cluster.membership_object import MembershipObject, rebuild_membership
 from hsparse.config import Settings
 from hsparse.setting import declared_settings

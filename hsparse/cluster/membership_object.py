@@ -24,8 +24,7 @@ from hashlib import blake2b
 from typing import Any
 
 from hsparse.clock import Clock, jitter
-from hsparse.cluster.lease_object import Lease, LeaseObjects, LeaseWatch
-from hsparse.cluster.membership import NO_MEMBERS, Membership
+from hsparse.cluster.lease_object import NO_MEMBERS, Lease, LeaseObjects, LeaseWatch, Membership
 from hsparse.errors import Busy, Corrupt, Misconfigured, NotFound, PreconditionFailed, Unsupported
 from hsparse.model.schema import FIRST_SCHEMA, Schema, parse_schema
 from hsparse.storage.object_store import ObjectStore

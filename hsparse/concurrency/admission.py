@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from time import thread_time
 
-from hsparse.concurrency.fair_queue import Entry, FairQueue
+from hsparse.concurrency.memory_budget import Entry, FairQueue
 from hsparse.concurrency.request_trace import measured_wait
 from hsparse.errors import Busy
 

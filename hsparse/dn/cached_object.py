@@ -20,7 +20,7 @@ from hsparse.concurrency.request_trace import (
     current_trace,
     measured_wait,
 )
-from hsparse.dn.group_commit import (
+from hsparse.dn.cache import (
     AppliedGroup,
     Base,
     Encoded,

@@ -16,16 +16,14 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Cache
+from hsparse.dn.cache import Base, Cache, Encoded
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.fences import Fences
-from hsparse.dn.group_commit import Base, Encoded
 from hsparse.dn.traced_store import ChunkVersions
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkRows
-from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.chunk_statistics import unknown_statistics
+from hsparse.format.chunk_spec import ChunkSpec, unknown_statistics
 from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid

@@ -24,8 +24,7 @@ from hsparse.dn.fences import Fences
 from hsparse.dn.remembered_listing import ROW_BYTES, RememberedListing, rows_after
 from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.chunk_map import ChunkMap, ChunkRows, decode_map, digests, encode_map, row_names
-from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.chunk_statistics import unknown_statistics
+from hsparse.format.chunk_spec import ChunkSpec, unknown_statistics
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection

@@ -16,12 +16,10 @@ from typing import Any, TypeVar
 
 from hsparse.concurrency.memory_budget import MemoryBudget, Reservation
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Cache
+from hsparse.dn.cache import Base, Cache
 from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.fences import Fences
-from hsparse.dn.group_commit import Base
+from hsparse.dn.fences import Fences, LaterChanges
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.later_changes import LaterChanges
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.stored_form import ObjectMemory, SingleObject
 from hsparse.errors import Corrupt, HsparseError, StoreFailed, Unanswered

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.cache import Base
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.chunk_objects import ChunkObjects, NewChunks
-from hsparse.dn.group_commit import Base
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import as_type, packed_type
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind, DefinedElements, FoundElements, Search

@@ -13,10 +13,9 @@ from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import count_hits
-from hsparse.dn.cache import Cache
+from hsparse.dn.cache import Base, Cache
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.fences import DeletedNames
-from hsparse.dn.group_commit import Base
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_changes import change_record, changed_entries, check_size, grown_bytes, must_measure

@@ -20,10 +20,9 @@ from hsparse.dn.chunk_objects import ChunkObjects
 from hsparse.dn.chunks import ChunkReductions, Chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.deletions import Deletions
-from hsparse.dn.fences import Fences
+from hsparse.dn.fences import Fences, LaterChanges
 from hsparse.dn.file_backed_chunks import BackingFiles, FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.later_changes import LaterChanges
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.records import NO_LIMIT, Records

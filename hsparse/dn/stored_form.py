@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from hsparse.concurrency.memory_budget import Reservation
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.group_commit import Codec
+from hsparse.dn.cache import Codec
 from hsparse.errors import NotFound
 from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
 

@@ -16,12 +16,14 @@ A row is valid as long as its chunk's object has the etag that it had when its f
 
 The other columns are the scaled coordinates, a column a dimension; the number of defined elements; of each
 section stored size, unfiltered size and filter mask; and of each column with statistics the five words of
-`hsparse.format.chunk_statistics`. Rows are in row-major order of the coordinates, each once.
+`hsparse.format.chunk_spec`. Rows are in row-major order of the coordinates, each once.
 
 Stored chunks by column: the contents of a chunk index of an HDF5 file.
 
 RFC "Chunk query functionality in HDF5" (2018), `H5D_chunk_info_t`; for structured chunks `H5D_struct_chunk_info_t`
 of the sparse storage API.
+
+Reading FlatBuffers ("FlatBuffers Internals"): the tables of Arrow's messages. No offset or length is trusted.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.chunk_statistics import WORDS
+from hsparse.format.chunk_spec import WORDS
 from hsparse.format.codec_library import Buffer, crc32
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
@@ -52,7 +55,7 @@ class ChunkRows:
     `scaled: (n, rank) uint64` are scaled coordinates, `size: (n,) uint64` the bytes of their objects, `etags` (n)
     those objects' etags. `sections: (n, k, 3) uint64` has stored size, unfiltered size (both in bytes) and filter
     mask of each section, `defined: (n,) uint64` the number of defined elements; of dense chunks k is 0, and so is
-    `defined`. `statistics: (n, columns, 5)` are words of `hsparse.format.chunk_statistics`. Sections follow each other
+    `defined`. `statistics: (n, columns, 5)` are words of `hsparse.format.chunk_spec`. Sections follow each other
     without gaps from the object's first byte.
     """
 
@@ -283,3 +286,80 @@ def decode_map(data: Buffer, rank: int, sections: int, columns: int = 0) -> Chun
         np.ascontiguousarray(table[rank]),
         np.ascontiguousarray(table[first:].T).reshape(count, columns, WORDS),
     )
+
+
+MAX_NAME = 1024
+"""Offsets may coincide: without limits a small schema could have many fields with the same long name."""
+INVALID = (struct.error, IndexError, ValueError, OverflowError)
+"""What reading raises of bytes that are none."""
+
+
+class Table:
+    """A table in a buffer. A vtable has the offset of each field, or 0 if the field is absent."""
+
+    def __init__(self, data: memoryview, place: int) -> None:
+        self.data = data
+        self._place = place
+        self._vtable = place - unpack("<i", data, place)[0]
+        (self._size,) = unpack("<H", data, self._vtable)
+
+    def _at(self, field: int) -> int | None:
+        entry = 4 + 2 * field
+        if entry + 2 > self._size:
+            return None
+        (offset,) = unpack("<H", self.data, self._vtable + entry)
+        return self._place + offset if offset else None
+
+    def number(self, field: int, kind: str, default: int) -> int:
+        at = self._at(field)
+        return default if at is None else int(unpack(kind, self.data, at)[0])
+
+    def _target(self, field: int) -> int | None:
+        at = self._at(field)
+        return None if at is None else at + int(unpack("<I", self.data, at)[0])
+
+    def table(self, field: int) -> Table | None:
+        at = self._target(field)
+        return None if at is None else Table(self.data, at)
+
+    def text(self, field: int) -> str:
+        at = self._target(field)
+        if at is None:
+            return ""
+        (length,) = unpack("<I", self.data, at)
+        if length > MAX_NAME:
+            raise ValueError(f"a name has {length} bytes; the limit is {MAX_NAME}")
+        return bytes(part(self.data, at + 4, length)).decode()
+
+    def tables(self, field: int) -> list[int]:
+        """Return the offsets of the tables in a vector."""
+        at = self._target(field)
+        if at is None:
+            return []
+        (count,) = unpack("<I", self.data, at)
+        offsets = np.frombuffer(part(self.data, at + 4, 4 * count), "<u4").tolist()
+        return [at + 4 + 4 * i + offset for i, offset in enumerate(offsets)]
+
+    def pairs(self, field: int) -> list[tuple[int, int]]:
+        """Return the structs of two int64 in a vector."""
+        at = self._target(field)
+        if at is None:
+            return []
+        (count,) = unpack("<I", self.data, at)
+        return list(struct.iter_unpack("<qq", part(self.data, at + 4, 16 * count)))
+
+
+def root_table(data: memoryview) -> Table:
+    return Table(data, unpack("<I", data, 0)[0])
+
+
+def unpack(kind: str, data: memoryview, at: int) -> tuple[Any, ...]:
+    if at < 0:  # struct would count it from the end
+        raise ValueError("an offset is negative")
+    return struct.unpack_from(kind, data, at)
+
+
+def part(data: memoryview, at: int, length: int) -> memoryview:
+    if at < 0 or length < 0 or at + length > len(data):
+        raise ValueError(f"{length} bytes at {at} are not all there")
+    return data[at : at + length]

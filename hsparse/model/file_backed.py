@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest, Forbidden
-from hsparse.model.auto_chunk import enlarge
+from hsparse.model.dataspace import enlarge
 from hsparse.model.datatype import Datatype
 from hsparse.model.ids import check_bucket_name
 from hsparse.model.short_text import short_repr

@@ -16,8 +16,7 @@ from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.model.auto_chunk import auto_chunk, enlarge
-from hsparse.model.dataspace import Shape, dims_of, is_extensible, max_dims_of
+from hsparse.model.dataspace import Shape, auto_chunk, dims_of, enlarge, is_extensible, max_dims_of
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.file_backed import (
     CHUNKED_REF,
@@ -176,7 +175,7 @@ def stripes_of(record: Json) -> int:
 
 
 def has_statistics(record: Json) -> bool:
-    """Say whether the dataset's chunks are stored with statistics, see `hsparse.format.chunk_statistics`."""
+    """Say whether the dataset's chunks are stored with statistics, see `hsparse.format.chunk_spec`."""
     return record.get(STATISTICS) is True
 
 

@@ -24,7 +24,7 @@ APPENDS = "appends"
 STRIPES = "stripes"
 """A read feature: the dataset's chunks are in stripes; see `hsparse.model.stripes`."""
 CHUNK_STATISTICS = "statistics"
-"""A read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_statistics`."""
+"""A read feature: the footers of the dataset's chunks have version 2; see `hsparse.format.chunk_spec`."""
 DELTAS = "deltas"
 """A read feature: a part of the record is in an object beside it; see `hsparse.dn.record_objects`."""
 READ_FEATURES = frozenset({STRIPES, CHUNK_STATISTICS, DELTAS})

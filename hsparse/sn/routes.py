@@ -5,8 +5,13 @@ from __future__ import annotations
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz, get_users
-from hsparse.sn.chunks.chunk_value_handlers import get_chunk_value, put_chunk_value
-from hsparse.sn.chunks.handlers import get_chunk, get_chunk_selection, get_chunks
+from hsparse.sn.chunks.handlers import (
+    get_chunk,
+    get_chunk_selection,
+    get_chunk_value,
+    get_chunks,
+    put_chunk_value,
+)
 from hsparse.sn.chunks.map_handlers import get_dataset_map, get_map
 from hsparse.sn.chunks.stored_chunk_read import post_chunk_values
 from hsparse.sn.domains.folder_handlers import get_domains
@@ -21,8 +26,13 @@ from hsparse.sn.domains.handlers import (
     put_domain,
 )
 from hsparse.sn.domains.quota_handlers import get_quota, put_quota
-from hsparse.sn.explorer.handlers import get_docs, get_explorer_file, get_sign_in
-from hsparse.sn.explorer.sign_in_handlers import get_sign_in_client, post_sign_in_token
+from hsparse.sn.explorer.handlers import (
+    get_docs,
+    get_explorer_file,
+    get_sign_in,
+    get_sign_in_client,
+    post_sign_in_token,
+)
 from hsparse.sn.files.handlers import get_file, head_file
 from hsparse.sn.jobs.handlers import delete_job, get_job, get_jobs, post_job
 from hsparse.sn.objects.attribute_handlers import (

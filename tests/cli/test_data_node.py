@@ -14,7 +14,7 @@ from hsparse.config import Settings, load_settings
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.service import DataService
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.wire.remote_node import RemoteNode
 

@@ -21,7 +21,7 @@ from hsparse.errors import Misconfigured, StoreFailed
 from hsparse.model.acl import Principal
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.policies.log import RequestLog
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Stored
 from hsparse.wire.remote_node import RemoteNode
 from tests.support.rest_client import RestClient

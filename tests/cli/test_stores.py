@@ -7,7 +7,7 @@ import pytest
 from hsparse.cli import stores
 from hsparse.cli.stores import probed_bucket
 from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.storage.store_settings import StoreSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.cluster.membership import ClockReading
+from hsparse.cluster.lease_object import ClockReading
 
 
 @dataclass(slots=True)

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
 from hsparse.errors import Corrupt, Misconfigured, PreconditionFailed
 from hsparse.model.schema import FIRST_SCHEMA, Schema
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 
 
 async def test_each_change_of_owners_raises_the_epoch() -> None:

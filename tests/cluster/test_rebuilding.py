@@ -7,10 +7,9 @@ import asyncio
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.lease_object import LeaseObjects
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import LeaseObjects, Membership
 from hsparse.cluster.membership_object import KEY, MembershipObject, rebuild_membership
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
 SHORT = 0.02

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.concurrency import fair_queue
-from hsparse.concurrency.fair_queue import RECENT, FairQueue, RecentUsers
+from hsparse.concurrency import memory_budget as fair_queue
+from hsparse.concurrency.memory_budget import RECENT, FairQueue, RecentUsers
 
 USERS = "abcde"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.support.error_cycles import no_cycles_of_errors

@@ -9,7 +9,7 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.record_form import OVERHEAD, RecordCodec, memory_of_json
 from hsparse.dn.stored_form import SingleObject
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
 WORKERS = OffloadPool(1)

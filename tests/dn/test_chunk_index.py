@@ -22,7 +22,7 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import chunk_key, map_key
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore, StoreWrapper

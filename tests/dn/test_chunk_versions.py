@@ -7,7 +7,7 @@ from hsparse.dn.traced_store import DOUBT, ChunkVersions, VersionedStore
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.model.ids import chunk_key
 from hsparse.model.stripes import Stripes
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
 ONE, OTHER, THIRD = (f"d-0123456{i}-89abcdef-0123-456789-abcdef" for i in range(3))

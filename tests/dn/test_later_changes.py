@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
-from hsparse.dn import later_changes
-from hsparse.dn.group_commit import Encoded
-from hsparse.dn.later_changes import WINDOW, Change, LaterChanges
+from hsparse.dn import fences as later_changes
+from hsparse.dn.cache import Encoded
+from hsparse.dn.fences import WINDOW, Change, LaterChanges
 from hsparse.dn.membership.ownership import Doubt, MemberOwnership, SoleOwnership
 
 Chunk = dict[int, int]

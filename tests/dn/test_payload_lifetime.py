@@ -26,7 +26,7 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.storage.conditional_put import SingleWriter
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store

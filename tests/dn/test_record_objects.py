@@ -19,7 +19,7 @@ from hsparse.dn.record_objects import LARGE_RECORD, RecordDelta
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, ErrorKind
 from hsparse.model.ids import delta_key, is_delta_key, storage_key
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.extent_conformance import *  # noqa: F403
 from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint, FaultyStore

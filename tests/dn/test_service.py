@@ -21,7 +21,7 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import new_id, new_root_id, storage_key
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_conformance import *  # noqa: F403
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403

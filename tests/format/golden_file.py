@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from hsparse.format.filters.definition import Filter
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
-from hsparse.format.hdf5.messages.filter_pipeline_message import (
+from hsparse.format.hdf5.file_fields import run_reads
+from hsparse.format.hdf5.messages.layout_message import StructuredLayout, decode_structured_layout
+from hsparse.format.hdf5.messages.object_messages import (
     decode_section_pipelines,
     is_section_pipelines,
 )
-from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, decode_structured_layout
-from hsparse.format.hdf5.reads import run_reads
 from hsparse.format.structured.container import Section
 from tests.format.hdf5.host_file import fetch_from, messages
 

@@ -15,7 +15,7 @@ from nanoarrow import ipc
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.arrow_stream import MAX_FIELDS, read_batches, stream_batches
-from hsparse.format.flat_buffers import MAX_NAME
+from hsparse.format.chunk_map import MAX_NAME
 from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
 
 I4 = np.dtype("<i4")

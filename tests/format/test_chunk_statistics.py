@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
-from hsparse.format.chunk_statistics import (
+from hsparse.format.chunk_spec import (
     NANS,
     extremes_of,
     is_known,

@@ -7,7 +7,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.model.auto_chunk import auto_chunk, enlarge, shrink
+from hsparse.model.dataspace import auto_chunk, enlarge, shrink
 
 MIN, MAX = 1 << 20, 1 << 22
 LIMITS = st.lists(st.none() | st.integers(0, 10**7), min_size=1, max_size=6).map(tuple)

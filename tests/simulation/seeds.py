@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hsparse.dn.later_changes import LaterChanges
+from hsparse.dn.fences import LaterChanges
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
-from hsparse.dn.membership.replaced_messages import ReplacedMessages
+from hsparse.dn.membership.ownership import ReplacedMessages
 from tests.simulation.clients import MOST_WRITES
 from tests.simulation.linearizability import DELETIONS
 from tests.simulation.nemesis import (

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.cluster.membership import ClockReading
+from hsparse.cluster.lease_object import ClockReading
 from hsparse.dn import extent_changes
 from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.membership import replaced_messages
+from hsparse.dn.membership import ownership as replaced_messages
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.ownership import MemberOwnership

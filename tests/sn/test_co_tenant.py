@@ -23,7 +23,7 @@ from hsparse.model.ids import COLLECTIONS, storage_key
 from hsparse.sn.route import Route
 from hsparse.sn.routes import ROUTES
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import BINARY, Reply, RestClient
 
 OWNER, TENANT = "ann", "bob"

@@ -12,7 +12,6 @@ SN = Path(__file__).parents[2] / "hsparse" / "sn"
 LAYERS = (
     "service_settings",
     "metrics",
-    "body_memory",
     "coding",
     "route",
     "auth",

@@ -12,7 +12,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from tests.support.rest_client import RestClient
 

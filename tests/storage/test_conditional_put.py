@@ -8,7 +8,7 @@ import pytest
 
 from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed, Unsupported
 from hsparse.storage.conditional_put import SingleWriter, probe
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.faulty_store import FaultyStore

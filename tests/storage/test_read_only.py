@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import Unsupported
-from hsparse.storage.delegating_store import ReadOnlyStore
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore, ReadOnlyStore
 from hsparse.storage.object_store import Entry
 
 

@@ -37,7 +37,7 @@ from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.objects.create import remove
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.route import Route
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint
 from hsparse.testing.store_wrapper import METHODS

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hsparse.errors import Busy, NotFound, StoreFailed
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import CrashingStore, CrashPoint, FaultyStore
 
 

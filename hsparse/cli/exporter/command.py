@@ -18,7 +18,7 @@ from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 
 LARGE = 64 * 1024 * 1024

@@ -9,7 +9,7 @@ from hsparse.cli.importer.source import BlockCache, Source
 from hsparse.client.connection import Connection
 from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.http.retrying_client import RetryingClient
-from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.file_fields import ByteRange
 
 
 class DomainSource(Source):

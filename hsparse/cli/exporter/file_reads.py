@@ -13,7 +13,7 @@ from hsparse.client.files.domain_file import PART, DomainFile
 from hsparse.client.files.json_reader import JsonReader
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import PreconditionFailed
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from hsparse.storage.s3.multipart_upload import CopySource
 
 Result = TypeVar("Result")

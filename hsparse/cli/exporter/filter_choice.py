@@ -11,7 +11,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters, record_size
 from hsparse.format.filters.pipeline import BY_NAME
-from hsparse.format.hdf5.messages.filter_pipeline_message import Pipelines
+from hsparse.format.hdf5.messages.object_messages import Pipelines
 
 NONE = "none"
 

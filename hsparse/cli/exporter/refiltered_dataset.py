@@ -18,10 +18,10 @@ from hsparse.errors import Unsupported
 from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
-from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_indexes.chunk_records import dense_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
+from hsparse.format.hdf5.file_fields import Addressed, AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import has_addresses
 from hsparse.format.hdf5.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
 from hsparse.format.hdf5.plan.file_plan import FilePiece

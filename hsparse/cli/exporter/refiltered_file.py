@@ -21,10 +21,10 @@ from hsparse.cli.importer.file_objects import FileObject, FileObjects, is_ordere
 from hsparse.cli.importer.source import Source, path_in_errors
 from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.client.files.part_file import PartFile
-from hsparse.format.hdf5.addressed import Addressed, Key
-from hsparse.format.hdf5.messages.fill_value_message import INCREMENTAL
+from hsparse.format.hdf5.file_fields import Addressed, Key
 from hsparse.format.hdf5.messages.group_messages import HardLink
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
+from hsparse.format.hdf5.messages.object_messages import INCREMENTAL
 from hsparse.format.hdf5.parse.parsed_object import ParsedDataset, ParsedObject
 from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_object import (

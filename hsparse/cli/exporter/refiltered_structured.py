@@ -12,11 +12,11 @@ from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.refiltered_dataset import RefilteredDataset, Target, Task
 from hsparse.cli.importer.structured_upload import StructuredData
 from hsparse.format.codec_library import Buffer
-from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
-from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
-from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
+from hsparse.format.hdf5.file_fields import Addressed, AddressOf, Key
+from hsparse.format.hdf5.messages.layout_message import StructuredLayout, plan_structured_layout
+from hsparse.format.hdf5.messages.object_messages import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk

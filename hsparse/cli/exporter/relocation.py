@@ -11,11 +11,11 @@ from threading import Lock
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.errors import StoreFailed
 from hsparse.format.codec_library import Buffer
-from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
+from hsparse.format.hdf5.file_fields import Addressed, AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import FileType, has_addresses
 from hsparse.format.hdf5.parse.parsed_elements import parse_elements
 from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
-from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_chunks import plan_elements
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.hdf5.plan.transcoded_chunk import CHUNK_HEAP
 

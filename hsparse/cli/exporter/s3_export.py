@@ -19,7 +19,7 @@ from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.cli.progress import print_message, show_progress
 from hsparse.client.files.domain_file import ReportProgress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from hsparse.storage.s3.multipart_upload import CopySource, Part, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
 

@@ -30,7 +30,7 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound
 from hsparse.format.hdf5.messages.group_messages import ExternalLink
-from hsparse.format.hdf5.plan.user_block import USER_BLOCK
+from hsparse.format.hdf5.plan.file_plan import USER_BLOCK
 from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title, external_domain
 

@@ -8,9 +8,9 @@ from math import prod
 from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.source_files import SourceFiles
 from hsparse.errors import Corrupt, NotFound
+from hsparse.format.hdf5.file_fields import ByteRange
 from hsparse.format.hdf5.parse.external_files import ExternalFile
 from hsparse.format.hdf5.parse.parsed_object import ParsedDataset
-from hsparse.format.hdf5.reads import ByteRange
 from hsparse.model.dataspace import dims_of
 
 

@@ -18,6 +18,7 @@ from hsparse.errors import Corrupt
 from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
+from hsparse.format.hdf5.file_fields import ByteRange
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.file_type import FileType, is_byte_identical
 from hsparse.format.hdf5.messages.layout_message import (
@@ -29,7 +30,6 @@ from hsparse.format.hdf5.messages.layout_message import (
 from hsparse.format.hdf5.parse.dataset_chunks import read_dataset_chunks
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedDataset
-from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.plan.grid import Grid
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import Fixed, element_of

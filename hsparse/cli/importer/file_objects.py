@@ -35,6 +35,7 @@ from hsparse.format.hdf5.parse.parsed_object import (
 )
 from hsparse.format.hdf5.plan.dataset_plan import BOOLEAN
 from hsparse.format.hdf5.plan.domain_plan import DEFINED, REFERENCE_TYPE
+from hsparse.format.hdf5.plan.file_plan import MAX_SIZE, Json, user_block_json
 from hsparse.format.hdf5.plan.matrix_encoding import (
     ANNDATA_KINDS,
     BINSPARSE,
@@ -43,7 +44,6 @@ from hsparse.format.hdf5.plan.matrix_encoding import (
     OLD_FORMAT,
     OLD_SHAPE,
 )
-from hsparse.format.hdf5.plan.user_block import MAX_SIZE, Json, user_block_json
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of

@@ -23,8 +23,8 @@ from hsparse.cli.importer.sparse_matrix import (
 )
 from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
+from hsparse.format.hdf5.messages.object_messages import FillValue
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import parse_object
 from hsparse.model.initial_values import LARGEST_BAND, LARGEST_BATCH, chunk_of

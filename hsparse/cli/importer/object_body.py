@@ -14,7 +14,6 @@ from hsparse.format.codec_library import byte_view
 from hsparse.format.filters.filters_json import creation_property, parse_hsds_filters
 from hsparse.format.filters.pipeline import BY_ID, CODECS
 from hsparse.format.hdf5.messages.file_type import FileType
-from hsparse.format.hdf5.messages.fill_value_message import NEVER, ON_ALLOCATION
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
 from hsparse.format.hdf5.messages.layout_message import (
     ChunkedLayout,
@@ -22,6 +21,7 @@ from hsparse.format.hdf5.messages.layout_message import (
     ContiguousLayout,
     VirtualLayout,
 )
+from hsparse.format.hdf5.messages.object_messages import NEVER, ON_ALLOCATION
 from hsparse.format.hdf5.parse.parsed_elements import check_readable, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedAttribute, ParsedDataset, ParsedObject
 from hsparse.format.plan.grid import Grid

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.cli.importer.source import BlockCache, Source
 from hsparse.errors import Conflict, NotFound
-from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.file_fields import ByteRange
 from hsparse.storage.s3.s3_store import S3Store
 
 Result = TypeVar("Result")

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, StoreFailed
-from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
+from hsparse.format.hdf5.file_fields import ByteRange, Reads, run_reads
 
 PIECE = 4 * 1024 * 1024
 """Bytes that are fetched at once if a file is read from start to end."""

@@ -19,7 +19,7 @@ from threading import Lock
 from hsparse.cli.file_arguments import SCHEME, S3Url
 from hsparse.cli.importer.source import Source
 from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound, Unsupported
-from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.file_fields import ByteRange
 
 MAX_OPEN = 64
 """Open files that are kept for the next read."""

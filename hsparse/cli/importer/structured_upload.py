@@ -20,13 +20,16 @@ from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
 from hsparse.format.hdf5.messages.file_type import has_references, is_packed
-from hsparse.format.hdf5.messages.filter_pipeline_message import (
+from hsparse.format.hdf5.messages.layout_message import (
+    RawStructuredLayout,
+    StructuredLayout,
+    decode_structured_layout,
+)
+from hsparse.format.hdf5.messages.object_messages import (
     Pipelines,
     decode_section_pipelines,
     is_section_pipelines,
 )
-from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
-from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, decode_structured_layout
 from hsparse.format.hdf5.parse.parsed_elements import parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.kinds.sparse_chunk import open_sparse

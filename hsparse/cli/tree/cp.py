@@ -26,7 +26,7 @@ from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout
 from hsparse.model.ids import new_root_id
 
 REQUESTS = 8

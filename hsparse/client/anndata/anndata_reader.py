@@ -12,7 +12,7 @@ from hsparse.client.errors import InvalidValue
 from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.memory_limit import check_total
 from hsparse.client.progress import Progress
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 
 PARTS = ("X", "layers", "obs", "var", "obsm", "varm", "obsp", "varp", "uns", "raw")
 

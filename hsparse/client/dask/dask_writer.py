@@ -22,7 +22,7 @@ from hsparse.client.progress import Advance, Progress, ignore, show_progress
 from hsparse.client.sparse.sparse_values import sparse_values
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.client.types.hdf5_type import Hdf5Type
-from hsparse.model.auto_chunk import auto_chunk
+from hsparse.model.dataspace import auto_chunk
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.files.part_file import PartFile
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 
 PART = 1 << 20
 DOMAIN_HEADER = "X-Hdf-Domain"

@@ -19,7 +19,7 @@ from hsparse.client.http.address import Address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.errors import NotFound
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from hsparse.optional_module import OptionalModule
 
 SPEC = OptionalModule("fsspec.spec", "fsspec").load()

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all, staggered
-from hsparse.dn.membership.eviction import Eviction
+from hsparse.dn.membership.lease_keeper import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.errors import Misconfigured, Misdirected, Unanswered

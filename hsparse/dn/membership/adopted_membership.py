@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
-from hsparse.dn.membership.eviction import Eviction
+from hsparse.dn.membership.lease_keeper import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Doubt, Kept, MemberOwnership
 from hsparse.dn.membership.peers import PATIENCE, Peers

@@ -14,17 +14,14 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from hsparse.clock import Clock
-from hsparse.cluster.lease_object import LeaseObjects
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import LeaseObjects, Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.absent_members import AbsentMembers
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
-from hsparse.dn.membership.eviction import Eviction
-from hsparse.dn.membership.lease_keeper import LeaseKeeper
+from hsparse.dn.membership.lease_keeper import Eviction, LeaseKeeper
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership, OwningService
+from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership, OwningService, ReplacedMessages
 from hsparse.dn.membership.peers import Peers
-from hsparse.dn.membership.replaced_messages import ReplacedMessages
 from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema

@@ -3,11 +3,22 @@
 H5.format.html, II: "Size of Offsets" and "Size of Lengths" of the superblock; planned files have 8 bytes of each.
 Names are UTF-8; other bytes become surrogates (`surrogateescape`), as in h5py. A checksummed block has a signature,
 a version, the type of its records, content and a checksum (III.A.2, VII.C and VII.D).
+
+Bytes with addresses that are not known yet.
+
+A file is planned by sizes. The size of a structure is known from its parts; its addresses, 8 bytes each, are
+filled in when its bytes are requested.
+
+Reading a file without I/O: readers are generators that yield byte ranges and are sent their bytes.
+
+The same reader works over an object store, a local file and memory; the caller decides what is merged or cached. A
+reader that needs the bytes of two places asks for both in one step.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.codec_library import Buffer, lookup3
@@ -106,3 +117,91 @@ def check_signature(reader: ByteReader, signature: bytes, version: int | None = 
         raise Corrupt(f"The {reader.subject} begins with {found!r}, not with {signature!r}.")
     if version is not None and (other := reader.number(1, "version")) != version:
         raise Corrupt(f"The {reader.subject} has version {other}; only {version} is known.")
+
+
+Key: TypeAlias = Hashable
+"""The key of a structure or an object while a file is planned."""
+AddressOf: TypeAlias = Callable[[Key], int]
+
+
+class Addressed(NamedTuple):
+    """`data` with zeros at `places`: (offset, key) of each address that belongs there."""
+
+    data: bytes
+    places: tuple[tuple[int, Key], ...] = ()
+
+    @classmethod
+    def join(cls, parts: Iterable[Addressed]) -> Addressed:
+        """Return parts one after the other."""
+        pieces, places, end = [], [], 0
+        for data, inside in parts:
+            places += [(end + offset, key) for offset, key in inside]
+            pieces.append(data)
+            end += len(data)
+        return cls(b"".join(pieces), tuple(places))
+
+    def filled(self, address_of: AddressOf) -> bytes:
+        """Return the bytes with all addresses."""
+        if not self.places:
+            return self.data
+        result = bytearray(self.data)
+        for offset, key in self.places:
+            result[offset : offset + 8] = address_of(key).to_bytes(8, "little")
+        return bytes(result)
+
+
+def address_to(key: Key | None) -> Addressed:
+    """Return the 8 bytes of an address, undefined for None."""
+    return Addressed(b"\xff" * 8) if key is None else Addressed(bytes(8), ((0, key),))
+
+
+Result = TypeVar("Result")
+
+
+class ByteRange(NamedTuple):
+    """`size` bytes of a file from `address` on, counted from the file's first byte."""
+
+    address: int
+    size: int
+
+
+Reads: TypeAlias = Generator[tuple[ByteRange, ...], Sequence[Buffer], Result]
+"""A reader: it yields the ranges that it needs next, is sent their bytes in the same order, and returns a result.
+Readers call each other with `yield from`."""
+
+
+def run_reads(reads: Reads[Result], fetch: Callable[[tuple[ByteRange, ...]], Sequence[Buffer]]) -> Result:
+    """Run a reader to its end; `fetch` returns the bytes of ranges, exactly as many as were asked for."""
+    try:
+        wanted = next(reads)
+        while True:
+            wanted = reads.send(fetch(wanted))
+    except StopIteration as done:
+        found: Result = done.value
+        return found
+
+
+def concurrently(readers: Iterable[Reads[Result]]) -> Reads[list[Result]]:
+    """Run readers concurrently; return their results in order. Each step asks for what all of them need.
+
+    The first error of any reader ends them all.
+    """
+    running: list[Reads[Result]] = []
+    found: dict[int, Result] = {}
+    wanted = {}
+    for number, reader in enumerate(readers):
+        running.append(reader)
+        try:
+            wanted[number] = next(reader)
+        except StopIteration as done:
+            found[number] = done.value
+    while wanted:
+        sent = iter((yield tuple(one for ranges in wanted.values() for one in ranges)))
+        asked, wanted = wanted, {}
+        for number, ranges in asked.items():
+            data = [next(sent) for _ in ranges]
+            try:
+                wanted[number] = running[number].send(data)
+            except StopIteration as done:
+                found[number] = done.value
+    return [found[number] for number in range(len(running))]

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.reads import ByteRange, Reads
+from hsparse.format.hdf5.file_fields import ByteRange, Reads, Widths
 
 DEFAULT_K = 32
 """Half the entries of a node of chunks in a version 1 B-tree, unless the superblock says otherwise."""

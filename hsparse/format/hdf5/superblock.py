@@ -13,11 +13,9 @@ from dataclasses import replace
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.hdf5.file_fields import Widths, address_bytes, open_page
+from hsparse.format.hdf5.file_fields import ByteRange, Reads, Widths, address_bytes, open_page
 from hsparse.format.hdf5.hdf5_file import DEFAULT_K, Hdf5File
-from hsparse.format.hdf5.object_header import MessageType, read_object_header
-from hsparse.format.hdf5.reads import ByteRange, Reads
-from hsparse.format.hdf5.shared_messages import read_shared_table
+from hsparse.format.hdf5.object_header import MessageType, read_object_header, read_shared_table
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 MAX_SUPERBLOCK = 8 + 16 + 4 + 4 * 8 + 40

@@ -12,7 +12,7 @@ of `MAX_FOOTER` bytes always contains it. Everything is little-endian:
 | bytes | content |
 | --- | --- |
 | 32 a section | offset, stored size, unfiltered size: u64; filter mask, CRC-32 of the stored bytes: u32 |
-| 40 a column | statistics, see `hsparse.format.chunk_statistics` |
+| 40 a column | statistics, see `hsparse.format.chunk_spec` |
 | 8 | number of defined elements |
 | 2 | number of sections |
 | 2 | number of columns |

@@ -15,9 +15,16 @@ from typing import Any
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import Busy, RateLimited, Unauthenticated
-from hsparse.sn.auth.issuer import JSON_WANTED, Issuer, IssuerFailed, read_answer
+from hsparse.sn.auth.issuer import (
+    JSON_WANTED,
+    MAX_TOKEN,
+    Issuer,
+    IssuerFailed,
+    read_answer,
+    read_header,
+    verified_claims,
+)
 from hsparse.sn.auth.line_file import TryLimit
-from hsparse.sn.auth.signed_token import MAX_TOKEN, read_header, verified_claims
 from hsparse.sn.auth.token_authenticator import check_claims
 
 AT_ONCE = 32

@@ -11,9 +11,8 @@ from typing import Any
 from hsparse.clock import Clock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import Principal
-from hsparse.sn.auth.issuer import Issuer
+from hsparse.sn.auth.issuer import Issuer, read_header, verified_claims
 from hsparse.sn.auth.roles import is_user_name
-from hsparse.sn.auth.signed_token import read_header, verified_claims
 
 MAX_GROUP = 256
 MAX_GROUPS = 1000

@@ -35,7 +35,7 @@ from hsparse.sn.chunks.dmrpp import Dmrpp
 from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
 from hsparse.sn.chunks.kerchunk import KerchunkReferences, OpenDataset
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
-from hsparse.sn.files.file_addresses import FileAddresses
+from hsparse.sn.files.file_plans import FileAddresses
 from hsparse.sn.http.challenge import WEAK, is_known
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.access import FileRights
@@ -43,7 +43,7 @@ from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.listing import respond_parts, wrap_items
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
 from hsparse.sn.request import Request
-from hsparse.sn.values.selected import selected_if_named
+from hsparse.sn.values.request_selection import selected_if_named
 from hsparse.wire.message import Record
 
 

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from hsparse.clock import Clock
-from hsparse.cluster.membership import NO_MEMBERS, Membership
+from hsparse.cluster.lease_object import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all, staggered
 from hsparse.concurrency.request_trace import seconds_left

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from hsparse.clock import Clock
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import Membership
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import ErrorKind, Misconfigured
 from hsparse.wire.message import DataNode, InBucket, Message, Record

@@ -24,10 +24,10 @@ from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFoun
 from hsparse.format.chunk_map import row_names
 from hsparse.format.codec_library import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
+from hsparse.format.hdf5.file_fields import ByteRange, Reads
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.dataset_chunks import find_dataset, read_dataset_chunks
-from hsparse.format.hdf5.reads import ByteRange, Reads
 from hsparse.format.hdf5.superblock import read_superblock
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import MISSING_KINDS, HsparseError, Moved, TooLarge
 from hsparse.format.chunk_map import ChunkRows
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of

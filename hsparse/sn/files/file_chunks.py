@@ -24,11 +24,11 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.codec_library import byte_view
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.filters_json import is_hsds_frame
-from hsparse.format.hdf5.addressed import Key
+from hsparse.format.hdf5.file_fields import Key
 from hsparse.format.hdf5.messages.file_type import file_type, has_addresses
 from hsparse.format.hdf5.plan.dataset_plan import check_transcoded, chunk_form
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan, known_key
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout
 from hsparse.format.hdf5.plan.planned_chunks import (
     TRANSCODING_MEMORY,
     ChunkForm,

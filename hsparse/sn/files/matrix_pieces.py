@@ -22,7 +22,7 @@ from hsparse.concurrency.gather import KeyedLock, gather_all
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.codec_library import Buffer, byte_view
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_bands import (
     BandSorter,
     MatrixBands,
@@ -31,10 +31,11 @@ from hsparse.format.hdf5.plan.matrix_bands import (
     SortedBand,
     add_pointers,
     check_bands,
+    column_spec,
+    encode_column_chunk,
     encode_entries,
     known_pointers,
 )
-from hsparse.format.hdf5.plan.matrix_chunks import column_spec, encode_column_chunk
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.plan.matrix_plan import CompressedMatrix, array_names, plan_bands
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column

@@ -14,11 +14,10 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
-from hsparse.concurrency.offload import offload
+from hsparse.concurrency.offload import MANY, FrozenObjects, offload, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.json_values import item_count
-from hsparse.sn.body_memory import BodyMemory
+from hsparse.sn.coding import BodyMemory
 from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
 from hsparse.sn.request import Request
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest, ErrorKind
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.model.link import check_title
 from hsparse.wire.message import Record

@@ -16,8 +16,7 @@ from aiohttp import web
 
 from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.errors import BadRequest, Busy, Conflict, Moved
-from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
-from hsparse.format.chunk_statistics import statistic_columns
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec, statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.dataspace import (

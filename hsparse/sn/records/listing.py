@@ -27,8 +27,7 @@ from hsparse.sn.http.request import JSON_TYPE, MAX_NAMES, text_list
 from hsparse.sn.http.response import JSON_HEADER, Encoded, encode_json
 from hsparse.sn.http.stream import NO_HEADERS, respond_stream
 from hsparse.sn.records.crawl import RecordSource
-from hsparse.sn.records.name_pattern import NamePattern
-from hsparse.sn.records.object_path import check_member, requested_id
+from hsparse.sn.records.object_path import NamePattern, check_member, requested_id
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
-from hsparse.format.chunk_statistics import NANS, extremes_of, is_known
+from hsparse.format.chunk_spec import NANS, extremes_of, is_known
 from hsparse.format.fields import as_type, packed_type, pick_fields
 from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan

@@ -36,11 +36,14 @@ from hsparse.sn.values.request_selection import (
     ReadRequest,
     Resolve,
     body_resolve,
+    hold_points,
     pack_points,
+    points_bytes,
     select_parameter,
+    selected,
+    selected_in_url,
     selection_work,
 )
-from hsparse.sn.values.selected import hold_points, points_bytes, selected, selected_in_url
 from hsparse.sn.values.streamed_write import is_streamed, put_streamed
 
 

@@ -24,8 +24,7 @@ from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
-from hsparse.sn.values.request_selection import select_selection, selection_work
-from hsparse.sn.values.selected import hold_points, points_bytes
+from hsparse.sn.values.request_selection import hold_points, points_bytes, select_selection, selection_work
 
 MAX_DATASETS = 10_000
 AT_ONCE = 32

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
-from hsparse.format.chunk_statistics import extremes_of, is_known
+from hsparse.format.chunk_spec import extremes_of, is_known
 from hsparse.format.fields import packed_type, pick_fields
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.query import ELEMENT, Ordering, bind_query

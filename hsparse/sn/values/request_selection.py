@@ -1,11 +1,14 @@
 """The elements that a value request names: by select string, points or hyperslab.
 
 Selections are resolved in the extent that the dataset has when it is read or written.
+
+A request's selection in a dataset's extent, made in a thread if it takes long, in memory that is reserved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -13,11 +16,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.select_syntax import parse_select, parse_selection_json
+from hsparse.format.selections.select_syntax import (
+    COORDINATE_BYTES,
+    paired_bytes,
+    parse_select,
+    parse_selection_json,
+)
 from hsparse.model.json_values import BLOCK, item_count
+from hsparse.sn.http.stream import hold_until_sent
 from hsparse.sn.request import Request
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
@@ -284,3 +294,49 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
     if not all(isinstance(item, int) and not isinstance(item, bool) and item >= 0 for item in items):
         raise BadRequest(f"{key} must be a list of non-negative integers.")
     return tuple(items)
+
+
+@asynccontextmanager
+async def selected(
+    request: Request, extent: tuple[int, ...], body: Mapping[str, Any], resolve: Resolve, work: int = 0
+) -> AsyncIterator[Selection]:
+    """Have the selection that `resolve` makes of what a body names, or parameters in its form.
+
+    Meanwhile its memory is held, if paired lists name many points. `work` is about how many numbers `resolve` looks
+    at, 0 for as many as the body has. `TooLarge` for too many points.
+    """
+    work = work or selection_work(body)
+    nbytes = await offload(work, points_bytes, body, extent)
+    async with hold_points(request, nbytes):
+        yield await offload(work + nbytes // COORDINATE_BYTES, resolve, extent)
+
+
+def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
+    """Have the selection of the `select` parameter, all elements without one."""
+    return selected(request, extent, *select_parameter(request))
+
+
+@asynccontextmanager
+async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncIterator[Selection | None]:
+    """Have the selection of the `select` parameter, None without one."""
+    if not request.arg("select"):
+        yield None
+    else:
+        async with selected_in_url(request, extent) as selection:
+            yield selection
+
+
+@asynccontextmanager
+async def hold_points(request: Request, nbytes: int) -> AsyncIterator[None]:
+    """Hold memory for the points of paired lists; who needs none waits for nobody."""
+    if nbytes:
+        async with hold_until_sent(request, request.service.selections, nbytes):
+            yield
+    else:
+        yield
+
+
+def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
+    """Return the bytes of the points of paired lists in a body, 0 without; `TooLarge` beyond `MAX_PAIRED_BYTES`."""
+    select = paired_select(body)
+    return 0 if select is None else paired_bytes(select, extent)

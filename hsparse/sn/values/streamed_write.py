@@ -20,7 +20,7 @@ from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.binary import BINARY
 from hsparse.sn.values.media.medium import check_written, chunk_bytes
 from hsparse.sn.values.media.registry import body_medium
-from hsparse.sn.values.selected import selected_in_url
+from hsparse.sn.values.request_selection import selected_in_url
 
 WHOLE = ("append", "append_dim", "sparse", "element_count", "query")
 """Parameters of writes whose body is read as a whole."""

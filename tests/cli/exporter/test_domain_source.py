@@ -18,8 +18,8 @@ from hsparse.client.files import domain_file
 from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.http.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
-from hsparse.format.hdf5.plan.file_form import STOCK
-from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.file_fields import ByteRange
+from hsparse.format.hdf5.plan.file_plan import STOCK
 from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/cells.h5"

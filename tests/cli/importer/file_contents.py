@@ -20,10 +20,10 @@ from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpl
 from hsparse.cli.importer.value_upload import LARGEST
 from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.hdf5.file_fields import ByteRange
 from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.hdf5.parse.parsed_elements import check_readable
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject
-from hsparse.format.hdf5.reads import ByteRange
 from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid

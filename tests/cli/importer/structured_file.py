@@ -8,12 +8,12 @@ import numpy as np
 
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.addressed import Addressed
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
+from hsparse.format.hdf5.file_fields import Addressed
 from hsparse.format.hdf5.messages.file_type import FileType
-from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
-from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, encode_structured_layout
+from hsparse.format.hdf5.messages.layout_message import StructuredLayout, encode_structured_layout
+from hsparse.format.hdf5.messages.object_messages import MESSAGES, encode_section_pipelines
 from hsparse.format.hdf5.plan.planned_object import (
     PlannedDataset,
     PlannedGroup,

@@ -19,7 +19,7 @@ from hsparse.cli.importer.value_upload import LARGEST
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.files.domain_file import DomainFile
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS

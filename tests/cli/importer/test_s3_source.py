@@ -18,7 +18,7 @@ import scipy.sparse
 from hsparse.cli.importer import source
 from hsparse.cli.importer.s3_source import S3Source
 from hsparse.errors import Conflict, Corrupt
-from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.file_fields import ByteRange
 from hsparse.storage.object_store import Stored
 from hsparse.storage.s3.s3_store import S3Store
 from tests.cli.importer.conftest import Import

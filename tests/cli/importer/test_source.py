@@ -11,7 +11,7 @@ import pytest
 from hsparse.cli.importer import source
 from hsparse.cli.importer.source import BlockCache, LocalSource
 from hsparse.errors import BadRequest, Corrupt, NotFound
-from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.file_fields import ByteRange
 
 DATA = bytes(range(256)) * 5
 

@@ -12,7 +12,7 @@ from hsparse.cli.importer import source_files
 from hsparse.cli.importer.source import LocalSource, Source
 from hsparse.cli.importer.source_files import NO_FILES, SharedSource, SourceFiles
 from hsparse.errors import BadRequest, Conflict, Forbidden, HsparseError, NotFound, Unsupported
-from hsparse.format.hdf5.reads import ByteRange
+from hsparse.format.hdf5.file_fields import ByteRange
 
 
 def open_local(location: str) -> Source:

@@ -13,7 +13,7 @@ from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.cluster_nodes import Patience
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import CrashPoint, FaultyStore
 from hsparse.wire.message import AdoptMembership, CheckMember, Routed
 from hsparse.wire.record_message import (

@@ -13,7 +13,7 @@ from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.errors import Misconfigured, Misdirected
 from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes import cluster_nodes
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import GetInfo, Routed
 from hsparse.wire.record_message import ReadObjects

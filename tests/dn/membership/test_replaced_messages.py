@@ -7,8 +7,8 @@ import itertools
 
 import pytest
 
-from hsparse.dn.membership import replaced_messages
-from hsparse.dn.membership.replaced_messages import ReplacedMessages
+from hsparse.dn.membership import ownership as replaced_messages
+from hsparse.dn.membership.ownership import ReplacedMessages
 from hsparse.errors import Misdirected, Unanswered
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from hsparse.format.hdf5.file_fields import ByteRange, Reads, concurrently, run_reads
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.group_messages import HardLink
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject, parse_object
-from hsparse.format.hdf5.reads import ByteRange, Reads, concurrently, run_reads
 from hsparse.format.hdf5.superblock import read_superblock
 
 Found = TypeVar("Found")

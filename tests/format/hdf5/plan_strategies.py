@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from hsparse.format.hdf5.addressed import Addressed, Key
+from hsparse.format.hdf5.file_fields import Addressed, Key
 from hsparse.format.hdf5.messages.file_type import file_type
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink
 from hsparse.format.hdf5.plan.file_plan import FilePlan
-from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_chunks import plan_elements
 from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedLink, PlannedTarget
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.datatype import parse_type

@@ -10,14 +10,14 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_fields import Addressed
 from hsparse.format.hdf5.messages.file_type import FileType
 from hsparse.format.hdf5.messages.group_messages import HardLink
 from hsparse.format.hdf5.messages.layout_message import CompactLayout, ContiguousLayout
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.hdf5.plan.file_plan import FilePiece
-from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_chunks import plan_elements
 from hsparse.format.hdf5.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,

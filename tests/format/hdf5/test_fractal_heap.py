@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.codec_library import lookup3
-from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_fields import Addressed
 from hsparse.format.hdf5.fractal_heap import FractalHeap, read_fractal_heap, read_heap_objects
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.plan.file_plan import FilePlan

@@ -11,8 +11,12 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.object_header import SHARED_FLAG
-from hsparse.format.hdf5.shared_messages import SharedHeapId, decode_shared_location, encode_shared_location
+from hsparse.format.hdf5.object_header import (
+    SHARED_FLAG,
+    SharedHeapId,
+    decode_shared_location,
+    encode_shared_location,
+)
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.parse.test_parsed_object import write_everything

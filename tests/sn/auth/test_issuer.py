@@ -10,8 +10,15 @@ from aiohttp import web
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured
-from hsparse.sn.auth.issuer import MAX_DOCUMENT, Issuer, IssuerFailed, check_issuer_url, fetch_json
-from hsparse.sn.auth.signed_token import SigningKey, TokenHeader
+from hsparse.sn.auth.issuer import (
+    MAX_DOCUMENT,
+    Issuer,
+    IssuerFailed,
+    SigningKey,
+    TokenHeader,
+    check_issuer_url,
+    fetch_json,
+)
 from tests.support.token_issuer import TokenIssuer, serving
 
 HEADER = TokenHeader("RS256", "rsa-1")

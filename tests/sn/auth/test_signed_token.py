@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from joserfc import jwk
 
 from hsparse.errors import Unauthenticated
-from hsparse.sn.auth.signed_token import (
+from hsparse.sn.auth.issuer import (
     KEY_TYPES,
     MAX_TOKEN,
     TokenHeader,

@@ -9,12 +9,12 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes, Patience
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.record_message import ChangeObjects, Outcome
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import SystemClock
-from hsparse.cluster.membership import Membership
+from hsparse.cluster.lease_object import Membership
 from hsparse.dn import records
 from hsparse.dn.service import DataService
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners, Resend
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.message import InBucket, Message
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 

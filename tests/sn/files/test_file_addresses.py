@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from tests.sn.file_domain import INT, TEXT, place
 from tests.sn.files.test_file_chunks import file_map
 from tests.sn.value_client import sparse, value_client

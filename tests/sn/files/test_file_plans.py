@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED
+from hsparse.format.hdf5.plan.file_plan import STOCK, STRUCTURED
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.files import file_chunks as chunk_reads
 from hsparse.sn.files import file_chunks as sized_chunks

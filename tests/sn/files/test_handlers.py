@@ -16,12 +16,11 @@ import pytest
 
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
-from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
-from hsparse.format.hdf5.messages.structured_layout import decode_structured_layout
+from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout, decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
 from hsparse.model.ids import chunk_key
 from hsparse.sn.files.file_plans import FilePlans, PlannedFile
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch, fill_domain, place

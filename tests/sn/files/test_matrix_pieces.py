@@ -19,7 +19,7 @@ import pytest
 from scipy import sparse as sp
 
 from hsparse.errors import Corrupt, StoreFailed
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, SortedBand
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.selections.select_syntax import parse_select
@@ -32,7 +32,7 @@ from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.records import dataset
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginAppend
 from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix

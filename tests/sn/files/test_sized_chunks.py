@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED, FileForm
+from hsparse.format.hdf5.plan.file_plan import STOCK, STRUCTURED, FileForm
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.files import file_chunks as sized_chunks
 from hsparse.sn.files.domain_state import read_domain_state

@@ -17,7 +17,7 @@ from hsparse.sn.jobs import job_run as job_process
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.jobs.job_run import JobCommand
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import Reply, RestClient
 
 USERS = (Principal("ada"), Principal("ben"), Principal("admin", admin=True))

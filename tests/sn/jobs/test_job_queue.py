@@ -13,7 +13,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.jobs import job_queue
 from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.record_message import Outcome, RecordChange
 from tests.sn.jobs.conftest import Open, import_body, until
 from tests.support.rest_client import RestClient

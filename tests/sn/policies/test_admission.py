@@ -20,7 +20,7 @@ from hsparse.sn.route import Route
 from hsparse.sn.routes import ROUTES
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import RemoteRest, Reply, named_service
 
 ANN = {"Authorization": "ann"}

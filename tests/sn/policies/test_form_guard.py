@@ -17,7 +17,7 @@ from hsparse.sn.policies.guards import FormGuard
 from hsparse.sn.route import Route
 from hsparse.sn.routes import ROUTES
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import RestClient
 
 LISTED, EVIL = "https://viewer.example.org", "https://evil.example"

@@ -15,7 +15,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.policies.guards import PageGuard
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import AppServer, named_service
 
 EVIL = "http://evil.example.com"

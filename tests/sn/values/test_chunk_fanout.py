@@ -16,7 +16,7 @@ from hsparse.sn.http import stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values import chunk_fanout
 from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import Forget

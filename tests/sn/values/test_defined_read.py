@@ -14,7 +14,7 @@ from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import REPLY_PAGES, DefinedRead
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.chunk_message import ReadDefined
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import CreateObject

@@ -22,7 +22,7 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.defined_read import DefinedRead
 from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
-from hsparse.storage.memory import MemoryStore
+from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import CreateObject, Forget
 from tests.model.type_strategies import length_prefixed, text

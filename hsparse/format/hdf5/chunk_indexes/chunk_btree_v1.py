@@ -25,8 +25,8 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
 )
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan, check_planned
+from hsparse.format.hdf5.file_fields import Reads
 from hsparse.format.hdf5.hdf5_file import FileBounds
-from hsparse.format.hdf5.reads import Reads
 
 HEADER = "4sBBHOO"
 """Signature, node type, level, entries, addresses of the nodes to the left and right."""

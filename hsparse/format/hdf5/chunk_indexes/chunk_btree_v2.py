@@ -34,9 +34,8 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
 )
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan, check_planned
-from hsparse.format.hdf5.file_fields import seal_block
+from hsparse.format.hdf5.file_fields import Reads, seal_block
 from hsparse.format.hdf5.hdf5_file import FileBounds
-from hsparse.format.hdf5.reads import Reads
 
 HEADER = "IHHBBOHL"
 """Bytes of a node and of a record, depth, percent to split and merge at, address of the root, its number of records,

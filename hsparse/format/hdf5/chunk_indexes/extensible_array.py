@@ -29,9 +29,8 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     view_elements,
 )
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
-from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, open_block, open_page
+from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, ByteRange, Reads, open_block, open_page
 from hsparse.format.hdf5.hdf5_file import FileBounds
-from hsparse.format.hdf5.reads import ByteRange, Reads
 
 MAX_BITS = 62
 """The largest for which all elements of all levels can be numbered in 64 bits."""

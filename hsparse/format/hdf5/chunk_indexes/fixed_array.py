@@ -31,9 +31,8 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
 )
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan, check_planned
-from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, open_block, open_page, seal_block, seal_page
+from hsparse.format.hdf5.file_fields import BLOCK_PREFIX, Reads, open_block, open_page, seal_block, seal_page
 from hsparse.format.hdf5.hdf5_file import FileBounds
-from hsparse.format.hdf5.reads import Reads
 
 HEADER = "BBLO"
 """Bytes of a record, bits of a page's number of elements, number of elements, address of the data block."""

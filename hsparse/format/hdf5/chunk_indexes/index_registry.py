@@ -28,8 +28,8 @@ from hsparse.format.hdf5.chunk_indexes.trivial_indexes import (
     single_info_size,
     single_records,
 )
+from hsparse.format.hdf5.file_fields import Reads
 from hsparse.format.hdf5.hdf5_file import FileBounds
-from hsparse.format.hdf5.reads import Reads
 
 IndexReader = Callable[[IndexLayout, int, FileBounds], Reads[ChunkRecords]]
 IndexPlanner = Callable[[IndexLayout, NDArray[np.uint64]], IndexPlan]

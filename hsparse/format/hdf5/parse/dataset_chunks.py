@@ -8,11 +8,11 @@ from hsparse.errors import Corrupt, NotFound, Unsupported
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
+from hsparse.format.hdf5.file_fields import Reads
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.group_messages import HardLink
 from hsparse.format.hdf5.messages.layout_message import PARAMETERS, SINGLE, SINGLE_FILTERED, ChunkedLayout
 from hsparse.format.hdf5.parse.parsed_object import ParsedDataset, parse_object
-from hsparse.format.hdf5.reads import Reads
 from hsparse.model.dataspace import dims_of, max_dims_of
 
 MAX_CHUNK = 1024 * 1024 * 1024

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader
+from hsparse.format.hdf5.file_fields import Reads
+from hsparse.format.hdf5.fractal_heap import read_local_heap
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.heaps import read_local_heap
-from hsparse.format.hdf5.reads import Reads
 
 
 @dataclass(frozen=True, slots=True)

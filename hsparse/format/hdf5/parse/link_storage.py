@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.hdf5.btree_v2 import read_btree_v2, split_records
-from hsparse.format.hdf5.file_fields import Widths, check_signature
-from hsparse.format.hdf5.fractal_heap import read_fractal_heap, read_heap_objects
+from hsparse.format.hdf5.file_fields import Reads, Widths, check_signature, concurrently
+from hsparse.format.hdf5.fractal_heap import LocalHeap, read_fractal_heap, read_heap_objects, read_local_heap
 from hsparse.format.hdf5.hdf5_file import Hdf5File, Walk
-from hsparse.format.hdf5.heaps import LocalHeap, read_local_heap
 from hsparse.format.hdf5.messages.group_messages import (
     ATTRIBUTE_ID_SIZE,
     ATTRIBUTE_NAMES,
@@ -29,9 +28,7 @@ from hsparse.format.hdf5.messages.group_messages import (
     SoftLink,
     SymbolTable,
 )
-from hsparse.format.hdf5.object_header import SHARED_FLAG, MessageType
-from hsparse.format.hdf5.reads import Reads, concurrently
-from hsparse.format.hdf5.shared_messages import read_shared_messages
+from hsparse.format.hdf5.object_header import SHARED_FLAG, MessageType, read_shared_messages
 
 GROUP_NODE = 0
 SOFT_CACHE = 2

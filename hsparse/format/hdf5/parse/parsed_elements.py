@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.fields import ended_texts
+from hsparse.format.hdf5.file_fields import Reads, concurrently
+from hsparse.format.hdf5.fractal_heap import MIN_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.heaps import MIN_COLLECTION, GlobalHeap, read_global_heap
 from hsparse.format.hdf5.messages.file_type import (
     OBJECT_REFERENCE,
     FileType,
     dims_of_array,
     is_byte_identical,
 )
-from hsparse.format.hdf5.reads import Reads, concurrently
 from hsparse.format.selections.serialized_selection import (
     AllElements,
     BlockList,

@@ -14,12 +14,10 @@ from typing import Protocol, TypeVar
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader, decode_shape
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.file_fields import decode_name
+from hsparse.format.hdf5.file_fields import Reads, concurrently, decode_name
 from hsparse.format.hdf5.hdf5_file import Hdf5File
 from hsparse.format.hdf5.messages.datatype_message import decode_datatype
 from hsparse.format.hdf5.messages.file_type import FileType
-from hsparse.format.hdf5.messages.fill_value_message import FillValue, decode_fill, decode_old_fill
-from hsparse.format.hdf5.messages.filter_pipeline_message import decode_pipeline
 from hsparse.format.hdf5.messages.group_messages import (
     ATTRIBUTE_ORDER_WIDTH,
     LINK_ORDER_WIDTH,
@@ -37,24 +35,30 @@ from hsparse.format.hdf5.messages.layout_message import (
 )
 from hsparse.format.hdf5.messages.object_messages import (
     AttributeMessage,
+    FillValue,
     decode_attribute,
+    decode_fill,
+    decode_old_fill,
     decode_old_time,
+    decode_pipeline,
     decode_reference_count,
     decode_time,
 )
-from hsparse.format.hdf5.object_header import HeaderMessage, MessageType, ObjectHeader, read_object_header
+from hsparse.format.hdf5.object_header import (
+    HeaderMessage,
+    MessageType,
+    ObjectHeader,
+    SharedHeapId,
+    SharedLocation,
+    decode_shared_location,
+    read_object_header,
+    read_shared_messages,
+)
 from hsparse.format.hdf5.parse.external_files import ExternalFile, parse_external_files
 from hsparse.format.hdf5.parse.link_storage import (
     parse_dense_attributes,
     parse_dense_links,
     parse_symbol_table,
-)
-from hsparse.format.hdf5.reads import Reads, concurrently
-from hsparse.format.hdf5.shared_messages import (
-    SharedHeapId,
-    SharedLocation,
-    decode_shared_location,
-    read_shared_messages,
 )
 from hsparse.model.dataspace import Shape
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.hdf5.file_fields import decode_name, open_page
+from hsparse.format.hdf5.file_fields import Reads, decode_name, open_page
+from hsparse.format.hdf5.fractal_heap import read_global_heap
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.heaps import read_global_heap
 from hsparse.format.hdf5.messages.layout_message import VirtualLayout
-from hsparse.format.hdf5.reads import Reads
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
     Regular,

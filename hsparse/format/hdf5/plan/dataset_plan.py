@@ -12,27 +12,38 @@ import numpy as np
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
-from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_records
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout, choose_index_kind
 from hsparse.format.hdf5.chunk_indexes.index_plan import IndexPlan
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
+from hsparse.format.hdf5.file_fields import Addressed, AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import FileType, file_type, is_written_as_stored, without_gaps
-from hsparse.format.hdf5.messages.fill_value_message import (
+from hsparse.format.hdf5.messages.layout_message import (
+    BTREE_1,
+    ChunkedLayout,
+    ContiguousLayout,
+    LayoutIndex,
+    StructuredLayout,
+    plan_structured_layout,
+)
+from hsparse.format.hdf5.messages.object_messages import (
     IF_SET,
     INCREMENTAL,
+    MESSAGES,
     NEVER,
     ON_ALLOCATION,
     ZERO_FILL,
     FillValue,
+    encode_section_pipelines,
 )
-from hsparse.format.hdf5.messages.filter_pipeline_message import MESSAGES, encode_section_pipelines
-from hsparse.format.hdf5.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
-from hsparse.format.hdf5.messages.structured_layout import StructuredLayout, plan_structured_layout
-from hsparse.format.hdf5.plan.file_form import FileForm
-from hsparse.format.hdf5.plan.file_plan import FilePiece
-from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks
-from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
+from hsparse.format.hdf5.plan.file_plan import FileForm, FilePiece
+from hsparse.format.hdf5.plan.planned_chunks import (
+    ChunkForm,
+    ChunkRegion,
+    KeyOf,
+    PlannedChunks,
+    plan_elements,
+)
 from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedDataset, plan_layout
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan, PlannedMessage
 from hsparse.format.hdf5.plan.transcoded_chunk import (

@@ -11,18 +11,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hsparse.errors import HsparseError
-from hsparse.format.hdf5.addressed import Addressed, Key, address_to
+from hsparse.format.hdf5.file_fields import Addressed, Key, address_to
 from hsparse.format.hdf5.messages.file_type import file_type
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink
 from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
 from hsparse.format.hdf5.plan.dataset_plan import plan_dataset, plan_defined_set
-from hsparse.format.hdf5.plan.file_form import FileForm, FileLayout
-from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
+from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout, FilePiece, FilePlan, user_block_of
 from hsparse.format.hdf5.plan.matrix_bands import MatrixColumn
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.plan.matrix_plan import CompressedMatrix, plan_bands, plan_matrix
-from hsparse.format.hdf5.plan.planned_chunks import ChunkRegion, PlannedChunks
-from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_chunks import ChunkRegion, PlannedChunks, plan_elements
 from hsparse.format.hdf5.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,
@@ -35,7 +33,6 @@ from hsparse.format.hdf5.plan.planned_object import (
     plan_layout,
 )
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
-from hsparse.format.hdf5.plan.user_block import user_block_of
 from hsparse.model.attribute import attribute_values
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import parse_type

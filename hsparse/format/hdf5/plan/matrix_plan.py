@@ -8,14 +8,19 @@ from functools import partial
 from typing import Any
 
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.format.hdf5.addressed import AddressOf, Key
+from hsparse.format.hdf5.file_fields import AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import FileType, file_type
-from hsparse.format.hdf5.messages.fill_value_message import ZERO_FILL, FillValue
 from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
+from hsparse.format.hdf5.messages.object_messages import ZERO_FILL, FillValue
 from hsparse.format.hdf5.plan.dataset_plan import plan_chunked
 from hsparse.format.hdf5.plan.file_plan import FilePiece
-from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, MatrixColumn, MatrixPart, check_lines
-from hsparse.format.hdf5.plan.matrix_chunks import column_region
+from hsparse.format.hdf5.plan.matrix_bands import (
+    MatrixBands,
+    MatrixColumn,
+    MatrixPart,
+    check_lines,
+    column_region,
+)
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.plan.planned_chunks import ChunkRegion, PlannedChunks, Uint64Column
 from hsparse.format.hdf5.plan.planned_object import (

@@ -16,12 +16,9 @@ from hsparse.errors import BadRequest
 from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import encode_shape
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.addressed import Addressed, Key
-from hsparse.format.hdf5.file_fields import encode_name
+from hsparse.format.hdf5.file_fields import Addressed, Key, encode_name
 from hsparse.format.hdf5.messages.datatype_message import encode_datatype
 from hsparse.format.hdf5.messages.file_type import FileType
-from hsparse.format.hdf5.messages.fill_value_message import ZERO_FILL, FillValue, encode_fill
-from hsparse.format.hdf5.messages.filter_pipeline_message import encode_pipeline
 from hsparse.format.hdf5.messages.group_messages import (
     ATTRIBUTE_ID_SIZE,
     ATTRIBUTE_NAMES,
@@ -47,8 +44,15 @@ from hsparse.format.hdf5.messages.layout_message import (
     LayoutMessage,
     encode_layout,
 )
-from hsparse.format.hdf5.messages.object_messages import encode_attribute, encode_reference_count
-from hsparse.format.hdf5.object_header import SHARED_FLAG, MessageType
+from hsparse.format.hdf5.messages.object_messages import (
+    ZERO_FILL,
+    FillValue,
+    encode_attribute,
+    encode_fill,
+    encode_pipeline,
+    encode_reference_count,
+)
+from hsparse.format.hdf5.object_header import SHARED_FLAG, MessageType, encode_shared_location
 from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_structures import (
     MAX_MESSAGE,
@@ -57,7 +61,6 @@ from hsparse.format.hdf5.plan.planned_structures import (
     plan_fractal_heap,
     plan_object_header,
 )
-from hsparse.format.hdf5.shared_messages import encode_shared_location
 from hsparse.model.dataspace import Shape
 
 MAX_COMPACT_ITEMS = 8

@@ -14,11 +14,25 @@ from dataclasses import dataclass
 from functools import partial
 
 from hsparse.errors import TooLarge
-from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key, address_to
 from hsparse.format.hdf5.btree_v2 import MERGE, NODE_OVERHEAD, SPLIT
-from hsparse.format.hdf5.file_fields import UNDEFINED, seal_page, width_of
-from hsparse.format.hdf5.fractal_heap import HUGE, HUGE_RECORD, MANAGED
-from hsparse.format.hdf5.heaps import MAX_OBJECTS, OBJECT_HEAD, collection_size, encode_global_heap
+from hsparse.format.hdf5.file_fields import (
+    UNDEFINED,
+    Addressed,
+    AddressOf,
+    Key,
+    address_to,
+    seal_page,
+    width_of,
+)
+from hsparse.format.hdf5.fractal_heap import (
+    HUGE,
+    HUGE_RECORD,
+    MANAGED,
+    MAX_OBJECTS,
+    OBJECT_HEAD,
+    collection_size,
+    encode_global_heap,
+)
 from hsparse.format.hdf5.object_header import ATTRIBUTE_INDEX, ATTRIBUTE_ORDER
 from hsparse.format.hdf5.plan.file_plan import FilePiece
 

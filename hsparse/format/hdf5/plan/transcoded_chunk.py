@@ -23,12 +23,11 @@ from hsparse.format.codec_library import Buffer
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters
-from hsparse.format.hdf5.addressed import Addressed, AddressOf, Key
+from hsparse.format.hdf5.file_fields import Addressed, AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import file_type, has_references, without_gaps
-from hsparse.format.hdf5.messages.filter_pipeline_message import Pipelines
+from hsparse.format.hdf5.messages.object_messages import Pipelines
 from hsparse.format.hdf5.plan.file_plan import ALIGNMENT
-from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks, Uint64Column
-from hsparse.format.hdf5.plan.planned_elements import KeyOf, plan_elements
+from hsparse.format.hdf5.plan.planned_chunks import KeyOf, PlannedChunks, Uint64Column, plan_elements
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.kinds.dense import decode_dense
 from hsparse.format.kinds.sparse_chunk import open_sparse

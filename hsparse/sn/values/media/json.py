@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from hsparse.concurrency.collector import paused_collector
-from hsparse.concurrency.offload import offload
+from hsparse.concurrency.offload import offload, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.selections.extent import unravel

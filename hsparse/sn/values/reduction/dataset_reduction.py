@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
-from hsparse.format.chunk_statistics import SUMMED, is_known, partials_of
+from hsparse.format.chunk_spec import SUMMED, is_known, partials_of
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks
 from hsparse.format.reductions.finished import (
     LabelGroups,

@@ -6,8 +6,7 @@ import pytest
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.dataspace_message import encode_dataspace
-from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.file_fields import Addressed, Widths
 from hsparse.format.hdf5.messages.datatype_message import encode_datatype
 from hsparse.format.hdf5.messages.file_type import FileType, file_type
 from hsparse.format.hdf5.messages.object_messages import (
@@ -18,7 +17,7 @@ from hsparse.format.hdf5.messages.object_messages import (
     encode_attribute,
     encode_reference_count,
 )
-from hsparse.format.hdf5.shared_messages import encode_shared_location
+from hsparse.format.hdf5.object_header import encode_shared_location
 from tests.format.hdf5.plan_strategies import INT, SCALAR, simple
 from tests.format.hdf5.sample_messages import messages, reader
 

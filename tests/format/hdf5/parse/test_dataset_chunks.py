@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hsparse.errors import NotFound
+from hsparse.format.hdf5.file_fields import ByteRange, Reads, run_reads
 from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.dataset_chunks import find_dataset, read_dataset_chunks
-from hsparse.format.hdf5.reads import ByteRange, Reads, run_reads
 from hsparse.format.hdf5.superblock import read_superblock
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_fields import Addressed
 from hsparse.format.hdf5.messages.file_type import FileType, file_type
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.plan.file_plan import FilePlan

@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.codec_library import lookup3
-from hsparse.format.hdf5.heaps import encode_global_heap
+from hsparse.format.hdf5.fractal_heap import encode_global_heap
 from hsparse.format.hdf5.messages.layout_message import VirtualLayout
 from hsparse.format.hdf5.parse.virtual_mapping import (
     VirtualMapping,

@@ -11,7 +11,7 @@ from hsparse.errors import Corrupt, TooLarge, Unsupported
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.hdf5.plan.dataset_plan import DatasetPlan, check_transcoded, chunk_form, plan_dataset
-from hsparse.format.hdf5.plan.file_form import STOCK, STRUCTURED, FileForm, FileLayout
+from hsparse.format.hdf5.plan.file_plan import STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, PlannedChunks
 from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 

@@ -22,7 +22,7 @@ from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.format.hdf5.plan.dataset_plan import chunk_form
 from hsparse.format.hdf5.plan.domain_plan import known_key, plan_domain
-from hsparse.format.hdf5.plan.file_form import STOCK
+from hsparse.format.hdf5.plan.file_plan import STOCK
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, PlannedChunks
 from hsparse.format.hdf5.plan.transcoded_chunk import encode_defined_set, transcode_chunk, transcoded_size
 from hsparse.format.kinds.registry import kind_of

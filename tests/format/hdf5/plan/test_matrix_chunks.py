@@ -7,9 +7,14 @@ import pytest
 from scipy import sparse as sp
 
 from hsparse.format.filters.pipeline import undo_filters
-from hsparse.format.hdf5.plan import matrix_chunks
-from hsparse.format.hdf5.plan.matrix_bands import MatrixColumn, MatrixPart
-from hsparse.format.hdf5.plan.matrix_chunks import column_region, column_spec, encode_column_chunk
+from hsparse.format.hdf5.plan import matrix_bands as matrix_chunks
+from hsparse.format.hdf5.plan.matrix_bands import (
+    MatrixColumn,
+    MatrixPart,
+    column_region,
+    column_spec,
+    encode_column_chunk,
+)
 from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
 from tests.format.hdf5.plan.test_matrix_bands import stored_matrix
 

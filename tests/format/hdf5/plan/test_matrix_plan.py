@@ -8,7 +8,7 @@ import h5py
 import pytest
 
 from hsparse.format.hdf5.plan.domain_plan import plan_domain
-from hsparse.format.hdf5.plan.file_form import FileForm
+from hsparse.format.hdf5.plan.file_plan import FileForm
 from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
 from tests.format.hdf5.plan.test_domain_plan import ROOT, SET, TYPE, hard

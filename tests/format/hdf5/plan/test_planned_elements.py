@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_fields import Addressed
 from hsparse.format.hdf5.messages.file_type import file_type
 from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
 from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.format.hdf5.plan.planned_elements import plan_elements
+from hsparse.format.hdf5.plan.planned_chunks import plan_elements
 from hsparse.format.hdf5.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.addressed import Addressed
+from hsparse.format.hdf5.file_fields import Addressed
 from hsparse.format.hdf5.messages.file_type import FileType, file_type
-from hsparse.format.hdf5.messages.fill_value_message import FillValue
 from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink, UserDefinedLink
 from hsparse.format.hdf5.messages.layout_message import (
     BTREE_1,
@@ -24,6 +23,7 @@ from hsparse.format.hdf5.messages.layout_message import (
     ContiguousLayout,
     LayoutIndex,
 )
+from hsparse.format.hdf5.messages.object_messages import FillValue
 from hsparse.format.hdf5.plan.file_plan import FilePiece
 from hsparse.format.hdf5.plan.planned_object import (
     PlannedAttribute,

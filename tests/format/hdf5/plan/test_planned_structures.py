@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import TooLarge
-from hsparse.format.hdf5.addressed import Addressed
-from hsparse.format.hdf5.file_fields import Widths
+from hsparse.format.hdf5.file_fields import Addressed, Widths
+from hsparse.format.hdf5.fractal_heap import read_global_heap
 from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.heaps import read_global_heap
 from hsparse.format.hdf5.object_header import read_object_header
 from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
 from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
