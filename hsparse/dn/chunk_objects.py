@@ -23,8 +23,8 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.stored_form import ObjectMemory, SingleObject
 from hsparse.errors import Corrupt, HsparseError, StoreFailed, Unanswered
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind
 from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import chunk_prefix

@@ -133,7 +133,7 @@ class Records:
         room = _ReplyRoom()
         for id in ids:
             found = self._cached(id, room)
-            if found is None or room.used > LARGE_READ:
+            if found is None or room.used > LARGE_READ or (outcomes and room.is_exceeded):
                 return None
             outcomes.append(found[0])
         count_hits(len(outcomes))

@@ -22,20 +22,12 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hsparse.errors import Misconfigured
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
-
-def byte_view(array: NDArray[Any]) -> memoryview:
-    """Return the elements' bytes in C order: a view of `array`, or of a copy when it is not contiguous."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
+from hsparse.format.buffer import Buffer
 
 MASK = 0xFFFFFFFF
 SEED = 0xDEADBEEF

@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 
 from benchmarks import walk
-from hsparse.model.ids import check_bucket_name, chunk_key
+from hsparse.model.ids import chunk_key
+from hsparse.model.short_text import shorten
 
 DATASET = "d-00000000-00000001-0000-000000-000001"
 
@@ -20,7 +21,7 @@ def test_a_tracer_notes_the_functions_that_threads_call() -> None:
         tracer.on = True
         for _ in range(3):
             chunk_key(DATASET, (1, 2))
-            check_bucket_name("a-bucket")
+            shorten("a text", 40)
         tracer.on = False
         chunk_key(DATASET, (1, 2))
 
@@ -32,11 +33,11 @@ def test_a_tracer_notes_the_functions_that_threads_call() -> None:
     finally:
         threading.setprofile(None)
     names = {code.co_name for code in tracer.walk.functions}
-    assert {"chunk_key", "check_bucket_name"} <= names
+    assert {"chunk_key", "shorten"} <= names
     figures = tracer.walk.figures
-    ids, bucket = (Path(walk.PACKAGE) / "model" / name for name in ("ids.py", "bucket.py"))
+    ids, texts = (Path(walk.PACKAGE) / "model" / name for name in ("ids.py", "short_text.py"))
     assert figures["files"] == 2
-    assert figures["lines of files"] == walk.count_lines(ids) + walk.count_lines(bucket)
+    assert figures["lines of files"] == walk.count_lines(ids) + walk.count_lines(texts)
     assert figures["moves"] == 6
     assert figures["functions"] == len(names)
     assert figures["lines of functions"] >= 2 * len(names)

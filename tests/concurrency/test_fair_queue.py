@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.concurrency import memory_budget as fair_queue
-from hsparse.concurrency.memory_budget import RECENT, FairQueue, RecentUsers
+from hsparse.concurrency.admission import RECENT, RecentUsers
+from hsparse.concurrency.memory_budget import FairQueue
 
 USERS = "abcde"
 

@@ -92,8 +92,8 @@ KNOWN = (
     ),
     Known(
         ("xarray",),
-        r"anndata: cells: /X: added",
-        "A sparse matrix of AnnData is a variable; in the file it is a group",
+        r"anndata: cells: /(X|obs|var): added",
+        "A sparse matrix of AnnData is a variable, and a frame's index a coordinate; in the file both are groups",
     ),
     Known(
         ("kerchunk",),

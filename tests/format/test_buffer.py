@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hsparse.format.codec_library import byte_view
+from hsparse.format.buffer import byte_view
 
 RECORD = np.dtype([("a", ">i2"), ("b", "S3")])
 

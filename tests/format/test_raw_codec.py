@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.format import codec_library as raw_codec
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 
 Encode = Callable[[Buffer], bytes]
 Decode = Callable[[Buffer, int], bytes]

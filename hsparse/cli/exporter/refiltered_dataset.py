@@ -15,7 +15,7 @@ from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.relocation import DataArea, Relocation
 from hsparse.cli.importer.file_data import FileData
 from hsparse.errors import Unsupported
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import dense_records

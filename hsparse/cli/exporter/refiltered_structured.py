@@ -11,7 +11,7 @@ import numpy as np
 from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.cli.exporter.refiltered_dataset import RefilteredDataset, Target, Task
 from hsparse.cli.importer.structured_upload import StructuredData
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
 from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.format.hdf5.file_fields import Addressed, AddressOf, Key

@@ -10,7 +10,7 @@ from threading import Lock
 
 from hsparse.cli.importer.file_objects import FileObjects
 from hsparse.errors import StoreFailed
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.hdf5.file_fields import Addressed, AddressOf, Key
 from hsparse.format.hdf5.messages.file_type import FileType, has_addresses
 from hsparse.format.hdf5.parse.parsed_elements import parse_elements

@@ -15,7 +15,7 @@ from hsparse.cli.importer.external_data import ExternalData
 from hsparse.cli.importer.source import Source
 from hsparse.cli.importer.source_files import SourceFiles
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.file_fields import ByteRange

@@ -10,7 +10,7 @@ from typing import Any
 from hsparse.cli.importer.file_objects import FileObjects, is_ordered
 from hsparse.cli.importer.source import path_in_errors
 from hsparse.errors import BadRequest
-from hsparse.format.codec_library import byte_view
+from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property, parse_hsds_filters
 from hsparse.format.filters.pipeline import BY_ID, CODECS
 from hsparse.format.hdf5.messages.file_type import FileType

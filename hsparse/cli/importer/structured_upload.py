@@ -14,8 +14,8 @@ from hsparse.cli.importer.object_body import common_body, fill_body, type_body
 from hsparse.cli.importer.source import path_in_errors
 from hsparse.cli.importer.value_upload import ValueUpload
 from hsparse.errors import Unsupported
+from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.format.codec_library import byte_view
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index

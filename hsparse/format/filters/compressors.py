@@ -9,7 +9,7 @@ import struct
 from typing import ClassVar
 
 from hsparse.format import codec_library as raw_codec
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import (
     ClientValues,
     DataSizes,

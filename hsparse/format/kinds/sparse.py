@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
 from hsparse.format.kinds.chunk_kind import (
     ChunkChange,

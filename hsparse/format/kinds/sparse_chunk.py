@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.chunk_spec import statistics_of
-from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFound, TooLarge
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import row_names
-from hsparse.format.codec_library import Buffer
 from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.format.hdf5.file_fields import ByteRange, Reads
 from hsparse.format.hdf5.hdf5_file import Hdf5File

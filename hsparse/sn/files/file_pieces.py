@@ -12,7 +12,7 @@ import numpy as np
 
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.filters_json import is_hsds_frame
 from hsparse.format.hdf5.plan.domain_plan import DomainPlan
 from hsparse.format.hdf5.plan.file_plan import FilePiece

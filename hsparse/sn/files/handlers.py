@@ -10,7 +10,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, PreconditionFailed
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.model.acl import Right
 from hsparse.sn.files.domain_state import file_domain, requested_form
 from hsparse.sn.files.file_pieces import FilePieces

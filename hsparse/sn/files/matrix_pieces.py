@@ -20,8 +20,8 @@ import numpy as np
 
 from hsparse.concurrency.gather import KeyedLock, gather_all
 from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.hdf5.plan.file_plan import FileForm, FileLayout
 from hsparse.format.hdf5.plan.matrix_bands import (
     BandSorter,

@@ -10,7 +10,6 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.format.hdf5.plan.file_plan import STOCK, STRUCTURED
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.files import file_chunks as chunk_reads
 from hsparse.sn.files import file_chunks as sized_chunks
 from hsparse.sn.files import file_plans
 from hsparse.sn.files.domain_state import DomainState, read_domain_state
@@ -98,10 +97,12 @@ async def test_a_chunk_that_changes_while_it_is_measured(
     root = (await client("GET", "/"))["root"]
     changes = [["other"] * 40, ["third"] * 40]
 
+    read_planned = sized_chunks.read_planned
+
     async def read(*arguments: object) -> memoryview:
         if changes:
             await client("PUT", f"/datasets/{id}/value", {"value": changes.pop()})
-        return await chunk_reads.read_planned(*arguments)  # type: ignore[arg-type]
+        return await read_planned(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sized_chunks, "read_planned", read)
     file = await plans(client, ManualClock()).current(root, STOCK, check=False)

@@ -17,7 +17,7 @@ from hsparse.sn.http.response import encode_json, encode_nulls, encode_pieces, i
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_pieces, "PIECE_ITEMS", 4)
+    monkeypatch.setattr(json_pieces, "STREAMED_ITEMS", 4)
 
 
 @given(

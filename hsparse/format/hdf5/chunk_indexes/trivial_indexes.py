@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     ChunkRecords,
     decode_records,

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Moved, TooLarge
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.filters.filters_json import parse_filters
 from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.hdf5.file_fields import Key

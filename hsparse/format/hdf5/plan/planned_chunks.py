@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
+from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_map import UNFILTERED, ChunkRows, digests
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import byte_view
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.hdf5.chunk_indexes.chunk_records import sort_rows
 from hsparse.format.hdf5.file_fields import Addressed, Key, address_to
