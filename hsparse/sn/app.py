@@ -91,7 +91,7 @@ class Application:
             place = place.below(part)
             if (braces := BRACES.fullmatch(part)) is not None:
                 parameters[braces[1]] = number
-        shown = route if place.path == route.path else _at(route, place.path)
+        shown = replace(route, path=place.path)
         place.answers[route.method] = shown, chained(self._policies, shown), parameters
 
     async def __call__(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -164,10 +164,6 @@ def create_app(
     for kind in COMPONENTS:
         service.component(kind)
     return Application(service, routes, policies_of(service, log))
-
-
-def _at(route: Route, path: str) -> Route:
-    return replace(route, path=path)
 
 
 async def _no_resource(request: Request) -> web.StreamResponse:

@@ -110,16 +110,14 @@ class Request:
         "trace",
     )
 
-    def __init__(
-        self, http: web.BaseRequest, service: Service, route: Route, params: dict[str, str], id: str = ""
-    ) -> None:
+    def __init__(self, http: web.BaseRequest, service: Service, route: Route, params: dict[str, str]) -> None:
         self.http = http
         self.service = service
         """The node's; that of the bucket which the request names, once this is known."""
         self.route = route
         self.params = params
         """What stands in the path for the names in braces of the route's."""
-        self.trace = RequestTrace(id)
+        self.trace = RequestTrace("")
         self.principal = ANONYMOUS
         self.domain_path: str | None = None
         """The normalised path of a domain that the request names, None without one."""
@@ -228,9 +226,8 @@ class Request:
             answer.force_close()
             answer.headers[hdrs.CONNECTION] = "close"
         answer.headers.update(self.headers)
-        answer.headers.add(
-            hdrs.VARY, hdrs.ORIGIN
-        )  # a cache must not give one origin what another was answered
+        # A cache must not give one origin what another was answered.
+        answer.headers.add(hdrs.VARY, hdrs.ORIGIN)
         if hdrs.AUTHORIZATION in self.http.headers and hdrs.CACHE_CONTROL not in answer.headers:
             answer.headers[hdrs.CACHE_CONTROL] = ASK_AGAIN if hdrs.ETAG in answer.headers else UNKEPT
 

@@ -56,16 +56,13 @@ class Dataset:
     def of(cls, record: Record, rights: FileRights | None = None) -> Dataset:
         """Make it from a stored record; `BadRequest` for a null dataspace.
 
-        `rights` are the reader's rights to files that the data may be in. What was made of a small record, which must
-        not be modified, is remembered.
+        `rights` are the reader's rights to files that the data may be in. What was made of a small record that came
+        twice, and must not be modified, is remembered.
         """
         known = _KNOWN.get(record["id"])
         if known is None or known.record is not record:
             known = cls._parsed(record)
-            if len(orjson.dumps(record)) <= SMALL_RECORD:
-                _KNOWN[known.id] = known
-                if len(_KNOWN) > MOST_KNOWN:
-                    _KNOWN.pop(next(iter(_KNOWN)), None)
+            _remember(known)
         return known if rights is None else replace(known, rights=rights)
 
     @classmethod
@@ -107,6 +104,27 @@ class Dataset:
 
 _KNOWN: dict[str, Dataset] = {}
 """By id, the oldest first; each for as long as its record is the same object."""
+_MET: dict[str, int] = {}
+"""The identity of each dataset's last record that is not remembered, once measured with a minus."""
+
+
+def _remember(dataset: Dataset) -> None:
+    """Remember a dataset whose record comes again, as that of a data node in this process does, if it is small.
+
+    A record is measured once: a node elsewhere sends a new one each time, which none is.
+    """
+    this, last = id(dataset.record), _MET.pop(dataset.id, 0)
+    if this == last and len(orjson.dumps(dataset.record)) <= SMALL_RECORD:
+        _put(_KNOWN, dataset.id, dataset)
+    else:
+        _put(_MET, dataset.id, -this if this == abs(last) else this)
+
+
+def _put(table: dict[str, T], id: str, item: T) -> None:
+    """Put an item into a table, in place of the oldest one if that is full."""
+    table[id] = item
+    if len(table) > MOST_KNOWN:
+        table.pop(next(iter(table)), None)
 
 
 async def load_dataset(request: Request) -> Dataset:
