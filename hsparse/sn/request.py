@@ -21,7 +21,8 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import RequestTrace
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.model.acl import ANONYMOUS, Principal, Right, is_allowed
-from hsparse.sn.coding import BodyMemory, Coding
+from hsparse.sn.body_memory import BodyMemory
+from hsparse.sn.coding import Coding
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
 

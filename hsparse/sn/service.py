@@ -13,7 +13,7 @@ from hsparse.errors import NotFound
 from hsparse.format.selections.select_syntax import MAX_PAIRED_BYTES
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.auth.code_flow import CodeFlow
-from hsparse.sn.coding import BodyBudget
+from hsparse.sn.body_memory import BodyBudget
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.service_settings import ServiceSettings

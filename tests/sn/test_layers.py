@@ -12,6 +12,7 @@ SN = Path(__file__).parents[2] / "hsparse" / "sn"
 LAYERS = (
     "service_settings",
     "metrics",
+    "body_memory",
     "coding",
     "route",
     "auth",

@@ -17,7 +17,7 @@ from aiohttp import web
 from hsparse.concurrency.offload import MANY, FrozenObjects, offload, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.json_values import item_count
-from hsparse.sn.coding import BodyMemory
+from hsparse.sn.body_memory import BodyMemory
 from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
 from hsparse.sn.request import Request
 

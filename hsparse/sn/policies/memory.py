@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest
-from hsparse.sn.coding import BodyBudget, BodyMemory
+from hsparse.sn.body_memory import BodyBudget, BodyMemory
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request

@@ -15,7 +15,7 @@ from hsparse.clock import SystemClock
 from hsparse.model.acl import Principal
 from hsparse.setting import MIB
 from hsparse.sn.app import create_app
-from hsparse.sn.coding import FIRST, BodyBudget, BodyMemory
+from hsparse.sn.body_memory import FIRST, BodyBudget, BodyMemory
 from hsparse.sn.http.request import read_json
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route

@@ -10,7 +10,7 @@ import pytest
 
 from hsparse.model.acl import Principal
 from hsparse.sn import request
-from hsparse.sn.coding import BodyMemory
+from hsparse.sn.body_memory import BodyMemory
 from tests.sn.value_client import SETTINGS, create, read, sparse, value_client
 
 HEADERS = {"Content-Type": "application/octet-stream"}
