@@ -50,18 +50,14 @@ class PacedLimit:
 
     def __init__(self, most: int, is_busy: Callable[[], bool], raised: Callable[[], None]) -> None:
         self.value = self.each = self._most = most
-        self._few = min(FEW, most)
+        self.few = min(FEW, most)
+        """The least that the limit can be."""
         self._is_busy = is_busy
         self._raised = raised
         self._lag = 0.0
         self._last = 0.0, 0.0
         self._cpu = self._passed = 0.0
         self._watching = False
-
-    @property
-    def few(self) -> int:
-        """The least that the limit can be."""
-        return self._few
 
     def watch(self) -> None:
         """Follow the lag for as long as there is enough under way."""
@@ -82,7 +78,7 @@ class PacedLimit:
         self._last = now
         computes = self._cpu > BUSY * self._passed
         before = self.value, self.each
-        self.value = self._changed(self.value, self._few, falls=computes and self._lag > LAG)
+        self.value = self._changed(self.value, self.few, falls=computes and self._lag > LAG)
         self.each = self._changed(self.each, 1, falls=computes)
         if self.value > before[0] or self.each > before[1]:
             self._raised()
@@ -237,46 +233,34 @@ class Admission:
         patient: bool = False,
         is_gone: Callable[[], bool] = never,
     ) -> Place:
-        """Return a place when the turn has come, see `ask`."""
-        answer = self.ask(user, deadline, patient=patient, is_gone=is_gone)
-        if isinstance(answer, Place):
-            return answer
-        try:
-            with measured_wait():
-                return await answer.place
-        except BaseException:
-            answer.withdraw()
-            raise
-
-    def ask(
-        self,
-        user: str,
-        deadline: float = NO_DEADLINE,
-        *,
-        patient: bool = False,
-        is_gone: Callable[[], bool] = never,
-    ) -> Place | PlaceWait:
-        """Return a place if one is free, else the turn of a new one of `user`; `Busy` when that would come too late.
+        """Return a place: at once if one is free, else in turn; `Busy` when the turn would come too late.
 
         One who is `patient` is refused for a deadline alone. `is_gone` says whether nobody waits for it any more.
         """
-        now = _now()
+        now = asyncio.get_running_loop().time()
         self._users.add(user, now)
+        if self.running < self._limit.value and now < deadline and self._may_begin(user):
+            return self._take(user, now)
         if deadline <= now:
             raise self._refusal(Rejection.DEADLINE, TIME_OVER, now)
-        if self.running < self.places and self._may_begin(user):
-            return self._take(user, now)
         self._check_turn(user, now, deadline, patient)
-        return self._push(PlaceWait(self, user, is_gone), deadline)
+        wait = self._push(PlaceWait(self, user, is_gone), deadline)
+        try:
+            with measured_wait():
+                return await wait.place
+        except BaseException:
+            wait.withdraw()
+            raise
 
     def left(self, since: float, user: str) -> None:
         """Note that a place is free that a user had taken at a time."""
-        self._mean += (_now() - since - self._mean) * MEMORY
+        self._mean += (asyncio.get_running_loop().time() - since - self._mean) * MEMORY
         self.running -= 1
         count = self._running_of[user] = self._running_of[user] - 1
         if not count:
             del self._running_of[user]
-        self._fill()
+        if self._waits:
+            self._fill()
 
     def withdrawn(self, wait: PlaceWait) -> None:
         """Forget a wait that nobody has any more."""
@@ -358,9 +342,7 @@ class Admission:
 
     def _fill(self) -> None:
         """Give free places to those who are next."""
-        if not self._waits:
-            return
-        while self.running < self.places and (wait := self._queue.pop_of(self._may_begin)) is not None:
+        while self.running < self._limit.value and (wait := self._queue.pop_of(self._may_begin)) is not None:
             if wait.place.done():
                 continue
             if wait.is_gone():

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+T = TypeVar("T")
 Attribute = str | int | float
 
 
@@ -109,6 +110,11 @@ class RequestTrace:
         while self._ends:
             self._ends.pop()()
 
+    def add(self, kind: Work, seconds: float) -> None:
+        """Count something that was done for the request, and took so many seconds."""
+        count, before = self.work.get(kind, (0, 0.0))
+        self.work[kind] = count + 1, before + seconds
+
     @contextmanager
     def measured(self, kind: Work, name: str = "", about: str = "") -> Iterator[Span | None]:
         """Count and time what is awaited in the context; its span, which is yielded, says what it is `about`."""
@@ -129,8 +135,7 @@ class RequestTrace:
         finally:
             if span is not None:
                 span.end()
-            count, seconds = self.work.get(kind, (0, 0.0))
-            self.work[kind] = count + 1, seconds + clock() - started
+            self.add(kind, clock() - started)
 
     @property
     def text(self) -> str:
@@ -207,6 +212,17 @@ def measured_wait() -> Iterator[None]:
         return
     with trace.measured(Work.WAITS, "wait"):
         yield
+
+
+async def in_span(span: Span, work: Awaitable[T]) -> T:
+    """Await some work; its span ends with it."""
+    try:
+        done = await work
+    except BaseException as error:
+        span.end(error)
+        raise
+    span.end()
+    return done
 
 
 def seconds_waited() -> float:

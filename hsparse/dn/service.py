@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -26,7 +26,7 @@ from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.records import NO_LIMIT, Records
-from hsparse.dn.traced_store import ChunkVersions, StoreRequests, TracedStore, VersionedStore
+from hsparse.dn.traced_store import ChunkVersions, StoreRequests, TracedStore
 from hsparse.errors import BadRequest, Busy
 from hsparse.model.ids import tree_prefix
 from hsparse.storage.object_store import ObjectStore
@@ -139,7 +139,7 @@ class DataService:
         self._admission = resources.admission
         self._ownership = ownership
         places = Admission(resources.store_requests)
-        chunk_store = VersionedStore(store, self._versions, resources.requests, places)
+        chunk_store = TracedStore(store, resources.requests, places, self._versions)
         store = self._store = TracedStore(store, resources.requests, places)
         self._cache = resources.cache
         self._workers = resources.workers
@@ -176,6 +176,7 @@ class DataService:
         self._file_backed = FileBackedChunks(
             BackingFiles(store, resources.stores), self._cache, self._workers, fences
         )
+        self._answers = self._answers_by_type()
         self._start_time = clock.now()
         self._resuming: asyncio.Task[None] | None = None
 
@@ -187,96 +188,64 @@ class DataService:
     async def send(self, message: Message[R]) -> R:
         """Answer a message, see `DataNode`; `Busy` for one that cannot be answered before its deadline."""
         if self._admission is None or isinstance(message, GetInfo):
-            return cast(R, await self._in_time(message))
+            return cast(R, await self._answer(message))
         # What changes something may be a part of a request that has changed more: it waits.
         place = await self._admission.enter(queue_user(), queue_deadline(), patient=not message.only_reads)
         try:
-            return cast(R, await self._in_time(message))
+            return cast(R, await self._answer(message))
         finally:
             place.leave()
 
-    async def _in_time(self, message: Message[Any]) -> Any:
+    async def _answer(self, message: Message[Any]) -> Any:
         """Answer a message; a read is given up at its deadline, and a load that others wait for goes on."""
         if isinstance(message, ReadObjects) and (found := self._records.cached(message.ids)) is not None:
             return found
+        answer = self._answers.get(type(message))
+        if answer is None:
+            raise BadRequest(f"{type(message).__name__} is not a message of a data node.")
         left = seconds_left()
         if left is None or not message.only_reads:
-            return await self._answer(message)
-        try:
-            async with asyncio.timeout(left) as timeout:
-                return await self._answer(message)
-        except TimeoutError:
-            if timeout.expired():
-                raise Busy("The answer was not found within the time that its request has.") from None
-            raise
-        finally:
-            del timeout  # an error has this frame, which would have its task, and so itself
+            return await answer(message)
+        return await _within(left, answer(message))
 
-    async def _answer(self, message: Message[Any]) -> Any:  # noqa: C901
-        match message:
-            case ReadObjects(ids):
-                return await self._records.read(ids)
-            case ChangeObjects():
-                return await self._records.change(message)
-            case ReadChunks():
-                return await self._chunks.read(message)
-            case ReadFileBacked():
-                return await self._file_backed.read(message)
-            case ReadPiece():
-                return await self._file_backed.read_piece(message)
-            case InspectFile(uri):
-                return await self._file_backed.inspect(uri)
-            case ReadDefined():
-                return await self._chunks.read_defined(message)
-            case CountDefined():
-                return await self._chunks.count(message)
-            case ReduceChunks():
-                return await self._reductions.reduce(message)
-            case WriteChunks():
-                return await self._chunks.write(message)
-            case FindElements():
-                return await self._chunks.find(message)
-            case UpdateElements():
-                return await self._chunks.update(message)
-            case EraseChunks():
-                return await self._chunks.erase(message)
-            case TrimChunks():
-                return await self._chunks.trim(message)
-            case ListChunks():
-                return await self._index.list(message)
-            case CountChunks():
-                return await self._index.count(message)
-            case FindChunk():
-                return await self._index.find(message)
-            case GetChunkVersion(dataset):
-                return self._version(dataset)
-            case ReadDirect():
-                return await self._direct.read(message)
-            case ReadObjectBytes():
-                return await self._bytes.read(message)
-            case WriteDirect():
-                return await self._direct.write(message)
-            case SignKeys():
-                return await self._index.sign(message)
-            case ListKeys():
-                return await self._records.list(message)
-            case BeginDeletion():
-                return await self.deletions.begin(message)
-            case WithdrawDeletion(id, token):
-                return await self.deletions.notes.withdraw_intended(id, token)
-            case DeleteTree(id, born):
-                return await self.deletions.delete_tree(id, born)
-            case ChangedLately(root, seconds):
-                return not self._ownership.hears_all or self._records.recent.within(root, seconds)
-            case SettleChanges(root):
-                return self._records.recent.settle(root)
-            case FenceDeleted():
-                return await self._chunks.fence_deleted(message)
-            case Forget(id):
-                return self._cache.drop(tree_prefix(id))
-            case GetInfo():
-                return self._info()
-        raise BadRequest(f"{type(message).__name__} is not a message of a data node.")
+    def _answers_by_type(self) -> dict[type[Message[Any]], Callable[[Any], Awaitable[Any]]]:
+        """Return what answers each message."""
+        deletions, recent = self.deletions, self._records.recent
+        return {
+            ReadObjects: lambda message: self._records.read(message.ids),
+            ChangeObjects: self._records.change,
+            ReadChunks: self._chunks.read,
+            ReadFileBacked: self._file_backed.read,
+            ReadPiece: self._file_backed.read_piece,
+            InspectFile: lambda message: self._file_backed.inspect(message.uri),
+            ReadDefined: self._chunks.read_defined,
+            CountDefined: self._chunks.count,
+            ReduceChunks: self._reductions.reduce,
+            WriteChunks: self._chunks.write,
+            FindElements: self._chunks.find,
+            UpdateElements: self._chunks.update,
+            EraseChunks: self._chunks.erase,
+            TrimChunks: self._chunks.trim,
+            ListChunks: self._index.list,
+            CountChunks: self._index.count,
+            FindChunk: self._index.find,
+            GetChunkVersion: _at_once(lambda message: self._version(message.dataset)),
+            ReadDirect: self._direct.read,
+            ReadObjectBytes: self._bytes.read,
+            WriteDirect: self._direct.write,
+            SignKeys: self._index.sign,
+            ListKeys: self._records.list,
+            BeginDeletion: deletions.begin,
+            WithdrawDeletion: lambda message: deletions.notes.withdraw_intended(message.id, message.token),
+            DeleteTree: lambda message: deletions.delete_tree(message.id, message.born),
+            ChangedLately: _at_once(
+                lambda message: not self._ownership.hears_all or recent.within(message.root, message.seconds)
+            ),
+            SettleChanges: _at_once(lambda message: recent.settle(message.root)),
+            FenceDeleted: self._chunks.fence_deleted,
+            Forget: _at_once(lambda message: self._cache.drop(tree_prefix(message.id))),
+            GetInfo: _at_once(lambda message: self._info()),
+        }
 
     def _version(self, dataset: str) -> str:
         if not self._ownership.hears_all:
@@ -319,3 +288,25 @@ class DataService:
         await self.drain()
         self._workers.close()
         await self._store.close()
+
+
+def _at_once(answer: Callable[[Any], Any]) -> Callable[[Any], Awaitable[Any]]:
+    """Return what answers a message by a plain function."""
+
+    async def answered(message: Any) -> Any:
+        return answer(message)
+
+    return answered
+
+
+async def _within(seconds: float, answer: Awaitable[R]) -> R:
+    """Await an answer for so many seconds; `Busy` then."""
+    try:
+        async with asyncio.timeout(seconds) as timeout:
+            return await answer
+    except TimeoutError:
+        if timeout.expired():
+            raise Busy("The answer was not found within the time that its request has.") from None
+        raise
+    finally:
+        del timeout  # an error has this frame, which would have its task, and so itself

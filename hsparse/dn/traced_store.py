@@ -10,18 +10,18 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias, TypeVar, TypeVarTuple, Unpack
 
 from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
-from hsparse.concurrency.request_trace import Work, current_trace, queue_user
+from hsparse.concurrency.request_trace import Work, current_trace, in_span, queue_user
 from hsparse.errors import NotFound, PreconditionFailed
 from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 
 R = TypeVar("R")
+A = TypeVarTuple("A")
 
 StoreRequests: TypeAlias = Counter[tuple[str, str]]
 """Numbers of requests by kind and result: get, put, delete, list; ok, missing, conflict, cancelled, failed."""
@@ -30,43 +30,50 @@ StoreRequests: TypeAlias = Counter[tuple[str, str]]
 class TracedStore:
     """An `ObjectStore` over another one; `requests` also counts those that no client's request is behind.
 
-    Each request to it takes one of the `places`.
+    Each request to it takes one of the `places`. Changes are noted in `versions`, also those that failed: they may have
+    been carried out.
     """
 
     def __init__(
-        self, store: ObjectStore, requests: StoreRequests | None = None, places: Admission | None = None
+        self,
+        store: ObjectStore,
+        requests: StoreRequests | None = None,
+        places: Admission | None = None,
+        versions: ChunkVersions | None = None,
     ) -> None:
         self._store = store
         self._requests = Counter() if requests is None else requests
         self._places = places
+        self._versions = versions
         self.name = store.name
 
     async def get(self, key: str) -> Stored:
-        return await self._read("get", key, self._store.get(key))
+        return await self._ask(Work.READS, "get", key, self._store.get, key)
 
     async def get_range(self, key: str, start: int, length: int | None = None) -> Stored:
-        return await self._read("get", key, self._store.get_range(key, start, length))
+        return await self._ask(Work.READS, "get", key, self._store.get_range, key, start, length)
 
     async def put(self, key: str, data: Buffer) -> str:
-        return await self._write("put", key, self._store.put(key, data))
+        return await self._change("put", (key,), self._store.put, key, data)
 
     async def put_if_absent(self, key: str, data: Buffer) -> str:
-        return await self._write("put", key, self._store.put_if_absent(key, data))
+        return await self._change("put", (key,), self._store.put_if_absent, key, data)
 
     async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        return await self._write("put", key, self._store.put_if_match(key, data, etag))
+        return await self._change("put", (key,), self._store.put_if_match, key, data, etag)
 
     async def delete(self, key: str) -> None:
-        await self._write("delete", key, self._store.delete(key))
+        await self._change("delete", (key,), self._store.delete, key)
 
     async def delete_if_match(self, key: str, etag: str) -> None:
-        await self._write("delete", key, self._store.delete_if_match(key, etag))
+        await self._change("delete", (key,), self._store.delete_if_match, key, etag)
 
     async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
         """Delete them in one turn; counted as a request for each when it succeeds."""
         if not entries:
             return []
-        deleted = await self._write("delete", entries[0].key, self._store.delete_all(entries))
+        keys = tuple(entry.key for entry in entries)
+        deleted = await self._change("delete", keys, self._store.delete_all, entries)
         self._requests["delete", "ok"] += sum(deleted) - 1
         if changed := deleted.count(False):
             self._requests["delete", "conflict"] += changed
@@ -76,7 +83,7 @@ class TracedStore:
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
         pages = self._store.list(prefix, delimiter=delimiter, start_after=start_after)
-        while (page := await self._read("list", prefix, anext(pages, None))) is not None:
+        while (page := await self._ask(Work.READS, "list", prefix, anext, pages, None)) is not None:
             yield page
 
     async def presigned(self, key: str, seconds: int) -> str:
@@ -85,32 +92,39 @@ class TracedStore:
     async def close(self) -> None:
         await self._store.close()
 
-    async def _read(self, kind: str, key: str, request: Awaitable[R]) -> R:
-        return await self._in_turn(Work.READS, kind, key, request)
-
-    async def _write(self, kind: str, key: str, request: Awaitable[R]) -> R:
-        return await self._in_turn(Work.WRITES, kind, key, request)
-
-    async def _in_turn(self, work: Work, kind: str, key: str, request: Awaitable[R]) -> R:
-        """Await a request to the store in its turn, which nothing but cancellation keeps it from."""
-        if self._places is None:
-            return await self._counted(work, kind, key, request)
+    async def _change(
+        self, kind: str, keys: tuple[str, ...], change: Callable[[Unpack[A]], Awaitable[R]], *args: *A
+    ) -> R:
+        """Send a change to the store; what it changes has a new version, and is doubted when it did not answer."""
+        if self._versions is None:
+            return await self._ask(Work.WRITES, kind, keys[0], change, *args)
         try:
-            place = await self._places.enter(queue_user(), patient=True)
-        except BaseException:
-            if asyncio.iscoroutine(request):
-                request.close()
+            return await self._ask(Work.WRITES, kind, keys[0], change, *args)
+        except (PreconditionFailed, NotFound):
             raise
-        try:
-            return await self._counted(work, kind, key, request)
+        except BaseException:
+            self._versions.doubt(keys)
+            raise
         finally:
-            place.leave()
+            self._versions.note(keys)
 
-    async def _counted(self, work: Work, kind: str, key: str, request: Awaitable[R]) -> R:
-        trace, result = current_trace(), "failed"
+    async def _ask(
+        self,
+        work: Work,
+        kind: str,
+        key: str,
+        request: Callable[[Unpack[A]], Awaitable[R]],
+        *args: *A,
+    ) -> R:
+        """Send a request to the store in its turn, which nothing but cancellation keeps it from; count and time it."""
+        trace, clock = current_trace(), asyncio.get_running_loop().time
+        place = None if self._places is None else await self._places.enter(queue_user(), patient=True)
+        result, began = "failed", clock()
         try:
-            with nullcontext() if trace is None else trace.measured(work, f"store {kind}", key):
-                answer = await request
+            asked = request(*args)
+            if trace is not None and trace.span is not None:
+                asked = in_span(trace.span.child(f"store {kind}", {"hsparse.about": key}), asked)
+            answer = await asked
             result = "ok"
             return answer
         except NotFound:
@@ -124,6 +138,10 @@ class TracedStore:
             raise
         finally:
             self._requests[kind, result] += 1
+            if trace is not None:
+                trace.add(work, clock() - began)
+            if place is not None:
+                place.leave()
 
 
 MAX_DATASETS = 100_000
@@ -147,9 +165,10 @@ class ChunkVersions:
         self._doubted: dict[str, float] = {}
         """Until when the store may carry out a change that it did not answer, by dataset, without a note of it."""
 
-    def note(self, key: str) -> None:
-        """Note that the chunk object of a key was changed; to be called before that is acknowledged."""
-        self._advance(chunk_prefix_of_key(key))
+    def note(self, keys: Iterable[str]) -> None:
+        """Note that the chunk objects of these keys were changed; to be called before that is acknowledged."""
+        for key in keys:
+            self._advance(chunk_prefix_of_key(key))
 
     def _advance(self, folder: str) -> None:
         self._count += 1
@@ -158,9 +177,10 @@ class ChunkVersions:
         if len(self._last) > self._limit:
             _, self._forgotten = self._last.popitem(last=False)
 
-    def doubt(self, key: str) -> None:
-        """Note that a change of a chunk may still be carried out: for a while no version of its dataset stands."""
-        self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT
+    def doubt(self, keys: Iterable[str]) -> None:
+        """Note that changes of chunks may still be carried out: for a while no version of their datasets stands."""
+        for key in keys:
+            self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT
 
     def begin_again(self) -> None:
         """Give all chunks new versions: others may have changed any of them."""
@@ -175,56 +195,3 @@ class ChunkVersions:
             if folder in self._doubted:
                 self._advance(folder)
         return f"{self._run}-{self._last.get(folder, self._forgotten)}"
-
-
-class VersionedStore(TracedStore):
-    """A traced store that notes each put and delete, also one that failed: it may have been carried out."""
-
-    def __init__(
-        self,
-        store: ObjectStore,
-        versions: ChunkVersions,
-        requests: StoreRequests | None = None,
-        places: Admission | None = None,
-    ) -> None:
-        super().__init__(store, requests, places)
-        self._versions = versions
-
-    async def put(self, key: str, data: Buffer) -> str:
-        with self._noted(key):
-            return await super().put(key, data)
-
-    async def put_if_absent(self, key: str, data: Buffer) -> str:
-        with self._noted(key):
-            return await super().put_if_absent(key, data)
-
-    async def put_if_match(self, key: str, data: Buffer, etag: str) -> str:
-        with self._noted(key):
-            return await super().put_if_match(key, data, etag)
-
-    async def delete(self, key: str) -> None:
-        with self._noted(key):
-            await super().delete(key)
-
-    async def delete_if_match(self, key: str, etag: str) -> None:
-        with self._noted(key):
-            await super().delete_if_match(key, etag)
-
-    async def delete_all(self, entries: Sequence[Entry]) -> list[bool]:
-        with self._noted(*(entry.key for entry in entries)):
-            return await super().delete_all(entries)
-
-    @contextmanager
-    def _noted(self, *keys: str) -> Iterator[None]:
-        """Note a change of these chunks when it is done; doubt it when the store did not answer."""
-        try:
-            yield
-        except (PreconditionFailed, NotFound):
-            raise
-        except BaseException:
-            for key in keys:
-                self._versions.doubt(key)
-            raise
-        finally:
-            for key in keys:
-                self._versions.note(key)

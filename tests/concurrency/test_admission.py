@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.concurrency.admission import BURST, FEWEST, QUEUE, Admission, Place, Rejection, Watcher
+from hsparse.concurrency.admission import BURST, FEWEST, QUEUE, Admission, Rejection, Watcher
 from hsparse.errors import Busy
 from tests.simulation.virtual_loop import VirtualLoop
 
@@ -224,19 +224,21 @@ def test_users_have_as_many_places_each_while_the_loop_is_short_of_time() -> Non
     async def main() -> None:
         admission = Admission(64)
         admission._limit.value, admission._limit.each = 8, 1
-        places = [admission.ask("greedy") for _ in range(20)]
-        assert sum(isinstance(one, Place) for one in places) == 8
-        modest = [admission.ask(user) for user in "abc"]
-        first = places[0]
-        assert isinstance(first, Place)
-        first.leave()
-        assert [not isinstance(one, Place) and one.place.done() for one in modest] == [True, False, False]
-        for one in places[1:8]:
-            assert isinstance(one, Place)
-            one.leave()
-        assert all(not isinstance(one, Place) and one.place.done() for one in modest)
+        greedy = [asyncio.create_task(admission.enter("greedy")) for _ in range(20)]
+        await asyncio.sleep(0)
+        places = [task.result() for task in greedy if task.done()]
+        assert len(places) == 8
+        modest = [asyncio.create_task(admission.enter(user)) for user in "abc"]
+        await asyncio.sleep(0)
+        places.pop().leave()
+        await asyncio.sleep(0)
+        assert [task.done() for task in modest] == [True, False, False]
+        for place in places:
+            place.leave()
+        await asyncio.sleep(0)
+        assert all(task.done() for task in modest)
         assert admission.running == 3 + FEWEST
-        assert isinstance(admission.ask("d"), Place)
+        await admission.enter("d")
         admission._limit.value = admission._limit.each = 64
         admission._fill()
         assert (admission.running, admission.waiting) == (16, 0)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hsparse.clock import ManualClock, SystemClock
-from hsparse.dn.traced_store import DOUBT, ChunkVersions, VersionedStore
+from hsparse.dn.traced_store import DOUBT, ChunkVersions, TracedStore
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.model.ids import chunk_key
 from hsparse.model.stripes import Stripes
@@ -17,7 +17,7 @@ ONE, OTHER, THIRD = (f"d-0123456{i}-89abcdef-0123-456789-abcdef" for i in range(
 def test_a_change_is_one_of_its_dataset_alone(stripes: Stripes | None) -> None:
     versions = ChunkVersions(SystemClock())
     one, other = versions.of(ONE), versions.of(OTHER)
-    versions.note(chunk_key(ONE, (3, 4), stripes))
+    versions.note([chunk_key(ONE, (3, 4), stripes)])
     assert versions.of(ONE) != one
     assert versions.of(OTHER) == other
 
@@ -28,10 +28,10 @@ def test_runs_have_no_version_in_common() -> None:
 
 def test_no_change_of_a_forgotten_dataset_is_missed() -> None:
     versions = ChunkVersions(ManualClock(), limit=2)
-    versions.note(chunk_key(ONE, (0,)))
+    versions.note([chunk_key(ONE, (0,))])
     seen = {versions.of(ONE)}
     for dataset in (OTHER, THIRD, ONE, OTHER, THIRD):
-        versions.note(chunk_key(dataset, (0,)))
+        versions.note([chunk_key(dataset, (0,))])
         if dataset == ONE:
             assert versions.of(ONE) not in seen
         seen.add(versions.of(ONE))
@@ -40,7 +40,7 @@ def test_no_change_of_a_forgotten_dataset_is_missed() -> None:
 
 async def test_a_store_notes_what_may_have_changed() -> None:
     versions = ChunkVersions(SystemClock())
-    store = VersionedStore(MemoryStore(), versions)
+    store = TracedStore(MemoryStore(), versions=versions)
     key = chunk_key(ONE, (0, 0))
     seen = [versions.of(ONE)]
     etag = await store.put_if_absent(key, b"1")
@@ -76,7 +76,7 @@ async def test_no_version_stands_while_a_change_may_still_be_carried_out() -> No
     clock = ManualClock()
     versions = ChunkVersions(clock)
     faulty = FaultyStore(MemoryStore())
-    store = VersionedStore(faulty, versions)
+    store = TracedStore(faulty, versions=versions)
     other = versions.of(OTHER)
     with pytest.raises(PreconditionFailed):
         await store.put_if_match(chunk_key(ONE, (0,)), b"1", "none")
