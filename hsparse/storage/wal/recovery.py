@@ -120,7 +120,7 @@ def _keep_damaged(root: RootDirectory, path: str) -> None:
     for directory in (str(folder), log_folder(root), root.internal):
         root.sync_directory(directory)
     logger.error(
-        "A write-ahead log is damaged, or a power loss has cut its last append: what can be read of it was put into "
+        "A write-ahead log is damaged, or its end was cut off, as by a power loss: what can be read of it was put into "
         "place, but objects that were stored shortly before that process ended may have an earlier state, or be "
         "missing. Check the disk and what was written then; the log is kept as %s, delete it afterwards.",
         kept,

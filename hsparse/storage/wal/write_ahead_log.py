@@ -152,8 +152,10 @@ def read_log(file: int) -> Iterator[LogRecord]:
 
 
 def is_damaged(file: int) -> bool:
-    """Say whether the header of a log, or a record before a whole one, cannot be read."""
+    """Say whether the header of a log, or a record before a whole one, cannot be read, or its end was cut off."""
     content = read_at(file, 0, os.fstat(file).st_size)
+    if content and (len(content) < HEADER_SIZE or (len(content) - HEADER_SIZE) % PREALLOCATION):
+        return True
     if _header(content) is None and content[HEADER_SIZE:].strip(b"\0"):
         return True
     expected = HEADER_SIZE
