@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
@@ -34,17 +36,17 @@ def jitter(clock: Clock) -> float:
     return int.from_bytes(clock.token(4), "big") / 2**32
 
 
+def steady(boot_clock: int | None) -> Callable[[], float]:
+    """Return what reads a clock that never goes back: this one or, for None, Python's."""
+    return time.monotonic if boot_clock is None else partial(time.clock_gettime, boot_clock)
+
+
 class SystemClock:
     """The machine's own time and entropy."""
 
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic() if BOOT_CLOCK is None else time.clock_gettime(BOOT_CLOCK)
-
-    def token(self, nbytes: int) -> bytes:
-        return secrets.token_bytes(nbytes)
+    now = staticmethod(time.time)
+    monotonic = staticmethod(steady(BOOT_CLOCK))
+    token = staticmethod(secrets.token_bytes)
 
 
 class ManualClock:

@@ -88,7 +88,6 @@ class Metrics:
         )
         """To be told of waits and refusals."""
         self._jobs = JOBS.make(self._registry)
-        self._known: dict[tuple[str, str, str], Series] = {}
 
     def show(self, admission: Admission) -> None:
         """Show how many wait for a place."""
@@ -102,24 +101,11 @@ class Metrics:
         """Return all metrics in Prometheus's text format; its content type is `hsparse.metric.CONTENT_TYPE`."""
         return metrics_text(self._registry)
 
-    def count(
-        self, route: str, method: str, status: str, bytes_in: int, bytes_out: int, seconds: float
-    ) -> None:
-        """Count a request that was answered or broken off; of a streamed answer the bytes that were sent."""
-        requests, latency, received, sent = self._series(route, method, status)
-        requests.inc()
-        latency.observe(seconds)
-        received.inc(bytes_in)
-        sent.inc(bytes_out)
-
-    def _series(self, route: str, method: str, status: str) -> Series:
-        """Return the series of these labels, cached: the lookup costs as much as counting."""
-        key = route, method, status
-        if (series := self._known.get(key)) is None:
-            series = self._known[key] = (
-                self._requests.labels(*key),
-                self._latency.labels(route, method),
-                self._bytes_in.labels(route, method),
-                self._bytes_out.labels(route, method),
-            )
-        return series
+    def series(self, route: str, method: str, status: str) -> Series:
+        """Return what counts requests with these labels; to be kept: the lookup costs as much as counting."""
+        return (
+            self._requests.labels(route, method, status),
+            self._latency.labels(route, method),
+            self._bytes_in.labels(route, method),
+            self._bytes_out.labels(route, method),
+        )

@@ -43,6 +43,7 @@ class AppServer(BaseTestServer):
 class NamedUser:
     """An `Authenticator` that believes every name: `Authorization: test_user1`."""
 
+    only = None
     challenges = ('Basic realm="hsparse", charset="UTF-8"',)
 
     def __init__(self, *users: Principal) -> None:

@@ -23,6 +23,11 @@ class Authenticator(Protocol):
     """Turns a request's `Authorization` header into a principal."""
 
     @property
+    def only(self) -> Principal | None:
+        """The principal of every request; None where requests have their own."""
+        ...
+
+    @property
     def challenges(self) -> tuple[str, ...]:
         """The `WWW-Authenticate` headers of a 401 (RFC 9110, section 11.6.1): one for each scheme."""
         ...
@@ -42,13 +47,13 @@ class SingleUser:
     challenges: tuple[str, ...] = ()
 
     def __init__(self, name: str) -> None:
-        self._principal = Principal(name, admin=True)
+        self.only = Principal(name, admin=True)
 
     async def principal(self, authorization: str | None) -> Principal:
-        return self._principal
+        return self.only
 
     def users(self) -> list[Principal]:
-        return [self._principal]
+        return [self.only]
 
 
 class SchemeAuthenticator:
@@ -56,6 +61,8 @@ class SchemeAuthenticator:
 
     An API key is accepted as a bearer token, and as the password of its user for clients that know only passwords.
     """
+
+    only: Principal | None = None
 
     def __init__(
         self,

@@ -41,40 +41,32 @@ class Queueing:
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
         trace, now = request.trace, asyncio.get_running_loop().time()
-        seconds = seconds_of(request.http.headers.get(TIMEOUT_HEADER), self._timeout)
+        named, seconds = request.http.headers.get(TIMEOUT_HEADER), self._timeout
+        if named is not None:
+            seconds = seconds_of(named)
         if seconds:
             trace.deadline = now + seconds
         place = request.place = await self._admission.enter(
             trace.queue_user, now + (seconds or QUEUE_PATIENCE), is_gone=lambda: request.is_gone
         )
+        limit = self._max_read_time if request.route.reads and self._max_read_time else None
+        read_limit = asyncio.timeout(limit)
         try:
-            if request.route.reads and self._max_read_time:
-                return await self._read(request, next)
-            return await next(request)
-        finally:
-            place.leave()
-            request.place = None
-
-    async def _read(self, request: Request, next: Next) -> web.StreamResponse:
-        try:
-            async with asyncio.timeout(self._max_read_time) as request.read_limit:
+            async with read_limit as request.read_limit:
                 return await next(request)
         except TimeoutError:
-            assert request.read_limit is not None
-            if request.read_limit.expired():
-                raise TooLarge(
-                    f"The answer did not begin within {self._max_read_time:g} s, the limit (max_read_time); ask for "
-                    "less at a time."
-                ) from None
-            raise
+            if not read_limit.expired():
+                raise
+            raise TooLarge(
+                f"The answer did not begin within {limit:g} s, the limit (max_read_time); ask for less at a time."
+            ) from None
         finally:
-            request.read_limit = None
+            place.leave()
+            request.place = request.read_limit = None
 
 
-def seconds_of(text: str | None, default: float) -> float:
-    """Return the seconds that `Request-Timeout` names, `default` without it; `BadRequest` for nonsense."""
-    if text is None:
-        return default
+def seconds_of(text: str) -> float:
+    """Return the seconds that `Request-Timeout` names; `BadRequest` for nonsense."""
     if TIMEOUT.fullmatch(text) is None or not (seconds := float(text)):
         raise BadRequest(
             f"{TIMEOUT_HEADER} must be a positive number of seconds, such as 2.5, not {text:.40}."

@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 
 from hsparse.clock import Clock
 from hsparse.errors import Forbidden, RateLimited, Unauthenticated
-from hsparse.model.acl import ANONYMOUS_NAME
+from hsparse.model.acl import ANONYMOUS_NAME, Principal
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
@@ -30,28 +30,32 @@ class Authentication:
     Without a valid credential it counts for the network of the remote address.
     """
 
-    def __init__(self, rates: RateLimit) -> None:
+    def __init__(self, rates: RateLimit | None) -> None:
         self._rates = rates
 
     def applies(self, route: Route) -> bool:
         return route.authenticated
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        trace = request.trace
-        trace.queue_user = f"{ANONYMOUS_NAME} {network_of(request.http.remote)}"
-        try:
-            principal = await request.service.authenticator.principal(
-                request.http.headers.get(hdrs.AUTHORIZATION)
-            )
-        except Unauthenticated:
-            self._rates.take(trace.queue_user)
-            raise
-        if not principal.anonymous:
+        trace, only = request.trace, request.service.authenticator.only
+        principal = await self._signed_in(request) if only is None else only
+        if principal.name != ANONYMOUS_NAME:
             trace.queue_user = principal.name
-        self._rates.take(trace.queue_user)
+        if self._rates is not None:
+            self._rates.take(trace.queue_user)
         request.principal, trace.user = principal, principal.name
-        request.checks.append(self._require_same)
         return await next(request)
+
+    async def _signed_in(self, request: Request) -> Principal:
+        """Return whom the credential names; the request's turn is that of its network until then."""
+        request.trace.queue_user = f"{ANONYMOUS_NAME} {network_of(request.http.remote)}"
+        request.checks.append(self._require_same)
+        try:
+            return await request.service.authenticator.principal(request.http.headers.get(hdrs.AUTHORIZATION))
+        except Unauthenticated:
+            if self._rates is not None:
+                self._rates.take(request.trace.queue_user)
+            raise
 
     async def _require_same(self, request: Request) -> None:
         """Raise `Unauthenticated` if the credential is worth nothing any more, `Forbidden` if it is another's."""
@@ -64,7 +68,7 @@ class Authentication:
 
 
 class RateLimit:
-    """Limits each user to `rate` requests a second, `burst` at once, on this service node; a rate of 0 is none."""
+    """Limits each user to `rate` requests a second, `burst` at once, on this service node."""
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
         self._rate = rate
@@ -75,8 +79,6 @@ class RateLimit:
 
     def take(self, who: str) -> None:
         """Count a request of `who`; `RateLimited` names the limit and the time to wait."""
-        if not self._rate:
-            return
         now = self._clock.monotonic()
         tokens, then = self._buckets.pop(who, (self._burst, now))
         tokens = min(self._burst, tokens + (now - then) * self._rate)

@@ -165,7 +165,7 @@ class Cors:
         self._origins = frozenset(origin.rstrip("/") for origin in origins)
 
     def applies(self, route: Route) -> bool:
-        return True
+        return bool(self._origins)
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
         origin = request.http.headers.get(hdrs.ORIGIN)

@@ -25,7 +25,7 @@ from hsparse.concurrency.request_trace import (
     end_trace,
     valid_id,
 )
-from hsparse.sn.metrics import OTHER, Metrics
+from hsparse.sn.metrics import OTHER, Metrics, Series
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
@@ -84,13 +84,16 @@ class RequestLog:
         self._tracer = tracer
         self._prefix = clock.token(6).hex()
         self._count = 0
+        self._series: dict[tuple[str, str, str], Series] = {}
 
     def applies(self, route: Route) -> bool:
         return True
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
         trace = request.trace
-        trace.id = request.headers[ID_HEADER] = self._id_of(request.http.headers.get(ID_HEADER))
+        self._count += 1
+        sent = valid_id(request.http.headers.get(ID_HEADER)) if ID_HEADER in request.http.headers else None
+        trace.id = request.headers[ID_HEADER] = sent or f"{self._prefix}-{self._count}"
         is_probe = request.http.path in PROBES
         if self._tracer is not None and not is_probe:
             name = f"{request.http.method[:LONGEST_METHOD]} {request.route.path}"
@@ -117,7 +120,14 @@ class RequestLog:
             status = str(response.status)
             size = size or (0 if http.method == hdrs.METH_HEAD else response.content_length or 0)
         method = http.method if http.method in hdrs.METH_ALL else OTHER
-        self._metrics.count(request.route.path, method, status, http.content.total_bytes, size, seconds)
+        key = request.route.path, method, status
+        if (series := self._series.get(key)) is None:
+            series = self._series[key] = self._metrics.series(*key)
+        requests, latency, received, sent = series
+        requests.inc()
+        latency.observe(seconds)
+        received.inc(http.content.total_bytes)
+        sent.inc(size)
         if self._write is not None or trace.span is not None:
             path = http.rel_url.raw_path[:LONGEST_PATH]
             entry = AccessEntry(
@@ -129,13 +139,6 @@ class RequestLog:
                 _end_span(trace.span, entry)
         if self._slow and seconds >= self._slow:
             _warn(http, trace, seconds)
-
-    def _id_of(self, sent: str | None) -> str:
-        """Return the id that the client has sent if it is valid, else a new one."""
-        if (valid := valid_id(sent)) is not None:
-            return valid
-        self._count += 1
-        return f"{self._prefix}-{self._count}"
 
 
 def _end_span(span: Span, entry: AccessEntry) -> None:

@@ -18,6 +18,9 @@ from hsparse.sn.service import Service
 def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy, ...]:
     """Return the policies of a service node, the outermost first; without `log` requests are counted alone."""
     settings = service.settings
+    limited = None
+    if settings.rate_limit:
+        limited = RateLimit(settings.rate_limit, settings.rate_burst, service.clock)
     origins, has_users = settings.cors_origins, settings.single_user is None
     return (
         log or RequestLog(service.clock, service.metrics),
@@ -26,7 +29,7 @@ def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy
         # Without users a page may read answers only if its origin is named.
         Cors(origins if has_users else tuple(named_origins(origins))),
         FormGuard(origins) if has_users else PageGuard(settings.allowed_hosts, origins),
-        Authentication(RateLimit(settings.rate_limit, settings.rate_burst, service.clock)),
+        Authentication(limited),
         Queueing(service.admission, settings.request_timeout, settings.max_read_time),
         Access(),
         QuotaPolicy(),

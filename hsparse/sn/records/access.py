@@ -74,8 +74,11 @@ async def find_allowed(
 
     With `dangling`, as the name itself is asked for, it is enough to have the right there, without the first name's.
     """
-    async with hiding_names(service.owners, path, principal):
+    try:
         domain = await find_domain(service, path, principal, dangling=dangling)
+    except HsparseError as error:
+        await _hide_name(service.owners, path, principal, error)
+        raise
     require_right(principal, replace(domain, first=None) if dangling else domain, right)
     return domain
 
@@ -96,11 +99,16 @@ async def hiding_names(owners: Owners, path: str, principal: Principal) -> Async
     try:
         yield
     except HsparseError as error:
-        if error.kind in MISSING_KINDS:
-            above = await _nearest_above(owners, path)
-            if above is not None and not is_allowed(above.record.get("acls") or {}, principal, Right.READ):
-                raise _without_right(principal, Right.READ, path) from None
+        await _hide_name(owners, path, principal, error)
         raise
+
+
+async def _hide_name(owners: Owners, path: str, principal: Principal, error: HsparseError) -> None:
+    """Raise `Forbidden` where `hiding_names` makes one of an error."""
+    if error.kind in MISSING_KINDS:
+        above = await _nearest_above(owners, path)
+        if above is not None and not is_allowed(above.record.get("acls") or {}, principal, Right.READ):
+            raise _without_right(principal, Right.READ, path) from None
 
 
 async def require_domain(request: Request, right: Right, *, dangling: bool = False) -> Domain:
@@ -115,14 +123,18 @@ async def require_domain(request: Request, right: Right, *, dangling: bool = Fal
 def require_right(principal: Principal, domain: Domain, right: Right) -> None:
     """Raise `Forbidden` if the principal does not have `right` in `domain`."""
     if not domain.allows(principal, right):
-        # Without the right to read, the error is that of a name that is not there.
-        lacking = right if domain.allows(principal, Right.READ) else Right.READ
-        if replace(domain, first=None).allows(principal, lacking):
-            raise Forbidden(
-                f"{domain.path} is a second name of another domain's objects, in which {principal.name} does not have "
-                f"the right {lacking.value}: it opens no more than that one."
-            )
-        raise _without_right(principal, lacking, domain.path)
+        raise _refusal(principal, domain, right)
+
+
+def _refusal(principal: Principal, domain: Domain, right: Right) -> Forbidden:
+    """Return the error; without the right to read, that of a name that is not there."""
+    lacking = right if domain.allows(principal, Right.READ) else Right.READ
+    if replace(domain, first=None).allows(principal, lacking):
+        return Forbidden(
+            f"{domain.path} is a second name of another domain's objects, in which {principal.name} does not have "
+            f"the right {lacking.value}: it opens no more than that one."
+        )
+    return _without_right(principal, lacking, domain.path)
 
 
 def _without_right(principal: Principal, right: Right, path: str) -> Forbidden:
