@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.chunk_objects import STREAK
-from hsparse.dn.chunks import FIRST_WAVE
+from hsparse.dn.chunks import FIRST_WAVE, STREAK
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.quotas.quotas import Quotas

@@ -24,8 +24,8 @@ YIELD_EVERY = 16
 async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """Await all; when some fail, wait for the rest before raising the first failure."""
     pending = list(awaitables)
-    if len(pending) == 1:
-        return [await pending[0]]
+    if len(pending) <= 1:
+        return [await one for one in pending]
     results = await asyncio.gather(*pending, return_exceptions=True)
     failed = [result for result in results if isinstance(result, BaseException)]
     try:
@@ -43,6 +43,13 @@ async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U],
     Other tasks have their turn between items, also where no item waits for anything.
     """
     todo = list(items)
+    if len(todo) <= limit:
+        return await gather_all(map(function, todo))
+    return await _gather_in_order(function, todo, limit)
+
+
+async def _gather_in_order(function: Callable[[U], Awaitable[T]], todo: list[U], limit: int) -> list[T]:
+    """Do as `gather_each`, for more items than the limit."""
     drawn = iter(enumerate(todo))
     done: dict[int, T] = {}
     failed: dict[int, BaseException] = {}
@@ -60,7 +67,7 @@ async def gather_each(function: Callable[[U], Awaitable[T]], items: Iterable[U],
 
     try:
         # Not one task for each item: there may be a million.
-        await gather_all([work() for _ in range(min(limit, len(todo)))])
+        await gather_all([work() for _ in range(limit)])
         if failed:
             raise failed[min(failed)]
         return [done[number] for number in range(len(todo))]

@@ -14,11 +14,10 @@ from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Generic, TypeAlias, TypeVar
 
 from hsparse.concurrency.request_trace import current_trace, measured_wait, queue_user, seconds_left
-from hsparse.errors import Busy, TooLarge
+from hsparse.errors import Busy
 
 T = TypeVar("T")
 
@@ -130,8 +129,6 @@ class FairQueue(Generic[T]):
 
 PATIENCE = 30.0
 """Seconds that a request waits for room."""
-SMALL = 1024 * 1024
-"""Bytes that a reservation has for nothing: most objects take less, and few are worked on at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,59 +224,3 @@ class MemoryBudget:
             if not waiter.admitted.done():
                 self.used += waiter.nbytes
                 waiter.admitted.set_result(None)
-
-
-class Reservation:
-    """What the users of one object hold of a budget together: the most that any asked for, until the last one leaves.
-
-    Whoever holds some for one object must not wait for another one's: so no two wait for each other. `remedy` ends the
-    error about an object that the whole budget has no room for.
-    """
-
-    __slots__ = ("_budget", "_held", "_name", "_remedy", "_taking", "_users")
-
-    def __init__(self, budget: MemoryBudget, name: str, remedy: str) -> None:
-        self._budget = budget
-        self._name = name
-        self._remedy = remedy
-        self._users = 0
-        self._held = 0
-        self._taking: asyncio.Lock | None = None
-
-    def __enter__(self) -> None:
-        self._users += 1
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._users -= 1
-        if not self._users:
-            self._give_back()
-
-    def check(self, nbytes: int) -> None:
-        """Raise `TooLarge` if the whole budget has no room for so many bytes."""
-        if nbytes > self._budget.limit:
-            raise TooLarge(
-                f"{self._name} takes {nbytes} bytes of memory, of {self._budget.limit} that this server has for it: "
-                f"{self._remedy}."
-            )
-
-    async def take(self, nbytes: int) -> None:
-        """Hold at least `nbytes`; raises as `check` and `MemoryBudget.hold`."""
-        if nbytes <= max(SMALL, self._held):
-            return
-        self.check(nbytes)
-        if self._taking is None:
-            self._taking = asyncio.Lock()
-        async with self._taking:
-            if nbytes > self._held:
-                # What is held goes first: two that held some and waited for more would wait for each other.
-                self._give_back()
-                self._held = await self._budget.take(nbytes)
-            if not self._users:
-                self._give_back()
-
-    def _give_back(self) -> None:
-        if self._held:
-            self._budget.give_back(self._held)
-            self._held = 0

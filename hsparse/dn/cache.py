@@ -1,23 +1,25 @@
 """The cache of a data node: objects in memory within a budget of bytes, the least recently used evicted first.
 
-Group commit: the changes of an object that share a put, and what they make of its value.
+How an object's value is kept in the store: the protocol `StoredForm`, and `SingleObject`, one object for a value.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from hsparse.concurrency.request_trace import RequestTrace
-from hsparse.errors import HsparseError
-from hsparse.storage.object_store import Buffer
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.errors import NotFound, TooLarge
+from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
 
 E = TypeVar("E", bound="CacheEntry")
+V = TypeVar("V")
 
 
 class CacheEntry(Protocol):
@@ -173,9 +175,6 @@ class BucketCache(Cache):
         self._shared.drop(self._prefix + prefix)
 
 
-V = TypeVar("V")
-
-
 class Codec(Protocol[V]):
     """Bytes <-> value of one kind of object. Values are never modified once they are committed."""
 
@@ -196,145 +195,199 @@ class Codec(Protocol[V]):
         ...
 
 
-class Base(Enum):
-    """What a change needs of the value it is applied to, when that is not in memory."""
+@dataclass(slots=True)
+class ObjectState(Generic[V]):
+    """An object's state in the store when last seen. `value` is unset where only the version is known (not `decoded`).
 
-    NEEDED = "needed"
-    """The value: it is loaded first."""
-    ABSENT = "absent"
-    """Most likely there is no object: try that first, load only when the put is refused."""
-    IGNORED = "ignored"
-    """Nothing: the change replaces any value, and never raises."""
+    `version` is what its form compares: None where there is no object.
+    It is `certain` if the node owned the object when it was seen: then it stands as long as the node owns the object.
+    """
+
+    value: V | None
+    version: Any
+    decoded: bool = True
+    nbytes: int = 0
+    certain: bool = False
+    tail: Stored | None = None
+    """The last bytes of the object, as a range read has them, where its form remembers them."""
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is no object."""
+        return self.decoded and self.value is None
+
+
+SMALL = 1024 * 1024
+"""Bytes that a reservation has for nothing: most objects take less, and few are worked on at a time."""
+SMALL_VALUE = 4096
+"""Bytes of a value that takes less than `SMALL` while it is encoded and decoded, whatever its kind: nothing is computed
+for it. The most are a thousand for an element, of which a sparse chunk keeps five bytes.
+"""
+
+
+class Reservation:
+    """What the users of one object hold of a budget together: the most that any asked for, until the last one leaves.
+
+    Whoever holds some for one object must not wait for another one's: so no two wait for each other. `remedy` ends the
+    error about an object that the whole budget has no room for.
+    """
+
+    __slots__ = ("_budget", "_held", "_name", "_remedy", "_taking", "_users")
+
+    def __init__(self, budget: MemoryBudget, name: str, remedy: str) -> None:
+        self._budget = budget
+        self._name = name
+        self._remedy = remedy
+        self._users = 0
+        self._held = 0
+        self._taking: asyncio.Lock | None = None
+
+    def __enter__(self) -> None:
+        self._users += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._users -= 1
+        if not self._users:
+            self._give_back()
+
+    def check(self, nbytes: int) -> None:
+        """Raise `TooLarge` if the whole budget has no room for so many bytes."""
+        if nbytes > self._budget.limit:
+            raise TooLarge(
+                f"{self._name} takes {nbytes} bytes of memory, of {self._budget.limit} that this server has for it: "
+                f"{self._remedy}."
+            )
+
+    async def take(self, nbytes: int) -> None:
+        """Hold at least `nbytes`; raises as `check` and `MemoryBudget.hold`."""
+        if nbytes <= max(SMALL, self._held):
+            return
+        self.check(nbytes)
+        if self._taking is None:
+            self._taking = asyncio.Lock()
+        async with self._taking:
+            if nbytes > self._held:
+                # What is held goes first: two that held some and waited for more would wait for each other.
+                self._give_back()
+                self._held = await self._budget.take(nbytes)
+            if not self._users:
+                self._give_back()
+
+    def _give_back(self) -> None:
+        if self._held:
+            self._budget.give_back(self._held)
+            self._held = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded(Generic[V]):
-    """A value that a change returns together with its encoded bytes; the codec does not encode it."""
+class ObjectMemory(Generic[V]):
+    """What a large object takes while it is used, beside the cache: `reservation` holds it, before it is taken.
 
-    value: V
-    data: Buffer
-
-
-@dataclass(slots=True)
-class WaitingChange(Generic[V]):
-    """A change that waits for the next put: its result goes to `done`. It was accepted in `term`."""
-
-    change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
-    weight: int
-    base: Base
-    done: asyncio.Future[Any]
-    trace: RequestTrace | None
-    term: int
-
-
-MOST_PAUSE = 0.02
-"""The most seconds after a group in which the next one waits for others."""
-
-
-class GroupPause:
-    """How long a group waits before its put, for the requests that were answered with the last one.
-
-    Clients that send one request after the other come back together. A put that begins with the first of them leaves
-    the others to the next put, and each of them waits for two. So a group waits until it has as many requests as were
-    there lately, but only as long after the last put as that took.
+    `decode_bound` is of the object's bytes, `encode_bound` of a value that is changed and encoded again.
     """
 
-    __slots__ = ("_began", "_enough", "_requests", "_until")
-
-    def __init__(self) -> None:
-        self._requests = 0
-        """How many were answered with the last group, or waited then."""
-        self._until = 0.0
-        """The time of the event loop at which they are not waited for any more."""
-        self._began = 0.0
-        self._enough: asyncio.Future[None] | None = None
-
-    def begin(self, changes: Iterable[WaitingChange[Any]]) -> None:
-        """Take note of a group that is stored, the one that was waited for last, with the changes that wait by now."""
-        self._requests = len({id(one.trace) for one in changes if one.trace is not None})
-        now = asyncio.get_running_loop().time()
-        self._until = now + min(now - self._began, MOST_PAUSE)
-
-    def arrived(self, count: int) -> None:
-        """End the pause if `count` changes are enough."""
-        if self._enough is not None and count >= self._requests and not self._enough.done():
-            self._enough.set_result(None)
-
-    async def wait(self, count: int) -> None:
-        """Return when enough changes wait, of which there are `count` now, or nobody is waited for any more."""
-        loop = asyncio.get_running_loop()
-        left = self._until - loop.time()
-        if count < self._requests and left > 0:
-            self._enough = loop.create_future()
-            await asyncio.wait([self._enough], timeout=left)
-            self._enough = None
-        self._began = loop.time()
+    reservation: Reservation
+    decode_bound: Callable[[Buffer], int]
+    encode_bound: Callable[[V], int]
 
 
-@dataclass(slots=True)
-class AppliedGroup(Generic[V]):
-    """A group applied to a value: the new value, its bytes (None: nothing to put), a result a change."""
+class StoredForm(Protocol[V]):
+    """The objects of the store that hold one value. Every change has one put or delete by which it is decided.
 
-    value: V | None
-    data: Buffer | None
-    results: list[Any] = field(default_factory=list)
+    `put` and `delete` raise `PreconditionFailed` if the store does not hold `state` any more; then nothing has changed.
+    """
+
+    key: str
+
+    def encode(self, value: V) -> Buffer:
+        """Return the bytes to put for a value that was changed."""
+        ...
+
+    def work(self, nbytes: int) -> int:
+        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `OffloadPool.run`."""
+        ...
+
+    async def load(self) -> ObjectState[V]:
+        """Read the value; `Corrupt` when the bytes are none."""
+        ...
+
+    async def glimpse(self) -> ObjectState[V]:
+        """Read as little as is needed to replace the value, whatever it is."""
+        ...
+
+    async def is_current(self, state: ObjectState[V]) -> bool:
+        """Say whether the store holds a state that was seen before; False if reading it again is the way to know."""
+        ...
+
+    async def put(self, state: ObjectState[V], value: V, data: Buffer) -> ObjectState[V]:
+        """Replace `state` by a value, of which `data` is what `encode` returned; return the new state."""
+        ...
+
+    async def delete(self, state: ObjectState[V], *, checked: bool) -> ObjectState[V]:
+        """Delete the object; if not `checked`, whatever its state may be."""
+        ...
 
 
-def apply_group(
-    group: Sequence[WaitingChange[V]], value: V | None, encode: Callable[[V], Buffer]
-) -> AppliedGroup[V]:
-    """Apply the changes to a value one after another; what one raises is its result, and changes nothing."""
-    before = value
-    data: Buffer | None = None
-    results: list[Any] = []
-    # No future stays in this frame, which an error may have.
-    for change in [waiting.change for waiting in group]:
+class SingleObject(Generic[V]):
+    """The object of `key` has the value's bytes; the version is its etag. The last `tail` bytes are remembered."""
+
+    __slots__ = ("_codec", "_memory", "_store", "_tail", "_workers", "encode", "key", "work")
+
+    def __init__(
+        self,
+        key: str,
+        store: ObjectStore,
+        codec: Codec[V],
+        workers: OffloadPool,
+        tail: int = 0,
+        memory: ObjectMemory[V] | None = None,
+    ) -> None:
+        self.key = key
+        self._memory = memory
+        self._tail = tail
+        self._store = store
+        self._codec = codec
+        self._workers = workers
+        self.encode, self.work = codec.encode, codec.work
+
+    async def load(self) -> ObjectState[V]:
         try:
-            new, result = change(value)
-        except HsparseError as error:
-            # Without its traceback, whose frames have this list: such a cycle keeps the value until a collection.
-            result = error.with_traceback(None)
+            stored = await self._store.get(self.key)
+        except NotFound:
+            return ObjectState(None, None)
+        if self._memory is not None:
+            await self._memory.reservation.take(self._memory.decode_bound(stored.data))
+        value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
+        return self._state(value, stored.etag, stored.data)
+
+    async def glimpse(self) -> ObjectState[V]:
+        etag = await current_etag(self._store, self.key)
+        return ObjectState(None, etag, decoded=etag is None)
+
+    async def is_current(self, state: ObjectState[V]) -> bool:
+        etag: str | None = state.version
+        return await current_etag(self._store, self.key) == etag
+
+    async def put(self, state: ObjectState[V], value: V, data: Buffer) -> ObjectState[V]:
+        if state.version is None:
+            etag = await self._store.put_if_absent(self.key, data)
         else:
-            if isinstance(new, Encoded):
-                value, data = new.value, new.data
-            elif new is not value:
-                value, data = new, None
-        results.append(result)
-    changed = value is not None and (value is not before or before is None)
-    if data is None and changed and value is not None:
-        data = encode(value)
-    return AppliedGroup(value, data, results)
+            etag = await self._store.put_if_match(self.key, data, state.version)
+        return self._state(value, etag, data)
 
+    def _state(self, value: V, etag: str, data: Buffer) -> ObjectState[V]:
+        nbytes, tail = self._codec.nbytes(value, data), None
+        if self._tail:
+            view = memoryview(data).cast("B")
+            tail = Stored(bytes(view[-self._tail :]), etag, view.nbytes)
+            nbytes += self._tail
+        return ObjectState(value, etag, nbytes=nbytes, tail=tail)
 
-def answer_group(
-    group: list[WaitingChange[V]], results: list[Any], waiting: Iterable[WaitingChange[V]], pause: GroupPause
-) -> None:
-    """Give each change of a stored group its result, and note in `pause` who else is `waiting`.
-
-    Both lists are emptied: an error has the frames that hold them, and would have itself, with all that was put.
-    """
-    pause.begin([*group, *waiting])
-    for change, result in zip(group, results, strict=True):
-        if change.done.done():
-            continue
-        if isinstance(result, BaseException):
-            change.done.set_exception(result)
+    async def delete(self, state: ObjectState[V], *, checked: bool) -> ObjectState[V]:
+        if state.version is not None and checked:
+            await self._store.delete_if_match(self.key, state.version)
         else:
-            change.done.set_result(result)
-    group.clear()
-    results.clear()
-
-
-def count_commit(group: list[WaitingChange[Any]]) -> None:
-    """Count a group that was stored, for its first change's request."""
-    trace = group[0].trace
-    if trace is not None:
-        trace.commits += 1
-        trace.changes += len(group)
-
-
-def count_conflict(group: Iterable[WaitingChange[Any]]) -> None:
-    """Count a refused put in the trace of each request that waits for it."""
-    for waiting in group:
-        if waiting.trace is not None:
-            waiting.trace.conflicts += 1
+            await self._store.delete(self.key)
+        return ObjectState(None, None)

@@ -8,36 +8,173 @@ concurrency). While its node does not own the object (`Ownership`), each read as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import (
+    RequestTrace,
     begin_trace,
     count_hits,
     count_loads,
     current_trace,
     measured_wait,
 )
-from hsparse.dn.cache import (
-    AppliedGroup,
-    Base,
-    Encoded,
-    GroupPause,
-    WaitingChange,
-    answer_group,
-    apply_group,
-    count_commit,
-    count_conflict,
-)
+from hsparse.dn.cache import SMALL_VALUE, ObjectMemory, ObjectState, StoredForm
 from hsparse.dn.membership.ownership import SOLE, Ownership
-from hsparse.dn.stored_form import ObjectMemory, ObjectState, StoredForm
 from hsparse.errors import Busy, HsparseError, PreconditionFailed, Unanswered
-from hsparse.storage.object_store import Stored
+from hsparse.storage.object_store import Buffer, Stored
 
 V = TypeVar("V")
 T = TypeVar("T")
+
+
+class Base(Enum):
+    """What a change needs of the value it is applied to, when that is not in memory."""
+
+    NEEDED = "needed"
+    """The value: it is loaded first."""
+    ABSENT = "absent"
+    """Most likely there is no object: try that first, load only when the put is refused."""
+    IGNORED = "ignored"
+    """Nothing: the change replaces any value, and never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded(Generic[V]):
+    """A value that a change returns together with its encoded bytes; the codec does not encode it."""
+
+    value: V
+    data: Buffer
+
+
+@dataclass(slots=True)
+class WaitingChange(Generic[V]):
+    """A change that waits for the next put: its result goes to `done`. It was accepted in `term`."""
+
+    change: Callable[[V | None], tuple[V | Encoded[V] | None, Any]]
+    weight: int
+    base: Base
+    done: asyncio.Future[Any]
+    trace: RequestTrace | None
+    term: int
+
+
+MOST_PAUSE = 0.02
+"""The most seconds after a group in which the next one waits for others."""
+
+
+class GroupPause:
+    """How long a group waits before its put, for the requests that were answered with the last one.
+
+    Clients that send one request after the other come back together. A put that begins with the first of them leaves
+    the others to the next put, and each of them waits for two. So a group waits until it has as many requests as were
+    there lately, but only as long after the last put as that took.
+    """
+
+    __slots__ = ("_began", "_enough", "_requests", "_until")
+
+    def __init__(self) -> None:
+        self._requests = 0
+        """How many were answered with the last group, or waited then."""
+        self._until = 0.0
+        """The time of the event loop at which they are not waited for any more."""
+        self._began = 0.0
+        self._enough: asyncio.Future[None] | None = None
+
+    def begin(self, changes: Iterable[WaitingChange[Any]]) -> None:
+        """Take note of a group that is stored, the one that was waited for last, with the changes that wait by now."""
+        self._requests = len({id(one.trace) for one in changes if one.trace is not None})
+        now = asyncio.get_running_loop().time()
+        self._until = now + min(now - self._began, MOST_PAUSE)
+
+    def arrived(self, count: int) -> None:
+        """End the pause if `count` changes are enough."""
+        if self._enough is not None and count >= self._requests and not self._enough.done():
+            self._enough.set_result(None)
+
+    async def wait(self, count: int) -> None:
+        """Return when enough changes wait, of which there are `count` now, or nobody is waited for any more."""
+        loop = asyncio.get_running_loop()
+        left = self._until - loop.time()
+        if count < self._requests and left > 0:
+            self._enough = loop.create_future()
+            await asyncio.wait([self._enough], timeout=left)
+            self._enough = None
+        self._began = loop.time()
+
+
+@dataclass(slots=True)
+class AppliedGroup(Generic[V]):
+    """A group applied to a value: the new value, its bytes (None: nothing to put), a result a change."""
+
+    value: V | None
+    data: Buffer | None
+    results: list[Any] = field(default_factory=list)
+
+
+def apply_group(
+    group: Sequence[WaitingChange[V]], value: V | None, encode: Callable[[V], Buffer]
+) -> AppliedGroup[V]:
+    """Apply the changes to a value one after another; what one raises is its result, and changes nothing."""
+    before = value
+    data: Buffer | None = None
+    results: list[Any] = []
+    # No future stays in this frame, which an error may have.
+    for change in [waiting.change for waiting in group]:
+        try:
+            new, result = change(value)
+        except HsparseError as error:
+            # Without its traceback, whose frames have this list: such a cycle keeps the value until a collection.
+            result = error.with_traceback(None)
+        else:
+            if isinstance(new, Encoded):
+                value, data = new.value, new.data
+            elif new is not value:
+                value, data = new, None
+        results.append(result)
+    changed = value is not None and (value is not before or before is None)
+    if data is None and changed and value is not None:
+        data = encode(value)
+    return AppliedGroup(value, data, results)
+
+
+def answer_group(
+    group: list[WaitingChange[V]], results: list[Any], waiting: Iterable[WaitingChange[V]], pause: GroupPause
+) -> None:
+    """Give each change of a stored group its result, and note in `pause` who else is `waiting`.
+
+    Both lists are emptied: an error has the frames that hold them, and would have itself, with all that was put.
+    """
+    pause.begin([*group, *waiting])
+    for change, result in zip(group, results, strict=True):
+        if change.done.done():
+            continue
+        if isinstance(result, BaseException):
+            change.done.set_exception(result)
+        else:
+            change.done.set_result(result)
+    group.clear()
+    results.clear()
+
+
+def count_commit(group: list[WaitingChange[Any]]) -> None:
+    """Count a group that was stored, for its first change's request."""
+    trace = group[0].trace
+    if trace is not None:
+        trace.commits += 1
+        trace.changes += len(group)
+
+
+def count_conflict(group: Iterable[WaitingChange[Any]]) -> None:
+    """Count a refused put in the trace of each request that waits for it."""
+    for waiting in group:
+        if waiting.trace is not None:
+            waiting.trace.conflicts += 1
+
 
 ATTEMPTS = 64
 """How often a group is applied before it fails as busy; it is applied again when another writer's put came first."""
@@ -242,39 +379,37 @@ class CachedObject(Generic[V]):
                 await self._pause.wait(len(self._waiting))
                 group, self._waiting = self._waiting, []
                 begin_trace(group[0].trace)  # in this task alone
-                with self.in_use:
-                    results = await self._results(group)
+                try:
+                    with self.in_use:
+                        results = await self._commit_group(group)
+                except Exception as error:  # noqa: BLE001 - raised in each waiting request
+                    self._state = None
+                    results = [error] * len(group)
                 answer_group(group, results, self._waiting, self._pause)
         finally:
             self._committing = None
 
-    async def _results(self, group: list[WaitingChange[V]]) -> list[Any]:
-        """Return a result for each change of a group; what it fails by is raised in each waiting request."""
-        try:
-            return await self._commit_group(group)
-        except Exception as error:  # noqa: BLE001
-            self._state = None
-            return [error] * len(group)
-
     async def _commit_group(self, group: list[WaitingChange[V]]) -> list[Any]:
-        term = min(waiting.term for waiting in group)
+        """Store what a group makes of the value; return a result for each change."""
+        base, term = group[0].base, min([waiting.term for waiting in group])
         for _ in range(ATTEMPTS):
             remembered = self._state is not None or self._loading is not None
-            state = await self._known(group[0].base)
-            if self._memory is not None and state.value is not None:
+            state = await self._known(base)
+            if self._memory is not None and state.value is not None and state.nbytes > SMALL_VALUE:
                 await self._memory.reservation.take(self._memory.encode_bound(state.value))
-            weight = self._form.work(state.nbytes) + sum(waiting.weight for waiting in group)
+            weight = self._form.work(state.nbytes) + sum([waiting.weight for waiting in group])
             applied = await self._workers.run(weight, apply_group, group, state.value, self._form.encode)
             try:
-                if not await self._put(state, applied, group[0].base, term):
-                    if remembered:
-                        await self._confirm(state)
-                else:
+                if applied.data is not None or (applied.value is None and not state.is_absent):
+                    await self._put(state, applied, base, term)
                     self._check(term)
                     count_commit(group)
+                elif remembered:
+                    await self._confirm(state)
             except PreconditionFailed:
                 count_conflict(group)
-                self._state = await self._seen_again(group)
+                self._state = await self._form.glimpse() if base is Base.IGNORED else None
+                base = base if base is Base.IGNORED else Base.NEEDED
                 continue
             return applied.results
         raise Busy(f"Other writers kept changing {self.key}; try again.")
@@ -289,13 +424,6 @@ class CachedObject(Generic[V]):
             return ObjectState(None, None, decoded=False)
         return await self._loaded()
 
-    async def _seen_again(self, group: list[WaitingChange[V]]) -> ObjectState[V] | None:
-        """After a refused put: None, to load; where the value is ignored the current version is enough."""
-        if group[0].base is not Base.IGNORED:
-            group[0].base = Base.NEEDED
-            return None
-        return await self._form.glimpse()
-
     def _check(self, term: int) -> None:
         """Raise `Unanswered` if another node may own the object by now: it has changed it, and may have been told so.
 
@@ -304,10 +432,8 @@ class CachedObject(Generic[V]):
         if not self._ownership.may_change(term):
             raise Unanswered(f"Another node may own {self.key} by now.")
 
-    async def _put(self, state: ObjectState[V], group: AppliedGroup[V], base: Base, term: int) -> bool:
-        """Store what the group made; False when there was nothing to store."""
-        if group.data is None and (group.value is not None or (state.value is None and state.decoded)):
-            return False
+    async def _put(self, state: ObjectState[V], group: AppliedGroup[V], base: Base, term: int) -> None:
+        """Store what the group made of a state, or delete the object if that is nothing."""
         if group.data is None and base is Base.ABSENT and not state.decoded:
             raise PreconditionFailed(
                 f"{self.key} is not known, and nothing may be deleted that is not known."
@@ -333,7 +459,6 @@ class CachedObject(Generic[V]):
         stored.certain = certain and self._doubts == doubts
         self._state = stored
         self._doubts += 1
-        return True
 
     async def _confirm(self, state: ObjectState[V]) -> None:
         """Raise `PreconditionFailed` when the store no longer holds `state`.

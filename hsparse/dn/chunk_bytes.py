@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Base, Cache, Encoded
-from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.chunk_objects import ChunkObjects
+from hsparse.dn.cache import Cache
+from hsparse.dn.cached_object import Base, CachedObject, Encoded
+from hsparse.dn.chunks import ChunkObjects
 from hsparse.dn.fences import Fences
 from hsparse.dn.traced_store import ChunkVersions
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported

@@ -3,33 +3,38 @@
 A chunk's kind (`hsparse.format.kinds`) reads and changes it. This module loads and commits chunks, and limits the
 memory that they take.
 
-Reductions of the chunks that a data node owns: each chunk is reduced by its kind, in a thread, and merged in order.
-
-The order of chunks is that of the message, so that the same request has the same sums of floats, to the last bit.
+The chunk objects, cached and changed behind the fences of their datasets. A guess whether the next chunk that is
+written is new: so the store need not be asked for it first.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from math import prod
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Base
-from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.chunk_objects import ChunkObjects, NewChunks
-from hsparse.errors import BadRequest, TooLarge
+from hsparse.dn.cache import SMALL_VALUE, Cache, ObjectMemory, Reservation, SingleObject
+from hsparse.dn.cached_object import Base, CachedObject
+from hsparse.dn.fences import Fences, LaterChanges
+from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.errors import BadRequest, Corrupt, HsparseError, StoreFailed, TooLarge, Unanswered
+from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import as_type, packed_type
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Ordering, bind_query
-from hsparse.format.reductions.partials import Partials
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.structured.container import MAX_FOOTER
+from hsparse.model.ids import chunk_prefix
 from hsparse.model.json_values import Values
+from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.chunk_message import (
     CountDefined,
     EraseChunks,
@@ -37,13 +42,13 @@ from hsparse.wire.chunk_message import (
     FindElements,
     ReadChunks,
     ReadDefined,
-    ReduceChunks,
     TrimChunks,
     UpdateElements,
     WriteChunks,
 )
 
 T = TypeVar("T")
+Scaled = tuple[int, ...]
 
 MIB = 1024 * 1024
 WORK_AT_ONCE = 128 * MIB
@@ -54,6 +59,164 @@ MAX_WORK = 2048 * MIB
 """The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
 FIRST_WAVE = 4
 """How many chunks a query with a limit reads first; then twice as many, and so on."""
+LEAST_WRITTEN = 512
+"""Bytes that a change takes itself, besides those that it writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCodec:
+    """Bytes <-> chunk for the object of `key`, by its kind."""
+
+    key: str
+    kind: ChunkKind[Any]
+    reservation: Reservation
+
+    def decode(self, data: bytes) -> Any:
+        try:
+            return self.kind.decode(data)
+        except Corrupt as error:
+            raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
+
+    def encode(self, value: Any) -> Buffer:
+        """Return the object's bytes; `TooLarge` for a chunk that this server could never load."""
+        data = self.kind.encode(value)
+        if self.kind.nbytes(value) > SMALL_VALUE:
+            self.reservation.check(self.decode_bound(data))
+        return data
+
+    def decode_bound(self, data: Buffer) -> int:
+        try:
+            return self.kind.decode_bound(data)
+        except Corrupt as error:
+            raise Corrupt(f"The chunk object {self.key} is corrupt: {error.message}") from error
+
+    def nbytes(self, value: Any, data: Buffer) -> int:
+        return self.kind.nbytes(value)
+
+    def work(self, nbytes: int) -> int:
+        return nbytes
+
+
+class ChunkObjects:
+    """Chunks by dataset and scaled coordinates, over the node's cache and store."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        cache: Cache,
+        workers: OffloadPool,
+        fences: Fences,
+        summaries: HsdsSummaries,
+        ownership: Ownership = SOLE,
+        later: LaterChanges | None = None,
+        *,
+        memory: MemoryBudget,
+    ) -> None:
+        self._store = store
+        self._memory = memory
+        self._ownership = ownership
+        self._cache = cache
+        self._workers = workers
+        self._fences = fences
+        self._summaries = summaries
+        self._later = later
+
+    async def begin(self, spec: ChunkSpec) -> None:
+        """Prepare a change of a dataset's chunks: HSDS's summary is removed, and the dataset's fence is known.
+
+        Most often both are done already.
+        """
+        await self._summaries.remove(spec.dataset)
+        await self._fences.learn(spec.dataset)
+
+    def check(self, spec: ChunkSpec) -> None:
+        """Raise `Moved` when the extent was shrunk since `spec` was read, `Gone` for a deleted dataset."""
+        self._fences.check(spec)
+
+    @contextmanager
+    def use(self, kind: ChunkKind[Any], scaled: Scaled) -> Iterator[CachedObject[Any]]:
+        """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
+        self._fences.check(kind.spec)
+        key = kind.spec.key(scaled)
+        with self._cache.use(key, lambda: self._make(key, kind, scaled)) as cached, cached.in_use:
+            yield cached
+
+    def reservation(self, spec: ChunkSpec, scaled: Scaled) -> Reservation:
+        """Return a reservation of nothing yet, for a chunk."""
+        return Reservation(
+            self._memory,
+            f"The chunk {list(scaled)} of {spec.dataset}",
+            "write fewer elements to it, make the dataset's chunks smaller, or start the server with a larger "
+            "--chunk-memory",
+        )
+
+    def _make(self, key: str, kind: ChunkKind[Any], scaled: Scaled) -> CachedObject[Any]:
+        tail = MAX_FOOTER if kind.spec.sparse else 0
+        codec = ChunkCodec(key, kind, self.reservation(kind.spec, scaled))
+        memory = ObjectMemory(codec.reservation, codec.decode_bound, kind.encode_bound)
+        form = SingleObject(key, self._store, codec, self._workers, tail, memory)
+        return CachedObject(form, self._workers, self._ownership, memory=memory)
+
+    async def apply(
+        self,
+        kind: ChunkKind[Any],
+        scaled: Scaled,
+        change: ChunkChange[Any, T],
+        weight: int,
+        base: Base,
+        written: int = 0,
+    ) -> T:
+        """Change a chunk, see `CachedObject.apply`; `written` is the bytes that the change has of its own."""
+        with self.use(kind, scaled) as cached:
+            if self._later is None:
+                return await cached.apply(change, weight=weight, base=base)
+            ordered = self._later.ordered(cached.key, change, written + LEAST_WRITTEN)
+            try:
+                return await cached.apply(ordered, weight=weight, base=base)
+            except (Unanswered, StoreFailed):  # it may have been stored
+                raise
+            except HsparseError:
+                self._later.failed(ordered)
+                raise
+
+    async def settle(self, dataset: str) -> None:
+        """Wait until the accepted changes of a dataset's chunks are durable."""
+        prefix = chunk_prefix(dataset)
+        for cached in self._cache:
+            if cached.key.startswith(prefix):
+                await cached.settle()
+
+    async def fence_deleted(self, dataset: str) -> None:
+        """Refuse operations on a dataset's chunks from now on, and drop them from the cache once they are settled."""
+        self._fences.refuse_deleted(dataset)
+        await self.settle(dataset)
+        self._cache.drop(chunk_prefix(dataset))
+
+
+STREAK = 8
+"""So many new chunks of a dataset one after the other are a sign of more."""
+MAX_DATASETS = 1024
+
+
+class NewChunks:
+    """How many chunks were new, one after the other, by dataset; those written to last are remembered.
+
+    A dataset that is being filled has a streak of them. A wrong guess costs a put that the store refuses, once in
+    `STREAK` chunks at most; a right one spares a read.
+    """
+
+    def __init__(self) -> None:
+        self._streaks: OrderedDict[str, int] = OrderedDict()
+
+    def expects(self, dataset: str) -> bool:
+        """Say whether the next chunk is guessed to be new."""
+        return self._streaks.get(dataset, 0) >= STREAK
+
+    def note(self, dataset: str, is_new: bool) -> None:
+        """Take note of a chunk that was written to: whether it was not there before."""
+        self._streaks[dataset] = self._streaks.pop(dataset, 0) + 1 if is_new else 0
+        if len(self._streaks) > MAX_DATASETS:
+            self._streaks.popitem(last=False)
 
 
 class Chunks:
@@ -68,10 +231,11 @@ class Chunks:
 
     async def read(self, message: ReadChunks) -> tuple[Values | int | None, ...]:
         """Answer `ReadChunks`."""
-        kind, fields, room = kind_of(message.spec), message.fields, _Room(message.limit)
+        kind, fields, left = kind_of(message.spec), message.fields, message.limit
 
         async def read(at: ChunkSelection) -> Values | int | None:
-            if room.spent:
+            nonlocal left
+            if left < 0:
                 return 0
             with self._objects.use(kind, at.scaled) as cached:
                 async with self._work(kind.load_bound(at.selection)):
@@ -79,21 +243,20 @@ class Chunks:
                 if chunk is None:
                     return None
                 work = kind.read_work(chunk, at.selection, fields)
-                found = await self._workers.run(work, kind.read, chunk, at.selection, fields, room.left)
-            if found is None or isinstance(found, int):
-                room.take(found or 0)
-                return found
-            nbytes = kind.answer_bytes(found)
-            return found if room.take(nbytes) else nbytes
+                found = await self._workers.run(work, kind.read, chunk, at.selection, fields, left)
+            nbytes = found if isinstance(found, int) else 0 if found is None else kind.answer_bytes(found)
+            left -= nbytes
+            return found if found is None or left >= 0 else nbytes
 
-        return tuple(await self._each(read, message.selections, kind.chunks_at_once))
+        return tuple(await gather_each(read, message.selections, kind.chunks_at_once))
 
     async def read_defined(self, message: ReadDefined) -> tuple[DefinedElements | int | None, ...]:
         """Answer `ReadDefined`."""
-        kind, room, alone = kind_of(message.spec), _Room(message.limit), len(message.selections) == 1
+        kind, left, alone = kind_of(message.spec), message.limit, len(message.selections) == 1
 
         async def read(at: ChunkSelection) -> DefinedElements | int | None:
-            if room.spent:
+            nonlocal left
+            if left < 0:
                 return 0
             with self._objects.use(kind, at.scaled) as cached:
                 chunk = await self._chunk(kind, at, cached)
@@ -105,16 +268,17 @@ class Chunks:
                     chunk,
                     at.selection,
                     message.places_only,
-                    room.left,
+                    left,
                     alone,
                 )
             if found is None or isinstance(found, int):
-                room.take(found or 0)
+                left -= found or 0
                 return found
             nbytes = found.offsets.nbytes + kind.answer_bytes(found.values)
-            return found if room.take(nbytes) or alone else nbytes
+            left -= nbytes
+            return found if left >= 0 or alone else nbytes
 
-        return tuple(await self._each(read, message.selections, kind.chunks_at_once))
+        return tuple(await gather_each(read, message.selections, kind.chunks_at_once))
 
     async def count(self, message: CountDefined) -> tuple[int, ...]:
         """Answer `CountDefined`."""
@@ -127,7 +291,7 @@ class Chunks:
                     return 0
                 return await self._workers.run(kind.nbytes(chunk), kind.count, chunk, at.selection)
 
-        return tuple(await self._each(count, message.selections, kind.chunks_at_once))
+        return tuple(await gather_each(count, message.selections, kind.chunks_at_once))
 
     async def write(self, message: WriteChunks) -> None:
         """Answer `WriteChunks`."""
@@ -159,7 +323,7 @@ class Chunks:
         await self._objects.begin(kind.spec)
         async with self._pending.hold(sum(values.nbytes for values in message.values)):
             pairs = list(zip(message.selections, message.values, strict=True))
-            await self._each(write, pairs, kind.chunks_at_once)
+            await gather_each(write, pairs, kind.chunks_at_once)
 
     async def _change(
         self, kind: ChunkKind[Any], at: ChunkSelection, change: ChunkChange[Any, T], base: Base, written: int
@@ -192,7 +356,7 @@ class Chunks:
         seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(selections)
         while len(found) < len(selections) and not (message.in_order and limit and seen >= limit):
             some = selections[len(found) : len(found) + wave]
-            answers = await self._each(find, some, kind.chunks_at_once)
+            answers = await gather_each(find, some, kind.chunks_at_once)
             for at, answer in zip(some, answers, strict=True):
                 seen += len(answer.positions) if answer else takes_fill * at.selection.size
             found += answers
@@ -216,7 +380,7 @@ class Chunks:
                 return await self._objects.apply(kind, at.scaled, change, nbytes, Base.NEEDED)
 
         await self._objects.begin(spec)
-        return tuple(await self._each(update, message.selections, kind.chunks_at_once))
+        return tuple(await gather_each(update, message.selections, kind.chunks_at_once))
 
     async def erase(self, message: EraseChunks) -> None:
         """Answer `EraseChunks`."""
@@ -227,7 +391,7 @@ class Chunks:
             await self._objects.apply(kind, at.scaled, change, at.selection.size, Base.NEEDED)
 
         await self._objects.begin(message.spec)
-        await self._each(erase, message.selections, kind.chunks_at_once)
+        await gather_each(erase, message.selections, kind.chunks_at_once)
 
     async def trim(self, message: TrimChunks) -> None:
         """Answer `TrimChunks`."""
@@ -244,7 +408,7 @@ class Chunks:
             else:
                 await self._objects.apply(kind, scaled, kind.trim(scaled, stop), 0, Base.NEEDED)
 
-        await self._each(trim, message.scaled, kind.chunks_at_once)
+        await gather_each(trim, message.scaled, kind.chunks_at_once)
 
     async def fence_deleted(self, message: FenceDeleted) -> None:
         """Answer `FenceDeleted`."""
@@ -268,102 +432,9 @@ class Chunks:
         """Return the budget for work on `nbytes`, to be held while it lasts."""
         return nullcontext() if nbytes <= SMALL_WORK else self._working.hold(nbytes)
 
-    async def _each(self, function: Callable[[Any], Awaitable[T]], items: Any, most: int) -> list[T]:
-        if len(items) == 1:
-            return [await function(items[0])]
-        return await gather_each(function, items, most)
-
-
-class _Room:
-    """The bytes that the answer to one message may still have; concurrent reads share them."""
-
-    def __init__(self, limit: int) -> None:
-        self.left = limit
-
-    @property
-    def spent(self) -> bool:
-        """Whether an answer had more bytes than were left: the chunks after it are not read any more."""
-        return self.left < 0
-
-    def take(self, nbytes: int) -> bool:
-        """Take `nbytes` from it; return False when there are not as many left."""
-        self.left -= nbytes
-        return not self.spent
-
 
 def _check_work(kind: ChunkKind[Any], selections: Iterable[ChunkSelection]) -> None:
     """Raise `TooLarge` when work on one of the chunks takes more than `MAX_WORK`."""
     most = max((kind.change_bound(at.selection) for at in selections), default=0)
     if most > MAX_WORK:
         raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")
-
-
-REDUCTIONS_AT_ONCE = 128 * 1024 * 1024
-"""What reducing chunks takes at a time, besides the chunks and the results, in bytes."""
-WAVE_BYTES = 64 * 1024 * 1024
-"""Partial results of chunks that wait to be merged."""
-PLACE_BYTES = 64
-"""The most bytes of one place in partial results, and of its index."""
-
-
-class ChunkReductions:
-    """Answers `ReduceChunks`."""
-
-    def __init__(self, chunks: Chunks, workers: OffloadPool, pending: MemoryBudget) -> None:
-        self._chunks = chunks
-        self._workers = workers
-        self._pending = pending
-        self._working = MemoryBudget(REDUCTIONS_AT_ONCE)
-
-    async def reduce(self, message: ReduceChunks) -> Partials:
-        """Answer the message."""
-        reduction, kind = message.reduction, kind_of(message.spec)
-        dtype = message.spec.dtype
-        dtype = dtype[reduction.field] if reduction.field else dtype
-        async with self._pending.hold(reduction.places * PLACE_BYTES):
-            result = Partials.empty(reduction.places, dtype, reduction.columns)
-            count, wave = len(message.selections), _wave(message, kind)
-            for first in range(0, count, wave):
-                numbers = range(first, min(first + wave, count))
-                parts = await gather_each(lambda number: self._reduce(message, kind, number), numbers, wave)
-                there = [part for part in parts if part is not None]
-                del parts
-                await self._workers.run(sum(part.nbytes for part in there), _merge, result, there)
-            return result.compact()
-
-    async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
-        """Return the partial results of one chunk, at places of the whole result; None where there is no chunk."""
-        at = message.selections[number]
-        async with self._chunks.loaded(kind, at) as chunk:
-            if chunk is None:
-                return None
-            assert isinstance(at.selection, Orthogonal)
-            async with self._working.hold(kind.reduce_bound(chunk, at.selection)):
-                return await self._workers.run(
-                    kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number
-                )
-
-
-def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
-    """Return how many chunks to reduce before they are merged."""
-    reduction = message.reduction
-    nbytes = 16 + 8 * len(reduction.columns) + (8 if "total" in reduction.columns else 0)
-    places = prod(reduction.box_shape(tuple(message.spec.dims)))
-    return max(1, min(kind.chunks_at_once, WAVE_BYTES // (places * nbytes or 1)))
-
-
-def _reduce_chunk(message: ReduceChunks, kind: ChunkKind[Any], chunk: Any, number: int) -> Partials:
-    reduction, at = message.reduction, message.selections[number]
-    selection, origin = at.selection, message.origins[number].tolist()
-    assert isinstance(selection, Orthogonal)
-    codes = None
-    if message.codes is not None:
-        first = origin[reduction.grouped] - message.first_code
-        codes = message.codes[first : first + selection.shape[reduction.grouped]]
-    found = kind.reduce(chunk, selection, reduction, codes)
-    return found.placed(reduction, selection.shape, origin)
-
-
-def _merge(result: Partials, parts: list[Partials]) -> None:
-    for part in parts:
-        result.merge(part)

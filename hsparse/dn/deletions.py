@@ -21,15 +21,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from hsparse.clock import Clock, jitter
 from hsparse.dn.cache import Cache
-from hsparse.dn.chunk_objects import read_ahead
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import Busy, HsparseError, NotFound, PreconditionFailed
 from hsparse.model.ids import (
@@ -45,6 +44,7 @@ from hsparse.model.ids import (
 from hsparse.storage.object_store import Entry, ObjectStore, current_etag
 from hsparse.wire.record_message import BeginDeletion
 
+T = TypeVar("T")
 ATTEMPTS = 64
 
 
@@ -365,3 +365,25 @@ class Deletions:
             if unchanged:
                 return count
         raise Busy(f"The objects of {id} are changed all the time; their deletion is finished later.")
+
+
+async def read_ahead(items: AsyncIterator[T]) -> AsyncGenerator[T, None]:
+    """Yield the items; the next one is being read meanwhile. Close it (`contextlib.aclosing`) to leave it early."""
+    following = _next(items)
+    try:
+        while (item := await following) is not None:
+            following = _next(items)
+            yield item
+    finally:
+        following.cancel()  # and not awaited: nothing can be, when a task is dropped
+        del following  # an error has this frame, and would have itself
+
+
+def _next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
+    async def read() -> T | None:
+        return await anext(items, None)
+
+    reading = asyncio.create_task(read())
+    # Who leaves early does not ask how it went.
+    reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return reading

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.clock import Clock
-from hsparse.dn.cache import Encoded
+from hsparse.dn.cached_object import Encoded
 from hsparse.dn.membership.ownership import Doubt, Ownership
 from hsparse.errors import Gone, HsparseError, Moved, NotFound
 from hsparse.format.chunk_spec import ChunkSpec

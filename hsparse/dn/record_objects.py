@@ -36,8 +36,8 @@ import orjson
 from hsparse.clock import Clock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.cache import ObjectState
 from hsparse.dn.record_form import RecordCodec, add_checksum, check_checksum, memory_of_json, parse_json
-from hsparse.dn.stored_form import ObjectState
 from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFailed
 from hsparse.model.ids import delta_key
 from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag

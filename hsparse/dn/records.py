@@ -13,14 +13,13 @@ from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import count_hits
-from hsparse.dn.cache import Base, Cache
-from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.cache import Cache, SingleObject, StoredForm
+from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.dn.record_changes import change_record, changed_entries, check_size, grown_bytes, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
-from hsparse.dn.stored_form import SingleObject, StoredForm
 from hsparse.errors import HsparseError, TooLarge, Unanswered
 from hsparse.model.ids import COLLECTIONS, domain_hex, is_job_id, is_root, storage_key
 from hsparse.model.schema import check_changeable

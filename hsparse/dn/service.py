@@ -16,8 +16,8 @@ from hsparse.concurrency.request_trace import queue_deadline, queue_user, second
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_bytes import ChunkBytes, DirectChunks
 from hsparse.dn.chunk_index import ChunkIndex
-from hsparse.dn.chunk_objects import ChunkObjects
-from hsparse.dn.chunks import ChunkReductions, Chunks
+from hsparse.dn.chunk_reductions import ChunkReductions
+from hsparse.dn.chunks import ChunkObjects, Chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.deletions import Deletions
 from hsparse.dn.fences import Fences, LaterChanges

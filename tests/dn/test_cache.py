@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Cache
+from hsparse.dn.cache import Cache, SingleObject
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.record_form import OVERHEAD, RecordCodec, memory_of_json
-from hsparse.dn.stored_form import SingleObject
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 

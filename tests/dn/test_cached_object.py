@@ -8,10 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Base, Encoded
-from hsparse.dn.cached_object import CachedObject
+from hsparse.dn.cache import SingleObject
+from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.dn.membership.ownership import NoOwnership
-from hsparse.dn.stored_form import SingleObject
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer

@@ -9,8 +9,9 @@ import pytest
 
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.offload import OffloadPool
-from hsparse.dn.cache import Base, Cache
-from hsparse.dn.chunk_objects import ChunkObjects
+from hsparse.dn.cache import Cache
+from hsparse.dn.cached_object import Base
+from hsparse.dn.chunks import ChunkObjects
 from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.errors import Gone, Moved

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.dn import fences as later_changes
-from hsparse.dn.cache import Encoded
+from hsparse.dn.cached_object import Encoded
 from hsparse.dn.fences import WINDOW, Change, LaterChanges
 from hsparse.dn.membership.ownership import Doubt, MemberOwnership, SoleOwnership
 

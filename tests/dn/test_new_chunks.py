@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsparse.dn.chunk_objects import MAX_DATASETS, STREAK, NewChunks
+from hsparse.dn.chunks import MAX_DATASETS, STREAK, NewChunks
 
 
 def test_a_streak_of_new_chunks_lets_expect_more_until_one_was_there() -> None:

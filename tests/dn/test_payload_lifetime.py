@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn import chunk_objects
+from hsparse.dn import chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import HsparseError, PreconditionFailed
@@ -104,7 +104,7 @@ class Payloads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._found: list[weakref.ref[Any]] = []
-        plain = chunk_objects.ChunkCodec
+        plain = chunks.ChunkCodec
         note = self.note
 
         class NotingCodec(plain):  # type: ignore[misc, valid-type]
@@ -114,7 +114,7 @@ class Payloads:
             def encode(self, value: Any) -> Any:
                 return super().encode(note(value))
 
-        monkeypatch.setattr(chunk_objects, "ChunkCodec", NotingCodec)
+        monkeypatch.setattr(chunks, "ChunkCodec", NotingCodec)
 
     def note(self, value: Any) -> Any:
         """Remember a value weakly, and return it."""

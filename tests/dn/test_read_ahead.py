@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from hsparse.dn.chunk_objects import read_ahead
+from hsparse.dn.deletions import read_ahead
 
 
 async def test_the_next_one_is_read_while_one_is_worked_on() -> None:

@@ -1,0 +1,89 @@
+"""Reductions of the chunks that a data node owns: each chunk is reduced by its kind, in a thread, and merged in order.
+
+The order of chunks is that of the message, so that the same request has the same sums of floats, to the last bit.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from hsparse.concurrency.gather import gather_each
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.concurrency.offload import OffloadPool
+from hsparse.dn.chunks import Chunks
+from hsparse.format.kinds.chunk_kind import ChunkKind
+from hsparse.format.kinds.registry import kind_of
+from hsparse.format.reductions.partials import Partials
+from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.wire.chunk_message import ReduceChunks
+
+REDUCTIONS_AT_ONCE = 128 * 1024 * 1024
+"""What reducing chunks takes at a time, besides the chunks and the results, in bytes."""
+WAVE_BYTES = 64 * 1024 * 1024
+"""Partial results of chunks that wait to be merged."""
+PLACE_BYTES = 64
+"""The most bytes of one place in partial results, and of its index."""
+
+
+class ChunkReductions:
+    """Answers `ReduceChunks`."""
+
+    def __init__(self, chunks: Chunks, workers: OffloadPool, pending: MemoryBudget) -> None:
+        self._chunks = chunks
+        self._workers = workers
+        self._pending = pending
+        self._working = MemoryBudget(REDUCTIONS_AT_ONCE)
+
+    async def reduce(self, message: ReduceChunks) -> Partials:
+        """Answer the message."""
+        reduction, kind = message.reduction, kind_of(message.spec)
+        dtype = message.spec.dtype
+        dtype = dtype[reduction.field] if reduction.field else dtype
+        async with self._pending.hold(reduction.places * PLACE_BYTES):
+            result = Partials.empty(reduction.places, dtype, reduction.columns)
+            count, wave = len(message.selections), _wave(message, kind)
+            for first in range(0, count, wave):
+                numbers = range(first, min(first + wave, count))
+                parts = await gather_each(lambda number: self._reduce(message, kind, number), numbers, wave)
+                there = [part for part in parts if part is not None]
+                del parts
+                await self._workers.run(sum(part.nbytes for part in there), _merge, result, there)
+            return result.compact()
+
+    async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
+        """Return the partial results of one chunk, at places of the whole result; None where there is no chunk."""
+        at = message.selections[number]
+        async with self._chunks.loaded(kind, at) as chunk:
+            if chunk is None:
+                return None
+            assert isinstance(at.selection, Orthogonal)
+            async with self._working.hold(kind.reduce_bound(chunk, at.selection)):
+                return await self._workers.run(
+                    kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number
+                )
+
+
+def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
+    """Return how many chunks to reduce before they are merged."""
+    reduction = message.reduction
+    nbytes = 16 + 8 * len(reduction.columns) + (8 if "total" in reduction.columns else 0)
+    places = prod(reduction.box_shape(tuple(message.spec.dims)))
+    return max(1, min(kind.chunks_at_once, WAVE_BYTES // (places * nbytes or 1)))
+
+
+def _reduce_chunk(message: ReduceChunks, kind: ChunkKind[Any], chunk: Any, number: int) -> Partials:
+    reduction, at = message.reduction, message.selections[number]
+    selection, origin = at.selection, message.origins[number].tolist()
+    assert isinstance(selection, Orthogonal)
+    codes = None
+    if message.codes is not None:
+        first = origin[reduction.grouped] - message.first_code
+        codes = message.codes[first : first + selection.shape[reduction.grouped]]
+    found = kind.reduce(chunk, selection, reduction, codes)
+    return found.placed(reduction, selection.shape, origin)
+
+
+def _merge(result: Partials, parts: list[Partials]) -> None:
+    for part in parts:
+        result.merge(part)
