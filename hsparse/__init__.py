@@ -16,16 +16,16 @@ from typing import Any
 __version__ = "0.1.0"
 
 _NAMES = {
-    "hsparse.client.batches.batches": ("Batches",),
+    "hsparse.client.integrations.batches.batches": ("Batches",),
     "hsparse.client.connection": ("Connection",),
-    "hsparse.client.dask.dask_writer": ("from_dask",),
+    "hsparse.client.integrations.dask.dask_writer": ("from_dask",),
     "hsparse.client.dense_dataset": ("DenseDataset",),
     "hsparse.client.errors": ("AlreadyExists", "Unreachable"),
     "hsparse.client.file": ("File", "Folder", "open"),
     "hsparse.client.sparse.from_scipy": ("from_scipy",),
     "hsparse.client.group": ("Group",),
     "hsparse.client.links": ("ExternalLink", "HardLink", "SoftLink"),
-    "hsparse.client.polars.polars_source": ("scan",),
+    "hsparse.client.integrations.polars.polars_source": ("scan",),
     "hsparse.client.sparse_dataset": ("SparseDataset",),
     "hsparse.errors": (
         "BadRequest",
@@ -46,9 +46,9 @@ _NAMES = {
     ),
 }
 _WHEN_USED = {
-    "hsparse.client.batches.batches",
-    "hsparse.client.dask.dask_writer",
-    "hsparse.client.polars.polars_source",
+    "hsparse.client.integrations.batches.batches",
+    "hsparse.client.integrations.dask.dask_writer",
+    "hsparse.client.integrations.polars.polars_source",
     "hsparse.client.sparse.from_scipy",
 }
 _SUBMODULES = {"torch": "torch"}

@@ -1,7 +1,5 @@
 from hsparse import torch as torch
-from hsparse.client.batches.batches import Batches as Batches
 from hsparse.client.connection import Connection as Connection
-from hsparse.client.dask.dask_writer import from_dask as from_dask
 from hsparse.client.dense_dataset import DenseDataset as DenseDataset
 from hsparse.client.errors import AlreadyExists as AlreadyExists
 from hsparse.client.errors import Unreachable as Unreachable
@@ -9,10 +7,12 @@ from hsparse.client.file import File as File
 from hsparse.client.file import Folder as Folder
 from hsparse.client.file import open as open
 from hsparse.client.group import Group as Group
+from hsparse.client.integrations.batches.batches import Batches as Batches
+from hsparse.client.integrations.dask.dask_writer import from_dask as from_dask
+from hsparse.client.integrations.polars.polars_source import scan as scan
 from hsparse.client.links import ExternalLink as ExternalLink
 from hsparse.client.links import HardLink as HardLink
 from hsparse.client.links import SoftLink as SoftLink
-from hsparse.client.polars.polars_source import scan as scan
 from hsparse.client.sparse.from_scipy import from_scipy as from_scipy
 from hsparse.client.sparse_dataset import SparseDataset as SparseDataset
 from hsparse.errors import BadRequest as BadRequest

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from hsparse.client.anndata.query import Query
-from hsparse.client.batches.batches import Batch
-from hsparse.client.batches.batches import Batches as NumpyBatches
+from hsparse.client.integrations.anndata.query import Query
+from hsparse.client.integrations.batches.batches import Batch
+from hsparse.client.integrations.batches.batches import Batches as NumpyBatches
 from hsparse.client.sparse_dataset import SparseDataset
 
 Format: TypeAlias = Literal["torch", "torch_csr", "csr", "numpy"]

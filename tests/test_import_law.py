@@ -96,9 +96,9 @@ THIRD_PARTY: dict[str, set[str]] = {
     "sn.auth.issuer": {"joserfc"},
     "client": {"numpy"},
     "client.sparse.frame_array": {"scipy"},
-    "client.direct.bucket_objects": {"obstore"},
-    "client.files.fsspec_filesystem": {"fsspec"},
-    "client.xarray.xarray_backend": {"xarray"},
+    "client.integrations.direct.bucket_objects": {"obstore"},
+    "client.integrations.fsspec.fsspec_filesystem": {"fsspec"},
+    "client.integrations.xarray.xarray_backend": {"xarray"},
     "torch": {"torch", "numpy"},
     "config": {"pydantic", "pydantic_settings"},
 }

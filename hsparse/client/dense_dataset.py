@@ -26,9 +26,9 @@ from hsparse.optional_module import OptionalModule
 if TYPE_CHECKING:
     from dask.array import Array
 
-    from hsparse.client.dask.dask_array import Blocks
+    from hsparse.client.integrations.dask.dask_array import Blocks
 
-DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
+DASK_ARRAY = OptionalModule("hsparse.client.integrations.dask.dask_array")
 
 
 class DenseDataset(ReducedDataset):

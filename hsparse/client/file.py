@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
 
 from hsparse.client.acls import Acls
-from hsparse.client.anndata.frame_labels import FrameLabels
 from hsparse.client.connection import Connection, Json
 from hsparse.client.creation import Filter
 from hsparse.client.embedded import EmbeddedConnection
@@ -18,6 +17,7 @@ from hsparse.client.group import NO_OPTIONS, WRITER, Group
 from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
+from hsparse.client.integrations.anndata.frame_labels import FrameLabels
 from hsparse.client.sources.elements import Direct
 from hsparse.errors import Conflict, HsparseError, NotFound
 from hsparse.optional_module import OptionalModule
@@ -25,18 +25,18 @@ from hsparse.optional_module import OptionalModule
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from hsparse.client.anndata.element_encoder import EncodedElements
-    from hsparse.client.anndata.query import Choice, Query
+    from hsparse.client.integrations.anndata.element_encoder import EncodedElements
+    from hsparse.client.integrations.anndata.query import Choice, Query
     from hsparse.client.progress import Progress
 
 Mode: TypeAlias = Literal["r", "r+", "a", "w", "x", "w-"]
 PAGE = 1000
 OF_DOMAIN = ("connection", "id", "name", "attrs", "filename", "owner", "_labels_of", "_names")
 """What a file has once there is its domain."""
-READER = OptionalModule("hsparse.client.anndata.anndata_reader")
-LAZY = OptionalModule("hsparse.client.anndata.lazy_anndata")
-ENCODER = OptionalModule("hsparse.client.anndata.element_encoder")
-QUERY = OptionalModule("hsparse.client.anndata.query")
+READER = OptionalModule("hsparse.client.integrations.anndata.anndata_reader")
+LAZY = OptionalModule("hsparse.client.integrations.anndata.lazy_anndata")
+ENCODER = OptionalModule("hsparse.client.integrations.anndata.element_encoder")
+QUERY = OptionalModule("hsparse.client.integrations.anndata.query")
 """Imported when they are used: a first value should not wait for them."""
 
 

@@ -24,12 +24,12 @@ from hsparse.errors import Conflict, NotFound
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
-    from hsparse.client.anndata.element_encoder import EncodedElements
+    from hsparse.client.integrations.anndata.element_encoder import EncodedElements
     from hsparse.client.progress import Progress
 
 COPY = OptionalModule("hsparse.client.object_copy")
 TREE = OptionalModule("hsparse.client.record_tree")
-WRITER = OptionalModule("hsparse.client.anndata.element_writer")
+WRITER = OptionalModule("hsparse.client.integrations.anndata.element_writer")
 NO_OPTIONS: Mapping[str, Any] = {}
 FROM_SCIPY = OptionalModule("hsparse.client.sparse.from_scipy")
 Member: TypeAlias = "Group | DenseDataset | SparseDataset | NamedType"

@@ -29,9 +29,9 @@ from hsparse.optional_module import OptionalModule
 if TYPE_CHECKING:
     from dask.array import Array
 
-    from hsparse.client.dask.dask_array import Blocks, Format
+    from hsparse.client.integrations.dask.dask_array import Blocks, Format
 
-DASK_ARRAY = OptionalModule("hsparse.client.dask.dask_array")
+DASK_ARRAY = OptionalModule("hsparse.client.integrations.dask.dask_array")
 
 
 def is_sparse(record: Json) -> bool:
@@ -197,7 +197,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         return OrthogonalIndex(self)
 
     def to_dask(self, chunks: Blocks = None, format: Format = "coo") -> Array:
-        """Return a `dask.array.Array` of the dataset, see `hsparse.client.dask.dask_array.sparse_to_dask`.
+        """Return a `dask.array.Array` of the dataset, see `hsparse.client.integrations.dask.dask_array.sparse_to_dask`.
 
         >>> array = X.to_dask(chunks=(2, 3))
         >>> array.numblocks, array.sum(axis=0).compute().todense()

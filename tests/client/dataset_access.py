@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hsparse.client.connection import Connection
-from hsparse.client.direct.direct_elements import DirectElements
-from hsparse.client.direct.direct_source import direct_source
+from hsparse.client.integrations.direct.direct_elements import DirectElements
+from hsparse.client.integrations.direct.direct_source import direct_source
 from hsparse.client.sources.elements import Direct
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset

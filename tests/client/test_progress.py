@@ -18,7 +18,7 @@ import sparse
 import hsparse
 from hsparse.client import progress as progress_module
 from hsparse.client.connection import Connection
-from hsparse.client.dask.dask_writer import WatchedTarget
+from hsparse.client.integrations.dask.dask_writer import WatchedTarget
 from hsparse.client.progress import ignore, show_progress
 from hsparse.errors import Misconfigured
 from hsparse.optional_module import OptionalModule

@@ -19,7 +19,7 @@ from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 
-DIRECT_SOURCE = OptionalModule("hsparse.client.direct.direct_source")
+DIRECT_SOURCE = OptionalModule("hsparse.client.integrations.direct.direct_source")
 FEW = 1 << 12
 """Elements of a selection, defined or not, that the server is asked for if the caller leaves the way open."""
 

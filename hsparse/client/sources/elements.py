@@ -15,7 +15,7 @@ from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.format.selections.points import Orthogonal, Selection
 
 if TYPE_CHECKING:
-    from hsparse.client.direct.bucket_objects import Bucket
+    from hsparse.client.integrations.direct.bucket_objects import Bucket
 
 Direct: TypeAlias = "bool | str | Path | Bucket | None"
 """How datasets are read past the server.

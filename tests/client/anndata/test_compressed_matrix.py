@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hsparse.client.anndata.compressed_matrix import compressed_matrix
+from hsparse.client.integrations.anndata.compressed_matrix import compressed_matrix
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse.compressed_rows import CompressedRows
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.client.anndata.expression import Expression
 from hsparse.client.errors import InvalidValue, MissingKey, WrongType
+from hsparse.client.integrations.anndata.expression import Expression
 
 FRAME = pd.DataFrame(
     {

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 import hsparse
-from hsparse.client.anndata.frame_labels import FrameLabels, frames_of
 from hsparse.client.errors import InvalidValue
+from hsparse.client.integrations.anndata.frame_labels import FrameLabels, frames_of
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, names
 
 

@@ -140,7 +140,7 @@ def test_uns_and_frames_of_obsm_are_in_memory(
 def test_only_the_blocks_that_are_computed_are_read(
     new_file: hsparse.File, requests: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.client.anndata.lazy_anndata.BLOCK_ELEMENTS", 300)
+    monkeypatch.setattr("hsparse.client.integrations.anndata.lazy_anndata.BLOCK_ELEMENTS", 300)
     data = EXAMPLES["plain"]()
     data.layers["by gene"] = EXAMPLES["layers"]().layers["by gene"]
     new_file.write_anndata(data, chunks=(8, 8))
@@ -169,7 +169,7 @@ def test_it_can_be_pickled_and_has_the_same_name_again(imported: Callable[[str],
 @pytest.fixture
 def three_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a matrix of `ROWS` rows three are read at a time, each in the way of a large one."""
-    monkeypatch.setattr("hsparse.client.anndata.lazy_anndata.BLOCK_ELEMENTS", 20)
+    monkeypatch.setattr("hsparse.client.integrations.anndata.lazy_anndata.BLOCK_ELEMENTS", 20)
     monkeypatch.setattr("hsparse.client.sources.value_batch.LARGE_BYTES", 1)
 
 

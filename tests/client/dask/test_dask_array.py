@@ -119,7 +119,7 @@ def test_dense_datasets(file: hsparse.File) -> None:
 def test_blocks_are_made_of_stored_chunks_and_have_about_100_mb(
     dataset: SparseDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.client.dask.dask_array.BLOCK_BYTES", 1000)
+    monkeypatch.setattr("hsparse.client.integrations.dask.dask_array.BLOCK_BYTES", 1000)
     array = dataset.to_dask()
     for lengths, length in zip(array.chunks, (7, 8), strict=True):
         assert all(one % length == 0 for one in lengths[:-1])

@@ -6,9 +6,9 @@ import pickle
 
 import pytest
 
-from hsparse.client.direct import bucket_objects
-from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
-from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.integrations.direct import bucket_objects
+from hsparse.client.integrations.direct.bucket_objects import Bucket, BucketObjects
+from hsparse.client.integrations.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
 from hsparse.errors import Misconfigured
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.s3.s3_store import S3Store

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 
 from hsparse.client.connection import Connection
-from hsparse.client.direct import direct_elements
-from hsparse.client.direct.direct_elements import DirectElements
-from hsparse.client.direct.direct_source import direct_source
-from hsparse.client.direct.object_reader import ObjectPlace, ObjectReader
+from hsparse.client.integrations.direct import direct_elements
+from hsparse.client.integrations.direct.direct_elements import DirectElements
+from hsparse.client.integrations.direct.direct_source import direct_source
+from hsparse.client.integrations.direct.object_reader import ObjectPlace, ObjectReader
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Corrupt
@@ -301,8 +301,8 @@ def test_a_missing_codec_and_an_unreadable_file(
 def test_maps_of_large_datasets_are_asked_for_by_selection(
     direct_access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.client.direct.kept_map.WHOLE", 4)
-    monkeypatch.setattr("hsparse.client.direct.kept_map.WHOLE_SIGNED", 4)
+    monkeypatch.setattr("hsparse.client.integrations.direct.kept_map.WHOLE", 4)
+    monkeypatch.setattr("hsparse.client.integrations.direct.kept_map.WHOLE_SIGNED", 4)
     dataset, dense = random_dataset(direct_access)
     source = direct_access.source(dataset)
     selection = Orthogonal.box(EXTENT, (6, 1), (9, 3))

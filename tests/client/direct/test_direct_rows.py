@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hsparse.client.direct.direct_elements import DirectElements
+from hsparse.client.integrations.direct.direct_elements import DirectElements
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.orthogonal import Orthogonal

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from hsparse.client.connection import Connection
-from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
-from hsparse.client.direct.direct_elements import DirectElements
-from hsparse.client.direct.direct_source import direct_source
-from hsparse.client.direct.directory_objects import DirectoryObjects
-from hsparse.client.direct.presigned_objects import PresignedObjects
-from hsparse.client.direct.reader_choice import GivenReader
-from hsparse.client.direct.server_objects import ServerObjects
+from hsparse.client.integrations.direct.bucket_objects import Bucket, BucketObjects
+from hsparse.client.integrations.direct.direct_elements import DirectElements
+from hsparse.client.integrations.direct.direct_source import direct_source
+from hsparse.client.integrations.direct.directory_objects import DirectoryObjects
+from hsparse.client.integrations.direct.presigned_objects import PresignedObjects
+from hsparse.client.integrations.direct.reader_choice import GivenReader
+from hsparse.client.integrations.direct.server_objects import ServerObjects
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.elements import Direct
 from hsparse.client.sources.http_elements import HttpElements

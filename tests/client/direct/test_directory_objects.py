@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.client.direct import directory_objects
-from hsparse.client.direct.directory_objects import SMALL, DirectoryObjects, is_store
-from hsparse.client.direct.object_reader import (
+from hsparse.client.integrations.direct import directory_objects
+from hsparse.client.integrations.direct.directory_objects import SMALL, DirectoryObjects, is_store
+from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
     ObjectUnavailable,

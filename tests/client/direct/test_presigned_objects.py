@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.client.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
-from hsparse.client.direct.presigned_objects import PresignedObjects
+from hsparse.client.integrations.direct.object_reader import ObjectChanged, ObjectPlace, ObjectUnavailable
+from hsparse.client.integrations.direct.presigned_objects import PresignedObjects
 from tests.client.scripted_server import HANG_UP, scripted_server
 
 KEY = "db/a/d/b/0_0"

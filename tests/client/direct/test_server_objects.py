@@ -16,17 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.client.connection import Connection
-from hsparse.client.direct import server_objects
-from hsparse.client.direct.object_reader import (
+from hsparse.client.errors import Unreachable
+from hsparse.client.http.retry import Retry
+from hsparse.client.integrations.direct import server_objects
+from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
     ObjectUnavailable,
     ReaderClosed,
     Take,
 )
-from hsparse.client.direct.server_objects import LEAST_REQUEST, MOST_CHUNKS, REQUEST_BYTES, ServerObjects
-from hsparse.client.errors import Unreachable
-from hsparse.client.http.retry import Retry
+from hsparse.client.integrations.direct.server_objects import (
+    LEAST_REQUEST,
+    MOST_CHUNKS,
+    REQUEST_BYTES,
+    ServerObjects,
+)
 from hsparse.format.selections.points import Orthogonal
 from tests.client.access_ways import Access, open_access
 from tests.client.direct.test_direct_elements import EXTENT, placed, random_dataset

@@ -9,9 +9,9 @@ import pytest
 from polars import col
 
 import hsparse
-from hsparse.client.anndata.element_reader import ElementReader
 from hsparse.client.connection import Connection
-from hsparse.client.polars import frame_scan
+from hsparse.client.integrations.anndata.element_reader import ElementReader
+from hsparse.client.integrations.polars import frame_scan
 from tests.client.anndata import conftest as anndata_domains
 from tests.client.anndata.anndata_examples import column_kinds
 

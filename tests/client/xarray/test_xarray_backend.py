@@ -16,7 +16,7 @@ from xarray.testing import assert_equal, assert_identical
 import hsparse
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.client.xarray.xarray_backend import HsparseBackendEntrypoint
+from hsparse.client.integrations.xarray.xarray_backend import HsparseBackendEntrypoint
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ EXCEPTIONS = {
     "client/creation.py": "h5py's names of options",
     "client/dataset.py": "h5py's names of options",
     "client/dataset_creation.py": "h5py's names of options",
-    "client/batches/": "the order of rows in training",
+    "client/integrations/batches/": "the order of rows in training",
     "cli/importer/matrix_market.py": "compressed text files, which are no HDF5",
     "cli/importer/npz_matrix.py": "compressed archives, which are no HDF5",
     "cli/exporter/": "examples in the help and the errors of the command line",

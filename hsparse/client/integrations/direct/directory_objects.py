@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from hsparse.client.direct.object_reader import (
+from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
     ObjectReader,

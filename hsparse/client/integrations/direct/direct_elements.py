@@ -14,26 +14,26 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.direct.chunk_elements import (
+from hsparse.client.errors import Unreachable
+from hsparse.client.integrations.direct.chunk_elements import (
     allocate_elements,
     cut_elements,
     narrow_elements,
     select_elements,
     write_elements,
 )
-from hsparse.client.direct.dataset_map import DatasetMap
-from hsparse.client.direct.direct_rows import DirectRows
-from hsparse.client.direct.kept_map import KeptMap
-from hsparse.client.direct.object_reader import (
+from hsparse.client.integrations.direct.dataset_map import DatasetMap
+from hsparse.client.integrations.direct.direct_rows import DirectRows
+from hsparse.client.integrations.direct.kept_map import KeptMap
+from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectReader,
     ObjectUnavailable,
     ReaderClosed,
     Take,
 )
-from hsparse.client.direct.read_statistics import ReadStatistics
-from hsparse.client.direct.reader_choice import ReaderChoice
-from hsparse.client.errors import Unreachable
+from hsparse.client.integrations.direct.read_statistics import ReadStatistics
+from hsparse.client.integrations.direct.reader_choice import ReaderChoice
 from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.progress import ignore, received
 from hsparse.client.sources.elements import Elements, ValueSource

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.frame_column import FrameColumn
+from hsparse.client.integrations.anndata.domain_tree import DomainTree
+from hsparse.client.integrations.anndata.frame_column import FrameColumn
 from hsparse.client.types.hdf5_type import Hdf5Type
 
 

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.element_encoder import PANDAS, EncodedElements
 from hsparse.client.errors import InvalidValue
+from hsparse.client.integrations.anndata.element_encoder import PANDAS, EncodedElements
 
 ORDER = "column-order"
 Group: TypeAlias = Any

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hsparse.client.connection import Json
+from hsparse.client.integrations.xarray.frame_dimensions import FrameDimensions
 from hsparse.client.types.hdf5_type import shape_of
-from hsparse.client.xarray.frame_dimensions import FrameDimensions
 from hsparse.model.attribute import DIMENSION_ONLY
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.element_reader import ANNDATA, ElementReader
 from hsparse.client.errors import InvalidValue
 from hsparse.client.files.domain_file import DomainFile
+from hsparse.client.integrations.anndata.domain_tree import DomainTree
+from hsparse.client.integrations.anndata.element_reader import ANNDATA, ElementReader
 from hsparse.client.memory_limit import check_total
 from hsparse.client.progress import Progress
 from hsparse.format.hdf5.plan.file_plan import FileForm

@@ -13,11 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.compressed_matrix import compressed_matrix
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.frame_column import PANDAS, FrameColumn
-from hsparse.client.anndata.legacy_frame import categories_path, legacy_column, legacy_fields, legacy_index
 from hsparse.client.errors import NotImplementedHere
+from hsparse.client.integrations.anndata.compressed_matrix import compressed_matrix
+from hsparse.client.integrations.anndata.domain_tree import DomainTree
+from hsparse.client.integrations.anndata.frame_column import PANDAS, FrameColumn
+from hsparse.client.integrations.anndata.legacy_frame import (
+    categories_path,
+    legacy_column,
+    legacy_fields,
+    legacy_index,
+)
 from hsparse.client.progress import Progress
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets

@@ -9,13 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.element_reader import ElementReader
-from hsparse.client.anndata.frame_column import FrameColumn
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import WrongType
 from hsparse.client.group import Group
-from hsparse.client.polars.polars_predicate import POLARS, plain_series
+from hsparse.client.integrations.anndata.domain_tree import DomainTree
+from hsparse.client.integrations.anndata.element_reader import ElementReader
+from hsparse.client.integrations.anndata.frame_column import FrameColumn
+from hsparse.client.integrations.polars.polars_predicate import POLARS, plain_series
 from hsparse.client.sparse.prefetch import prefetched
 
 GOAL = 1 << 22

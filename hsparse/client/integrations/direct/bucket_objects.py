@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from hsparse.client.direct.object_reader import (
+from hsparse.client.errors import InvalidValue
+from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
     ObjectReader,
     ObjectUnavailable,
 )
-from hsparse.client.errors import InvalidValue
 from hsparse.optional_module import OptionalModule
 
 OBSTORE = OptionalModule("obstore", "direct")

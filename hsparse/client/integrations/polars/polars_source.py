@@ -17,7 +17,7 @@ from hsparse.client import file
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
-from hsparse.client.polars.polars_predicate import POLARS, allowed_places, plain_series
+from hsparse.client.integrations.polars.polars_predicate import POLARS, allowed_places, plain_series
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule
@@ -25,9 +25,9 @@ from hsparse.optional_module import OptionalModule
 if TYPE_CHECKING:
     from polars import LazyFrame
 
-    from hsparse.client.polars.frame_scan import FrameScan
+    from hsparse.client.integrations.polars.frame_scan import FrameScan
 
-FRAME_SCAN = OptionalModule("hsparse.client.polars.frame_scan")
+FRAME_SCAN = OptionalModule("hsparse.client.integrations.polars.frame_scan")
 PLUGINS = OptionalModule("polars.io.plugins", "polars")
 VALUE = "value"
 GOAL = 1 << 20

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.element_encoder import Attributes, EncodedElements, matrix_attributes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.errors import AlreadyExists
+from hsparse.client.integrations.anndata.element_encoder import Attributes, EncodedElements, matrix_attributes
 from hsparse.client.late_links import (
     Parent,
     ReplacedObjects,

@@ -7,13 +7,13 @@ import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from hsparse.client.direct.object_reader import (
+from hsparse.client.http.connection_pool import ConnectionPool
+from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
     ObjectReader,
     ObjectUnavailable,
 )
-from hsparse.client.http.connection_pool import ConnectionPool
 
 AT_ONCE = 16
 OK, NOT_FOUND, PRECONDITION_FAILED = 200, 404, 412

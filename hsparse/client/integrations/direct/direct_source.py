@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.direct.bucket_objects import Bucket, BucketObjects
-from hsparse.client.direct.direct_elements import DirectElements
-from hsparse.client.direct.directory_objects import DirectoryObjects, is_store
-from hsparse.client.direct.kept_map import KeptMap
-from hsparse.client.direct.object_reader import LEAST_PART
-from hsparse.client.direct.read_statistics import ReadStatistics
-from hsparse.client.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
-from hsparse.client.direct.server_objects import ServerObjects
 from hsparse.client.embedded import EmbeddedConnection
+from hsparse.client.integrations.direct.bucket_objects import Bucket, BucketObjects
+from hsparse.client.integrations.direct.direct_elements import DirectElements
+from hsparse.client.integrations.direct.directory_objects import DirectoryObjects, is_store
+from hsparse.client.integrations.direct.kept_map import KeptMap
+from hsparse.client.integrations.direct.object_reader import LEAST_PART
+from hsparse.client.integrations.direct.read_statistics import ReadStatistics
+from hsparse.client.integrations.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
+from hsparse.client.integrations.direct.server_objects import ServerObjects
 from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest

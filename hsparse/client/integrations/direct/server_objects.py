@@ -9,7 +9,9 @@ from struct import Struct
 import numpy as np
 
 from hsparse.client.connection import BINARY, Connection
-from hsparse.client.direct.object_reader import (
+from hsparse.client.errors import Unreachable
+from hsparse.client.http.answers import receive
+from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
     ObjectReader,
@@ -19,8 +21,6 @@ from hsparse.client.direct.object_reader import (
     Use,
     in_threads,
 )
-from hsparse.client.errors import Unreachable
-from hsparse.client.http.answers import receive
 from hsparse.client.sources.elements import FEW_ELSEWHERE
 from hsparse.errors import Busy, Corrupt, HsparseError, Moved, RateLimited, StoreFailed, Unanswered
 from hsparse.format.buffer import Buffer

@@ -17,22 +17,22 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from hsparse.client import file
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.element_reader import ElementReader
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import MissingKey
 from hsparse.client.group import Group, make_member
 from hsparse.client.indexing.select import ArrayKey
-from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.client.types.hdf5_type import take_inner
-from hsparse.client.xarray.frame_dimensions import (
+from hsparse.client.integrations.anndata.domain_tree import DomainTree
+from hsparse.client.integrations.anndata.element_reader import ElementReader
+from hsparse.client.integrations.xarray.frame_dimensions import (
     FrameDimensions,
     GroupColumn,
     decoded,
     type_with_missing,
 )
-from hsparse.client.xarray.netcdf_dimensions import NetcdfDimensions, is_only_dimension
-from hsparse.client.xarray.sparse_packing import SparsePacking
+from hsparse.client.integrations.xarray.netcdf_dimensions import NetcdfDimensions, is_only_dimension
+from hsparse.client.integrations.xarray.sparse_packing import SparsePacking
+from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.client.types.hdf5_type import take_inner
 from hsparse.errors import Unsupported
 from hsparse.model.attribute import DIMENSION_NAMES
 

@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.anndata.query import Query, query_matrix
-from hsparse.client.batches.batch_plan import BatchPlan, choose_block_rows, parts
-from hsparse.client.batches.obs_columns import read_columns
 from hsparse.client.errors import InvalidValue, MissingKey
+from hsparse.client.integrations.anndata.query import Query, query_matrix
+from hsparse.client.integrations.batches.batch_plan import BatchPlan, choose_block_rows, parts
+from hsparse.client.integrations.batches.obs_columns import read_columns
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.client.anndata.anndata_reader import PARTS, read_by_file
-from hsparse.client.anndata.compressed_matrix import compressed_matrix
-from hsparse.client.anndata.domain_tree import DomainTree
-from hsparse.client.anndata.element_reader import ANNDATA, MATRICES, ElementReader
 from hsparse.client.connection import Connection, Json
+from hsparse.client.integrations.anndata.anndata_reader import PARTS, read_by_file
+from hsparse.client.integrations.anndata.compressed_matrix import compressed_matrix
+from hsparse.client.integrations.anndata.domain_tree import DomainTree
+from hsparse.client.integrations.anndata.element_reader import ANNDATA, MATRICES, ElementReader
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import DatasetRead, read_datasets
 from hsparse.client.types.hdf5_type import Hdf5Type

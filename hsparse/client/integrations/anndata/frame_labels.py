@@ -14,10 +14,10 @@ from hsparse.client.group import Group
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
-    from hsparse.client.anndata.domain_tree import DomainTree
+    from hsparse.client.integrations.anndata.domain_tree import DomainTree
 
-TREE = OptionalModule("hsparse.client.anndata.domain_tree")
-READER = OptionalModule("hsparse.client.anndata.element_reader")
+TREE = OptionalModule("hsparse.client.integrations.anndata.domain_tree")
+READER = OptionalModule("hsparse.client.integrations.anndata.element_reader")
 """Imported when they are used: files that are no AnnData need none of it."""
 TWICE = -1
 FRAMES: dict[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Json
-from hsparse.client.direct.object_reader import ObjectPlace
+from hsparse.client.integrations.direct.object_reader import ObjectPlace
 from hsparse.errors import Unsupported
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter

@@ -1,6 +1,6 @@
 """What AnnData's specification makes of objects: groups and datasets with attributes, by path.
 
-Nothing is sent here: `hsparse.client.anndata.element_writer` does that.
+Nothing is sent here: `hsparse.client.integrations.anndata.element_writer` does that.
 """
 
 from __future__ import annotations
