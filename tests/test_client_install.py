@@ -204,7 +204,7 @@ def test_a_first_value_needs_few_modules_and_the_package_imports_them(url: str) 
         ("hsparse.open(sys.argv[1] + '/cells.h5ad').query(obs='n > 1').n_obs", "anndata"),
         ("hsparse.open(sys.argv[1] + '/cells.h5ad').to_anndata(lazy=True)", "dask"),
         ("import hsparse.client.integrations.xarray.xarray_backend", "xarray"),
-        ("import hsparse.client.integrations.fsspec.fsspec_filesystem", "fsspec"),
+        ("import hsparse.client.integrations.fsspec_filesystem", "fsspec"),
         ("hsparse.open(sys.argv[1] + '/needing.h5', direct='s3://bucket')['x'][0, 0]", "direct"),
     ],
 )

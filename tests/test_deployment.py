@@ -17,7 +17,7 @@ from hsparse.cli.serve import serve_service_node
 from hsparse.cli.sweep import HOUR
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.dn.sweep import MIN_AGE
-from hsparse.sn.jobs.job_run import GRACE
+from hsparse.hdf5.jobs.job_run import GRACE
 from hsparse.sn.routes import ROUTES
 from tests.deployment.manifests import (
     K8S,

@@ -73,7 +73,7 @@ def test_the_rest_reference_has_every_route_with_its_right_and_no_other() -> Non
 
 
 def test_parameters_in_the_rest_reference_are_read_somewhere() -> None:
-    source = "\n".join(path.read_text() for path in (PROJECT / "hsparse" / "sn").rglob("*.py"))
+    source = "\n".join(path.read_text() for path in (PROJECT / "hsparse").rglob("*.py"))
     for row in rows("docs/rest.md", "request"):
         for name in re.findall(r"`(\w+)(?:=\w+)?`", row[3] if len(row) > 3 else ""):
             assert f'"{name}"' in source, f"{row[0]} has no parameter {name}"

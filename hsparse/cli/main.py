@@ -52,30 +52,30 @@ COMMANDS = {
         parts={"keys": OptionalModule("hsparse.cli.api_keys", "server")},
     ),
     "export": Command(
-        "hsparse.cli.exporter.command",
+        "hsparse.hdf5.exporter.command",
         help="write a domain of a running server as an HDF5 file",
-        parts={"s3": OptionalModule("hsparse.cli.exporter.s3_export", "s3")},
+        parts={"s3": OptionalModule("hsparse.hdf5.exporter.s3_export", "s3")},
     ),
     "map": Command(
-        "hsparse.cli.domain_map",
+        "hsparse.hdf5.maps.command",
         help="write where the chunks of a domain are",
-        parts={"parquet": OptionalModule("hsparse.cli.parquet_references", "parquet")},
+        parts={"parquet": OptionalModule("hsparse.hdf5.maps.parquet_references", "parquet")},
     ),
     "import": Command(
-        "hsparse.cli.importer.command",
+        "hsparse.hdf5.importer.command",
         help="import an HDF5 file or a sparse matrix into a domain",
-        parts={"s3": OptionalModule("hsparse.cli.importer.s3_source", "s3")},
+        parts={"s3": OptionalModule("hsparse.hdf5.importer.s3_source", "s3")},
     ),
     "ls": Command("hsparse.cli.tree.ls", help="list folders, domains, and the objects in domains"),
     "info": Command("hsparse.cli.tree.info", help="tell what a server, a folder, a domain or an object is"),
     "mkdir": Command("hsparse.cli.tree.mkdir", help="create folders"),
-    "cp": Command("hsparse.cli.tree.cp", help="copy domains and folders"),
+    "cp": Command("hsparse.hdf5.copy_command", help="copy domains and folders"),
     "mv": Command("hsparse.cli.tree.mv", help="move domains and folders"),
     "acl": Command("hsparse.cli.tree.acl", help="show and set who may do what with a domain or folder"),
     "du": Command("hsparse.cli.tree.du", help="tell how many bytes domains and folders take"),
     "quota": Command("hsparse.cli.tree.quota", help="show and set how much a folder may take"),
     "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
-    "job": Command("hsparse.cli.job", help="have a server import or export a file by itself"),
+    "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file by itself"),
 }
 
 

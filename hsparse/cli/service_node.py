@@ -15,12 +15,12 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import Settings, job_environment
 from hsparse.dn.membership.member_node import MemberNode
+from hsparse.hdf5.jobs.job_queue import JobQueue
+from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.sections import LogFormat, ServerSettings
 from hsparse.sn.app import Application, create_app
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.jobs.job_run import JobCommand
 from hsparse.sn.metrics import Metrics
 from hsparse.sn.policies.log import RequestLog, access_json, access_text
 from hsparse.sn.service import Service

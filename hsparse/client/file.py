@@ -17,7 +17,7 @@ from hsparse.client.group import NO_OPTIONS, WRITER, Group
 from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
-from hsparse.client.integrations.anndata.frame_labels import FrameLabels
+from hsparse.client.indexing.frame_labels import FrameLabels
 from hsparse.client.sources.elements import Direct
 from hsparse.errors import Conflict, HsparseError, NotFound
 from hsparse.optional_module import OptionalModule

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, NotFound
+from hsparse.hdf5.files.file_plans import FilePlans
+from hsparse.hdf5.jobs.job_queue import JobQueue
 from hsparse.sn.domains.domain_deletion import DomainDeletions
-from hsparse.sn.files.file_plans import FilePlans
 from hsparse.sn.http.response import respond_error
-from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.metrics import OTHER
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.policies.policy import Next, Policy, chained

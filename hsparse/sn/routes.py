@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hsparse.hdf5.files.handlers import get_file, head_file
+from hsparse.hdf5.jobs.handlers import delete_job, get_job, get_jobs, post_job
+from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz, get_users
@@ -12,7 +15,6 @@ from hsparse.sn.chunks.handlers import (
     get_chunks,
     put_chunk_value,
 )
-from hsparse.sn.chunks.map_handlers import get_dataset_map, get_map
 from hsparse.sn.chunks.stored_chunk_read import post_chunk_values
 from hsparse.sn.domains.folder_handlers import get_domains
 from hsparse.sn.domains.handlers import (
@@ -33,8 +35,6 @@ from hsparse.sn.explorer.handlers import (
     get_sign_in_client,
     post_sign_in_token,
 )
-from hsparse.sn.files.handlers import get_file, head_file
-from hsparse.sn.jobs.handlers import delete_job, get_job, get_jobs, post_job
 from hsparse.sn.objects.attribute_handlers import (
     delete_attribute,
     delete_attributes,

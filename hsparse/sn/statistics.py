@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import MISSING_KINDS
+from hsparse.hdf5.file_backed.chunk_locator import file_backed_counts
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.ids import (
@@ -29,7 +30,6 @@ from hsparse.model.ids import (
     summary_id,
 )
 from hsparse.sn.data_nodes.owners import Owners, key_pages
-from hsparse.sn.file_backed.chunk_locator import file_backed_counts
 from hsparse.sn.records.object_path import read_each
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import table_reader

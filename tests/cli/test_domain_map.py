@@ -217,6 +217,6 @@ def test_parquet_needs_its_extra(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "hsparse.cli.parquet_references", raising=False)
+    monkeypatch.delitem(sys.modules, "hsparse.hdf5.maps.parquet_references", raising=False)
     assert make(url, tmp_path / "out", "--format", "kerchunk-parquet") == 2
     assert 'pip install "hsparse[parquet]"' in capsys.readouterr().err

@@ -9,8 +9,8 @@ from pathlib import Path
 import h5py
 import pytest
 
-from hsparse.cli import job
 from hsparse.cli.main import main
+from hsparse.hdf5.jobs import command as job
 from tests.support.server_process import server_process
 
 

@@ -11,9 +11,9 @@ from fsspec.implementations.reference import LazyReferenceMapper
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.cli import parquet_references
-from hsparse.cli.parquet_references import ReferenceMembers, write_parquet
 from hsparse.errors import HsparseError, Unsupported
+from hsparse.hdf5.maps import parquet_references
+from hsparse.hdf5.maps.parquet_references import ReferenceMembers, write_parquet
 from tests.support.characters import CHARACTERS
 
 # fsspec reads by fastparquet, of which pandas 3 says that it will go; by pyarrow it finds no chunk that is not stored.

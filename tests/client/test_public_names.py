@@ -15,7 +15,7 @@ from hsparse.client.group import NamedType
 from hsparse.client.indexing.labels import AxisLabels
 from hsparse.client.integrations.anndata.query import Query
 from hsparse.client.integrations.batches.batches import Batch
-from hsparse.client.integrations.fsspec.fsspec_filesystem import HsparseFileSystem, VirtualFile
+from hsparse.client.integrations.fsspec_filesystem import HsparseFileSystem, VirtualFile
 from hsparse.client.integrations.xarray.xarray_backend import HsparseBackendEntrypoint
 from hsparse.client.sparse_dataset import OrthogonalIndex
 from tests.support.docstring_examples import Documented, Sample, documented, run_example, sample

@@ -13,7 +13,7 @@ import pytest
 import xarray as xr
 import zarr
 
-from hsparse.cli.parquet_references import write_parquet
+from hsparse.hdf5.maps.parquet_references import write_parquet
 from hsparse.storage.posix import PosixStore
 from tests.sn.chunks.test_kerchunk import linked_dataset, put_attribute
 from tests.sn.file_domain import TEXT, fetch

@@ -83,7 +83,7 @@ def test_every_parameter_is_used_and_read_somewhere() -> None:
         for name in parameters(one, where)
     }
     assert used == set(COMPONENTS["parameters"])
-    source = "\n".join(path.read_text() for path in (PROJECT / "hsparse" / "sn").rglob("*.py"))
+    source = "\n".join(path.read_text() for path in (PROJECT / "hsparse").rglob("*.py"))
     for name in used:
         assert f'"{name}"' in source or f"{{{name}" in source, f"nothing reads the parameter {name}"
 

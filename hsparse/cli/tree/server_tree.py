@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.files.domain_file import check_domain
+from hsparse.client.http.address import check_domain
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import BadRequest, Forbidden, HsparseError, NotFound
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from hsparse.client.errors import InvalidValue
+from hsparse.errors import BadRequest
 
 MARK = ".hsparse"
 """The directory that a store in a directory has at its root."""
@@ -57,3 +58,9 @@ def _store_above(path: Path) -> Path | None:
 def _absolute(path: str) -> str:
     """Return the path of a domain: with one slash in front, none behind; the top is `/`."""
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def check_domain(path: str) -> None:
+    """Raise `BadRequest` for text that is no domain path, before any request."""
+    if not path.startswith("/"):
+        raise BadRequest(f"The domain {path!r} must be an absolute path, such as /home/user/file.h5.")

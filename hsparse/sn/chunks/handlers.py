@@ -22,9 +22,9 @@ from hsparse.format.selections.boxes import Boxes, merge, row_runs
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import selection_json
+from hsparse.hdf5.file_backed.chunk_locator import FileBackedChunkInfo
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name
-from hsparse.sn.file_backed.chunk_locator import FileBackedChunkInfo
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.access import FileRights

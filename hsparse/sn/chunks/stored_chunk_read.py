@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import MISSING_KINDS, BadRequest, ErrorKind, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.format.hdf5.messages.file_type import file_type, is_written_as_stored
+from hsparse.hdf5.format.messages.file_type import file_type, is_written_as_stored
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.chunks.handlers import MAX_LIMIT

@@ -19,6 +19,8 @@ from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec, statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.hdf5.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
+from hsparse.hdf5.file_backed.chunk_table import check_backing_file, refuse_values
 from hsparse.model.dataspace import (
     Shape,
     dims_of,
@@ -42,8 +44,6 @@ from hsparse.model.json_values import Values
 from hsparse.model.layout import STATISTICS, parse_layout
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
-from hsparse.sn.file_backed.chunk_table import check_backing_file, refuse_values
 from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond

@@ -18,11 +18,11 @@ from hsparse.format.plan.grid import pages
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.points import Boxes, Orthogonal, Selection
+from hsparse.hdf5.file_backed.chunk_table import ReadTable
+from hsparse.hdf5.file_backed.elements import FileBackedElements
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.file_backed.chunk_table import ReadTable
-from hsparse.sn.file_backed.elements import FileBackedElements
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections

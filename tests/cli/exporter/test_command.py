@@ -11,10 +11,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hsparse.hdf5 import domain_file
 
 from hsparse.cli.main import main
 from hsparse.client.errors import Unreachable
-from hsparse.client.files import domain_file
 from hsparse.client.http import retrying_client
 
 DOMAIN = "/home/admin/export.h5"
@@ -58,7 +58,7 @@ def parts(folder: Path) -> list[Path]:
 def test_the_size_of_a_large_file_is_said_before(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.exporter.command.LARGE", 1000)
+    monkeypatch.setattr("hsparse.hdf5.exporter.command.LARGE", 1000)
     path = tmp_path / "out.h5"
     assert main(["export", DOMAIN, str(path), "--endpoint", url]) == 0
     assert (

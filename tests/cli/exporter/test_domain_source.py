@@ -8,18 +8,18 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from hsparse.hdf5 import domain_file
 
-from hsparse.cli.exporter.domain_source import DomainSource
-from hsparse.cli.importer import source as importer_source
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
-from hsparse.client.files import domain_file
-from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.http.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
-from hsparse.format.hdf5.file_fields import ByteRange
-from hsparse.format.hdf5.plan.file_plan import STOCK
+from hsparse.hdf5.domain_file import DomainFile
+from hsparse.hdf5.exporter.domain_source import DomainSource
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.format.plan.file_plan import STOCK
+from hsparse.hdf5.importer import source as importer_source
 from tests.support.server_process import server_process
 
 DOMAIN = "/home/admin/cells.h5"

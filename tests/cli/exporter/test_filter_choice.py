@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.cli.exporter.filter_choice import FilterChoice
 from hsparse.errors import HsparseError
 from hsparse.format.filters.definition import Filter
+from hsparse.hdf5.exporter.filter_choice import FilterChoice
 
 
 @pytest.mark.parametrize(

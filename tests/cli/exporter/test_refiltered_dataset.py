@@ -8,8 +8,8 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.exporter import refiltered_dataset
-from hsparse.cli.exporter.refiltered_dataset import NEW_CHUNK, default_chunk_dims
+from hsparse.hdf5.exporter import refiltered_dataset
+from hsparse.hdf5.exporter.refiltered_dataset import NEW_CHUNK, default_chunk_dims
 from tests.cli.exporter.test_refiltered_file import refilter
 
 

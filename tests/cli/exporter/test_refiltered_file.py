@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.exporter.filter_choice import FilterChoice
-from hsparse.cli.exporter.refiltered_file import export_filtered
-from hsparse.cli.importer.source import LocalSource
 from hsparse.errors import Corrupt
+from hsparse.hdf5.exporter.filter_choice import FilterChoice
+from hsparse.hdf5.exporter.refiltered_file import export_filtered
+from hsparse.hdf5.importer.source import LocalSource
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.test_copied_file import write_file
 from tests.sn.file_domain import check_file

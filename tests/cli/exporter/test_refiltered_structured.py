@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.cli.exporter.filter_choice import FilterChoice
-from hsparse.cli.exporter.refiltered_file import export_filtered
-from hsparse.cli.importer.file_objects import FileObjects
-from hsparse.cli.importer.source import LocalSource
-from hsparse.cli.importer.structured_upload import StructuredData
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk
+from hsparse.hdf5.exporter.filter_choice import FilterChoice
+from hsparse.hdf5.exporter.refiltered_file import export_filtered
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.source import LocalSource
+from hsparse.hdf5.importer.structured_upload import StructuredData
 from tests.cli.exporter.test_refiltered_file import FILTERS
 from tests.sn.file_domain import check_file
 

@@ -12,13 +12,13 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.cli.exporter.relocation import DataArea, Relocation
-from hsparse.cli.importer.file_data import FileData
-from hsparse.cli.importer.file_objects import FileObjects
-from hsparse.cli.importer.source import LocalSource
 from hsparse.errors import StoreFailed
-from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.exporter.relocation import DataArea, Relocation
+from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.source import LocalSource
 
 ROOT = "g-00000000-00000000-0000-000000-000000"
 

@@ -9,14 +9,14 @@ from typing import Any
 from hsparse.client.connection import Connection
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.messages.file_type import (
+from hsparse.format.selections.select_syntax import parse_selection_json
+from hsparse.hdf5.format.messages.file_type import (
     FileType,
     file_type,
     has_addresses,
     has_references,
     names_of_enum,
 )
-from hsparse.format.selections.select_syntax import parse_selection_json
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 

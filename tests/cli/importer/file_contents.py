@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.file_data import FileData
-from hsparse.cli.importer.file_objects import FileObject, FileObjects
-from hsparse.cli.importer.hdf5_matrix import open_matrix
-from hsparse.cli.importer.object_body import common_body, dataset_body, link_bodies
-from hsparse.cli.importer.source import Source
-from hsparse.cli.importer.structured_upload import StructuredData, StructuredUpload
-from hsparse.cli.importer.value_upload import LARGEST
-from hsparse.cli.importer.virtual_data import VirtualData, open_data
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.format.hdf5.file_fields import ByteRange
-from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout
-from hsparse.format.hdf5.parse.parsed_elements import check_readable
-from hsparse.format.hdf5.parse.parsed_object import ParsedObject
 from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.grid import Grid
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
+from hsparse.hdf5.format.parse.parsed_elements import check_readable
+from hsparse.hdf5.format.parse.parsed_object import ParsedObject
+from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
+from hsparse.hdf5.importer.hdf5_matrix import open_matrix
+from hsparse.hdf5.importer.object_body import common_body, dataset_body, link_bodies
+from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.structured_upload import StructuredData, StructuredUpload
+from hsparse.hdf5.importer.value_upload import LARGEST
+from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 from hsparse.model.vlen_array import VlenArray
 
 ROOT = "g-1c2d3e4f-00112233-4455-667788-99aabb"

@@ -8,23 +8,23 @@ import numpy as np
 
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index
-from hsparse.format.hdf5.file_fields import Addressed
-from hsparse.format.hdf5.messages.file_type import FileType
-from hsparse.format.hdf5.messages.layout_message import StructuredLayout, encode_structured_layout
-from hsparse.format.hdf5.messages.object_messages import MESSAGES, encode_section_pipelines
-from hsparse.format.hdf5.plan.planned_object import (
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.encoded_selection import encode_offsets
+from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index
+from hsparse.hdf5.format.file_fields import Addressed
+from hsparse.hdf5.format.messages.file_type import FileType
+from hsparse.hdf5.format.messages.layout_message import StructuredLayout, encode_structured_layout
+from hsparse.hdf5.format.messages.object_messages import MESSAGES, encode_section_pipelines
+from hsparse.hdf5.format.plan.planned_object import (
     PlannedDataset,
     PlannedGroup,
     PlannedLink,
     PlannedTarget,
     plan_file,
 )
-from hsparse.format.hdf5.plan.planned_structures import PlannedMessage
-from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.encoded_selection import encode_offsets
-from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
+from hsparse.hdf5.format.plan.planned_structures import PlannedMessage
 from tests.format.hdf5.record_cases import structured_records
 
 INDEX = 4096

@@ -88,9 +88,9 @@ def stop_after(count: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_an_import_that_was_stopped_goes_on(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, count: int
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.OBJECTS", together)
-    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.INLINE", 1000 * (together - 1))
-    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.KEPT", together)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.OBJECTS", together)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.INLINE", 1000 * (together - 1))
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.KEPT", together)
     path, domain = write_file(tmp_path / "all.h5"), f"/home/admin/stopped-{together}-{count}.h5"
     command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
     with monkeypatch.context() as patch:
@@ -143,7 +143,7 @@ def test_after_an_interruption_it_says_what_is_left(
     def interrupted(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.Hdf5Import.run", interrupted)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.Hdf5Import.run", interrupted)
     path, domain = tmp_path / "x.h5", f"/home/admin/interrupted{len(flags)}.h5"
     h5py.File(path, "w").close()
     assert main(["import", str(path), domain, "--endpoint", url, *flags]) == 130
@@ -190,7 +190,7 @@ def test_small_objects_that_are_there_are_not_asked_for_one_by_one(
 def test_a_chunk_of_which_a_part_was_sent_is_sent_again(
     small_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.dense_upload.LARGEST", 1 << 18)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.LARGEST", 1 << 18)
     path, domain = tmp_path / "parts.h5", f"/home/admin/parts-{count}.h5"
     with h5py.File(path, "w") as file:
         file["x"] = np.random.default_rng(2).random((3 << 17,))
@@ -405,7 +405,7 @@ def test_signing_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_objects_and_links(imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.hdf5_import.LINKS", 7)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_import.LINKS", 7)
     with h5py.File(tmp_path / "many.h5", "w", track_order=True) as file:
         group = file.create_group("g", track_order=True)
         for number in range(40):

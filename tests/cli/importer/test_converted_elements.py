@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.cli.importer.converted_elements import convert_elements
 from hsparse.errors import Unsupported
-from hsparse.format.hdf5.messages.file_type import file_type
+from hsparse.hdf5.format.messages.file_type import file_type
+from hsparse.hdf5.importer.converted_elements import convert_elements
 
 NUMBERS = (
     "H5T_STD_I8LE",

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.importer.dense_upload import BAND, DenseUpload, box_bands
-from hsparse.cli.importer.file_data import Dims, FileData
-from hsparse.cli.importer.file_objects import FileObjects
-from hsparse.cli.importer.source import LocalSource
-from hsparse.cli.importer.value_upload import LARGEST
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind
+from hsparse.hdf5.importer.dense_upload import BAND, DenseUpload, box_bands
+from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.source import LocalSource
+from hsparse.hdf5.importer.value_upload import LARGEST
 from hsparse.model.ids import new_root_id
 
 MIB = 1024 * 1024

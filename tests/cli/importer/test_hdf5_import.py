@@ -15,11 +15,11 @@ import xarray as xr
 from h5py import h5t
 
 import hsparse
-from hsparse.cli.importer.value_upload import LARGEST
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.client.files.domain_file import DomainFile
-from hsparse.format.hdf5.plan.file_plan import FileForm
+from hsparse.hdf5.domain_file import DomainFile
+from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.importer.value_upload import LARGEST
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS
@@ -188,8 +188,8 @@ def test_a_chunk_that_skipped_a_filter(imported: Import, tmp_path: Path) -> None
 def test_contiguous_data_of_several_chunks(
     imported: Import, tmp_path: Path, shape: tuple[int, ...], largest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.dense_upload.LARGEST", largest)
-    monkeypatch.setattr("hsparse.cli.importer.dense_upload.BAND", largest // 2)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.LARGEST", largest)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.BAND", largest // 2)
     data = np.random.default_rng(8).integers(0, 250, shape, "<i8")
     with h5py.File(tmp_path / "contiguous.h5", "w") as file:
         file["x"] = data
@@ -201,8 +201,8 @@ def test_contiguous_data_of_several_chunks(
 def test_chunks_that_the_server_does_not_take_so_large(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.object_body.MAX_CHUNK_BYTES", 1_000_000)
-    monkeypatch.setattr("hsparse.cli.importer.file_data.LARGE_CHUNK", 1_000_000)
+    monkeypatch.setattr("hsparse.hdf5.importer.object_body.MAX_CHUNK_BYTES", 1_000_000)
+    monkeypatch.setattr("hsparse.hdf5.importer.file_data.LARGE_CHUNK", 1_000_000)
     data = np.arange(2_500_000, dtype="<i8")
     with h5py.File(tmp_path / "huge.h5", "w") as file:
         file.create_dataset("x", data=data, chunks=(1_700_000,), compression="gzip", compression_opts=1)

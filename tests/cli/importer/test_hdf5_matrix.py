@@ -14,7 +14,7 @@ import scipy.sparse
 
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.test_sparse_matrix import CELLS, elements_at, elements_of, random_matrix
 

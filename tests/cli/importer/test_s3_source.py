@@ -15,10 +15,10 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from hsparse.cli.importer import source
-from hsparse.cli.importer.s3_source import S3Source
 from hsparse.errors import Conflict, Corrupt
-from hsparse.format.hdf5.file_fields import ByteRange
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer import source
+from hsparse.hdf5.importer.s3_source import S3Source
 from hsparse.storage.object_store import Stored
 from hsparse.storage.s3.s3_store import S3Store
 from tests.cli.importer.conftest import Import

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.cli.importer import source
-from hsparse.cli.importer.source import BlockCache, LocalSource
 from hsparse.errors import BadRequest, Corrupt, NotFound
-from hsparse.format.hdf5.file_fields import ByteRange
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer import source
+from hsparse.hdf5.importer.source import BlockCache, LocalSource
 
 DATA = bytes(range(256)) * 5
 
@@ -19,7 +19,7 @@ DATA = bytes(range(256)) * 5
 def test_a_source_is_a_file_that_is_read_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.source.PIECE", 100)
+    monkeypatch.setattr("hsparse.hdf5.importer.source.PIECE", 100)
     path = tmp_path / "data"
     path.write_bytes(DATA)
     with LocalSource(path) as source:

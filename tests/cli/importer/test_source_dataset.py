@@ -8,11 +8,11 @@ from pathlib import Path
 import h5py
 import pytest
 
-from hsparse.cli.importer.source import LocalSource
-from hsparse.cli.importer.source_dataset import MAX_DEPTH, FoundObject, SourceFile, find_object
-from hsparse.cli.importer.source_files import SourceFiles
 from hsparse.errors import Corrupt, Forbidden
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind
+from hsparse.hdf5.importer.source import LocalSource
+from hsparse.hdf5.importer.source_dataset import MAX_DEPTH, FoundObject, SourceFile, find_object
+from hsparse.hdf5.importer.source_files import SourceFiles
 
 
 class Finder:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.cli.importer import source_files
-from hsparse.cli.importer.source import LocalSource, Source
-from hsparse.cli.importer.source_files import NO_FILES, SharedSource, SourceFiles
 from hsparse.errors import BadRequest, Conflict, Forbidden, HsparseError, NotFound, Unsupported
-from hsparse.format.hdf5.file_fields import ByteRange
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer import source_files
+from hsparse.hdf5.importer.source import LocalSource, Source
+from hsparse.hdf5.importer.source_files import NO_FILES, SharedSource, SourceFiles
 
 
 def open_local(location: str) -> Source:

@@ -16,13 +16,13 @@ import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.cli.importer.command import add_arguments
-from hsparse.cli.importer.sparse_matrix import row_of
 from hsparse.client.connection import Connection
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import decode_region
+from hsparse.hdf5.importer.command import add_arguments
+from hsparse.hdf5.importer.sparse_matrix import row_of
 from hsparse.model.initial_values import chunk_of
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
@@ -117,10 +117,10 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
 ) -> None:
     for name, value in (("LARGEST_BATCH", largest), ("IN_CHUNK", 200), ("BAND", 40)):
         monkeypatch.setattr(f"hsparse.model.initial_values.{name}", value)
-    monkeypatch.setattr("hsparse.cli.importer.hdf5_matrix.LARGEST_BAND", lines)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_matrix.LARGEST_BAND", lines)
     for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest)):
-        monkeypatch.setattr(f"hsparse.cli.importer.sparse_matrix.{name}", value)
-        monkeypatch.setattr(f"hsparse.cli.importer.hdf5_matrix.{name}", value)
+        monkeypatch.setattr(f"hsparse.hdf5.importer.sparse_matrix.{name}", value)
+        monkeypatch.setattr(f"hsparse.hdf5.importer.hdf5_matrix.{name}", value)
     sent: list[set[tuple[int, ...]]] = []
 
     class Watched(RetryingClient):
@@ -134,7 +134,7 @@ def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not
                 )
             return super().json(method, path, body, **params)
 
-    monkeypatch.setattr("hsparse.cli.importer.command.RetryingClient", Watched)
+    monkeypatch.setattr("hsparse.hdf5.importer.command.RetryingClient", Watched)
     matrix = random_matrix(7, "<f4", (130, 110)).asformat(kind)
     chunk = chunk_of(matrix.shape, matrix.nnz)
     with h5py.File(tmp_path / "cells.h5ad", "w") as file:
@@ -158,7 +158,7 @@ def test_an_index_beyond_a_matrix_whose_lines_are_divided_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.hdf5_matrix.LARGEST_BATCH", 50)
+    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_matrix.LARGEST_BATCH", 50)
     matrix = random_matrix(1)
     matrix.indices[100] = index
     with h5py.File(tmp_path / "cells.h5ad", "w") as file:
@@ -264,7 +264,7 @@ def test_unsigned_integers_of_matrix_market(imported: Import, tmp_path: Path, ki
 def test_matrix_market_arrays(
     imported: Import, tmp_path: Path, kind: str, symmetry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.matrix_market.PIECE", 30)
+    monkeypatch.setattr("hsparse.hdf5.importer.matrix_market.PIECE", 30)
     square = np.arange(1, 26).reshape(5, 5).astype(kind)
     if kind == "c16":
         square = square * (1 + 2j)
@@ -313,7 +313,7 @@ def test_a_damaged_matrix_market_file(
 def test_a_matrix_market_file_of_several_pieces(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.matrix_market.PIECE", 200)
+    monkeypatch.setattr("hsparse.hdf5.importer.matrix_market.PIECE", 200)
     matrix = random_matrix(5).tocoo()
     scipy.io.mmwrite(tmp_path / "a.mtx", matrix)
     assert elements_at(imported(tmp_path / "a.mtx"), "/matrix") == elements_of(
@@ -419,7 +419,7 @@ def test_chunks_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixtu
 def test_elements_that_are_too_many_for_a_request_are_sent_in_halves(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.cli.importer.value_upload.LARGEST", 2000)
+    monkeypatch.setattr("hsparse.hdf5.importer.value_upload.LARGEST", 2000)
     sizes: list[int] = []
     send = RetryingClient.json
 

@@ -12,11 +12,11 @@ from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.messages.file_type import FileType, file_type
 from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.structured.container import open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
+from hsparse.hdf5.format.messages.file_type import FileType, file_type
 from hsparse.model.element import element_of
 from hsparse.model.ids import chunk_name
 from hsparse.model.json_values import to_json

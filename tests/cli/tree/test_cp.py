@@ -7,11 +7,11 @@ import json
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from hsparse.cli.importer.hdf5_import import Hdf5Import
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.errors import StoreFailed
 from hsparse.format.dataspace_message import NEWEST_REVISION
+from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from tests.cli.importer.domain_picture import differences, picture_of
 from tests.cli.importer.known_changes import KNOWN, is_refused
 from tests.cli.importer.random_domain import DrawnDomain, domains, make_domain

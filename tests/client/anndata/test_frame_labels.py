@@ -9,7 +9,7 @@ import pytest
 
 import hsparse
 from hsparse.client.errors import InvalidValue
-from hsparse.client.integrations.anndata.frame_labels import FrameLabels, frames_of
+from hsparse.client.indexing.frame_labels import FrameLabels, frames_of
 from tests.client.anndata.anndata_examples import COLUMNS, EXAMPLES, ROWS, names
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hsparse.client.errors import Unreachable
-from hsparse.client.files.domain_file import ATTEMPTS, DomainFile
 from hsparse.errors import BadRequest, HsparseError, NotFound
-from hsparse.format.hdf5.plan.file_plan import STOCK
+from hsparse.hdf5.domain_file import ATTEMPTS, DomainFile
+from hsparse.hdf5.format.plan.file_plan import STOCK
 
 DATA = bytes(range(256)) * 10
 STATE, OTHER = "2-stock-" + "01" * 16, "2-stock-" + "02" * 16

@@ -9,7 +9,7 @@ import pytest
 
 import hsparse
 from hsparse.client.http.sign_in import SignIn
-from hsparse.client.integrations.fsspec.fsspec_filesystem import HsparseFileSystem
+from hsparse.client.integrations.fsspec_filesystem import HsparseFileSystem
 from hsparse.errors import PreconditionFailed
 
 SMALL = {"block_size": 4096}
@@ -108,6 +108,6 @@ def test_it_is_read_only_and_needs_a_server(
 ) -> None:
     with pytest.raises(NotImplementedError, match=r"hsparse\.open"):
         system.open("/lab/a.h5", "wb")
-    monkeypatch.setattr("hsparse.client.integrations.fsspec.fsspec_filesystem.read_sign_in", SignIn)
+    monkeypatch.setattr("hsparse.client.integrations.fsspec_filesystem.read_sign_in", SignIn)
     with pytest.raises(ValueError, match="Name a server"):
         HsparseFileSystem(skip_instance_cache=True)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.client.files.json_reader import JsonReader
 from hsparse.errors import HsparseError
+from hsparse.hdf5.domain_file import JsonReader
 from tests.support.characters import CHARACTERS
 
 VALUES = st.recursive(

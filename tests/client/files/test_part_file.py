@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.client.files.part_file import PartFile
 from hsparse.errors import Conflict, StoreFailed
+from hsparse.hdf5.domain_file import PartFile
 
 STATE, OTHER = "2-stock-" + "01" * 16, "2-stock-" + "02" * 16
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from hsparse.format.hdf5.file_fields import ByteRange, Reads, concurrently, run_reads
-from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.messages.group_messages import HardLink
-from hsparse.format.hdf5.parse.parsed_object import ParsedObject, parse_object
-from hsparse.format.hdf5.superblock import read_superblock
+from hsparse.hdf5.format.file_fields import ByteRange, Reads, concurrently, run_reads
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
+from hsparse.hdf5.format.superblock import read_superblock
 
 Found = TypeVar("Found")
 

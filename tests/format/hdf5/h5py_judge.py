@@ -10,11 +10,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hsparse.format.hdf5.messages.file_type import FileType
-from hsparse.format.hdf5.messages.group_messages import ExternalLink, HardLink, SoftLink
-from hsparse.format.hdf5.messages.layout_message import ChunkedLayout, CompactLayout, ContiguousLayout
-from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedDataset, ParsedObject
+from hsparse.hdf5.format.messages.file_type import FileType
+from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, SoftLink
+from hsparse.hdf5.format.messages.layout_message import ChunkedLayout, CompactLayout, ContiguousLayout
+from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedAttribute, ParsedDataset, ParsedObject
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed

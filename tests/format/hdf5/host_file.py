@@ -15,10 +15,10 @@ import h5py
 import numpy as np
 
 from hsparse.format.codec_library import lookup3
-from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info_size, read_chunk_index
-from hsparse.format.hdf5.file_fields import ByteRange, run_reads
+from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import index_info_size, read_chunk_index
+from hsparse.hdf5.format.file_fields import ByteRange, run_reads
 
 LAYOUT = 8
 BOUNDS = {

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from hsparse.format.hdf5.file_fields import Addressed, Key
-from hsparse.format.hdf5.messages.file_type import file_type
-from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink
-from hsparse.format.hdf5.plan.file_plan import FilePlan
-from hsparse.format.hdf5.plan.planned_chunks import plan_elements
-from hsparse.format.hdf5.plan.planned_object import PlannedAttribute, PlannedLink, PlannedTarget
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format.file_fields import Addressed, Key
+from hsparse.hdf5.format.messages.file_type import file_type
+from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink
+from hsparse.hdf5.format.plan.file_plan import FilePlan
+from hsparse.hdf5.format.plan.planned_chunks import plan_elements
+from hsparse.hdf5.format.plan.planned_object import PlannedAttribute, PlannedLink, PlannedTarget
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json
 from tests.support.characters import characters_but

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt
 from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.chunk_records import ChunkRecords, dense_records
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index, read_chunk_index
-from hsparse.format.hdf5.file_fields import ByteRange, run_reads
 from hsparse.format.structured.container import Section
+from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords, dense_records
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index, read_chunk_index
+from hsparse.hdf5.format.file_fields import ByteRange, run_reads
 from tests.format.hdf5.host_file import assert_same, fetch_from
 
 ADDRESS = 40

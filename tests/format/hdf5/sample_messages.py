@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import h5py
 
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.hdf5.object_header import SHARED_FLAG
+from hsparse.hdf5.format.object_header import SHARED_FLAG
 from tests.format.hdf5.file_walk import walk
 from tests.format.hdf5.parse.test_parsed_object import LIBVERS, write_everything
 

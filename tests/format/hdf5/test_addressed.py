@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hsparse.format.hdf5.file_fields import Addressed, address_to
+from hsparse.hdf5.format.file_fields import Addressed, address_to
 
 ADDRESSES = {"a": 0x0102, "b": 2**63}
 

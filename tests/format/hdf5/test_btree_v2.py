@@ -6,11 +6,11 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.codec_library import lookup3
-from hsparse.format.hdf5.btree_v2 import BtreeV2Shape, read_btree_v2, split_records
-from hsparse.format.hdf5.file_fields import Addressed
-from hsparse.format.hdf5.plan.file_plan import FilePlan
-from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import MAX_LEAF, plan_btree_v2
+from hsparse.hdf5.format.btree_v2 import BtreeV2Shape, read_btree_v2, split_records
+from hsparse.hdf5.format.file_fields import Addressed
+from hsparse.hdf5.format.plan.file_plan import FilePlan
+from hsparse.hdf5.format.plan.planned_object import PlannedGroup, plan_file
+from hsparse.hdf5.format.plan.planned_structures import MAX_LEAF, plan_btree_v2
 from tests.format.hdf5.file_walk import FileBytes
 
 

@@ -10,15 +10,15 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.format.hdf5.file_fields import Addressed
-from hsparse.format.hdf5.messages.file_type import FileType
-from hsparse.format.hdf5.messages.group_messages import HardLink
-from hsparse.format.hdf5.messages.layout_message import CompactLayout, ContiguousLayout
-from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.format.hdf5.parse.parsed_object import ParsedObject
-from hsparse.format.hdf5.plan.file_plan import FilePiece
-from hsparse.format.hdf5.plan.planned_chunks import plan_elements
-from hsparse.format.hdf5.plan.planned_object import (
+from hsparse.hdf5.format.file_fields import Addressed
+from hsparse.hdf5.format.messages.file_type import FileType
+from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.layout_message import CompactLayout, ContiguousLayout
+from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.hdf5.format.parse.parsed_object import ParsedObject
+from hsparse.hdf5.format.plan.file_plan import FilePiece
+from hsparse.hdf5.format.plan.planned_chunks import plan_elements
+from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,
     PlannedDatatype,
@@ -29,7 +29,7 @@ from hsparse.format.hdf5.plan.planned_object import (
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.dataspace import dims_of
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.hdf5 import file_fields, fractal_heap
-from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.messages.group_messages import HardLink, SoftLink
-from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.format.hdf5.parse.parsed_object import ParsedObject, parse_object
-from hsparse.format.hdf5.plan.planned_object import PlannedGroup, PlannedLink, plan_file
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format import file_fields, fractal_heap
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.messages.group_messages import HardLink, SoftLink
+from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
+from hsparse.hdf5.format.plan.planned_object import PlannedGroup, PlannedLink, plan_file
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
 from tests.format.hdf5.file_walk import FileBytes

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.hdf5.file_fields import (
+from hsparse.hdf5.format.file_fields import (
     Widths,
     address_bytes,
     decode_name,

@@ -11,12 +11,12 @@ import pytest
 
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.codec_library import lookup3
-from hsparse.format.hdf5.file_fields import Addressed
-from hsparse.format.hdf5.fractal_heap import FractalHeap, read_fractal_heap, read_heap_objects
-from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.plan.file_plan import FilePlan
-from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import plan_fractal_heap
+from hsparse.hdf5.format.file_fields import Addressed
+from hsparse.hdf5.format.fractal_heap import FractalHeap, read_fractal_heap, read_heap_objects
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.plan.file_plan import FilePlan
+from hsparse.hdf5.format.plan.planned_object import PlannedGroup, plan_file
+from hsparse.hdf5.format.plan.planned_structures import plan_fractal_heap
 from tests.format.hdf5.file_walk import FileBytes, walk
 
 OBJECTS = [b"one", b"three", b"x" * 700, b"huge" * 20_000]

@@ -6,8 +6,8 @@ import pytest
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.hdf5.file_fields import ByteRange, Widths, check_signature, concurrently
-from hsparse.format.hdf5.hdf5_file import FileBounds, Hdf5File
+from hsparse.hdf5.format.file_fields import ByteRange, Widths, check_signature, concurrently
+from hsparse.hdf5.format.hdf5_file import FileBounds, Hdf5File
 from tests.format.hdf5.file_walk import FileBytes
 from tests.format.hdf5.sample_messages import reader
 

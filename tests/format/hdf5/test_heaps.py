@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.fractal_heap import (
+from hsparse.hdf5.format.file_fields import Widths
+from hsparse.hdf5.format.fractal_heap import (
     GlobalHeap,
     LocalHeap,
     collection_size,
     encode_global_heap,
     read_global_heap,
 )
-from hsparse.format.hdf5.hdf5_file import Hdf5File
+from hsparse.hdf5.format.hdf5_file import Hdf5File
 from tests.format.hdf5.file_walk import FileBytes
 
 NAMES = b"\0" * 8 + b"one\0" + "größe".encode() + b"\0end"

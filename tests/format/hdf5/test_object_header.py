@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.file_fields import Widths, seal_page
-from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.object_header import ObjectHeader, read_object_header
+from hsparse.hdf5.format.file_fields import Widths, seal_page
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.object_header import ObjectHeader, read_object_header
 from tests.format.hdf5.file_walk import FileBytes
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.file_fields import ByteRange, Reads, concurrently, run_reads
+from hsparse.hdf5.format.file_fields import ByteRange, Reads, concurrently, run_reads
 
 FILE = bytes(range(100))
 

@@ -10,8 +10,8 @@ import h5py
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.object_header import (
+from hsparse.hdf5.format.file_fields import Widths
+from hsparse.hdf5.format.object_header import (
     SHARED_FLAG,
     SharedHeapId,
     decode_shared_location,

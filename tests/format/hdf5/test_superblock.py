@@ -13,8 +13,8 @@ import pytest
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
-from hsparse.format.hdf5.superblock import SIZE_2, check_chunk_k, decode_chunk_k, encode_superblock
+from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
+from hsparse.hdf5.format.superblock import SIZE_2, check_chunk_k, decode_chunk_k, encode_superblock
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.host_file import BOUNDS, open_layout
 

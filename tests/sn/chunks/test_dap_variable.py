@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.sn.chunks.dmrpp import DapVariable, dap_attribute, dap_type, is_xml, xml_text
+from hsparse.hdf5.maps.dmrpp import DapVariable, dap_attribute, dap_type, is_xml, xml_text
 from tests.support.characters import CHARACTERS
 
 SHUFFLE, DEFLATE, FLETCHER = (

@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.errors import Unsupported
 from hsparse.format.filters.definition import Filter
-from hsparse.sn.chunks.kerchunk import is_scale, scales_of, zarr_array, zarr_attributes, zarr_type
+from hsparse.hdf5.maps.kerchunk import is_scale, scales_of, zarr_array, zarr_attributes, zarr_type
 
 TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
 

@@ -12,8 +12,8 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
+from hsparse.hdf5.file_backed import chunk_locator
 from hsparse.model.acl import Principal
-from hsparse.sn.file_backed import chunk_locator
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import RestClient

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, TooLarge
 from hsparse.format.selections.points import Selection, gather
+from hsparse.hdf5.file_backed import chunk_table
+from hsparse.hdf5.file_backed.chunk_table import ChunkTable
 from hsparse.model.dataspace import parse_shape
 from hsparse.model.datatype import parse_type
 from hsparse.model.layout import parse_layout
-from hsparse.sn.file_backed import chunk_table
-from hsparse.sn.file_backed.chunk_table import ChunkTable
 from hsparse.sn.records.dataset import Dataset
 
 ID = "d-00000000-00000001-0000-000000-000001"

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.errors import Gone, NotFound, TooLarge
-from hsparse.sn.files import domain_state
-from hsparse.sn.files.domain_state import read_domain_state
+from hsparse.hdf5.files import domain_state
+from hsparse.hdf5.files.domain_state import read_domain_state
 from hsparse.sn.records import stored_chunks as chunk_pages
 from tests.sn.file_domain import INT, fill_domain, place
 from tests.sn.value_client import value_client

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hsparse.format.hdf5.plan.file_plan import FileForm
-from hsparse.sn.files.file_plans import FilePlans, PlannedFile
+from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
+from hsparse.hdf5.format.plan.file_plan import FileForm
 from hsparse.storage.delegating_store import MemoryStore
 from tests.sn.file_domain import INT, TEXT, place
 from tests.sn.files.test_file_chunks import file_map

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import TooLarge
-from hsparse.sn.files.domain_state import read_domain_state
+from hsparse.hdf5.files.domain_state import read_domain_state
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.file_domain import INT, fetch, place
@@ -100,7 +100,7 @@ async def test_contiguous_data(
     data: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hsparse.sn.files.file_backed_pieces.RUN_BYTES", 1000)
+    monkeypatch.setattr("hsparse.hdf5.files.file_backed_pieces.RUN_BYTES", 1000)
     await store.put(FILE, data)
     offset = original["contiguous"].id.get_offset()
     layout = {"class": "H5D_CONTIGUOUS_REF", "file_uri": FILE, "offset": offset, "size": VALUES.nbytes}
@@ -255,7 +255,7 @@ async def test_the_limit_of_chunks_is_the_domains(
     data: bytes,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hsparse.sn.files.file_backed_pieces.RUN_BYTES", 1000)
+    monkeypatch.setattr("hsparse.hdf5.files.file_backed_pieces.RUN_BYTES", 1000)
     await store.put(FILE, data)
     for name in ("plain", "gzip"):
         await link(client, original[name], GZIP if name == "gzip" else [])
@@ -265,13 +265,13 @@ async def test_the_limit_of_chunks_is_the_domains(
     await place(client, "/own", INT, [4], [1, 2, 3, 4])
     root = (await client("GET", "/"))["root"]
     count = 6 + 6 + 5 + 1
-    monkeypatch.setattr("hsparse.sn.files.domain_state.MAX_FILE_CHUNKS", count)
+    monkeypatch.setattr("hsparse.hdf5.files.domain_state.MAX_FILE_CHUNKS", count)
     state = await read_domain_state(client.service.owners, root)
     assert sum(map(len, state.chunks.values())) == count
-    monkeypatch.setattr("hsparse.sn.files.domain_state.MAX_FILE_CHUNKS", count - 1)
+    monkeypatch.setattr("hsparse.hdf5.files.domain_state.MAX_FILE_CHUNKS", count - 1)
     with pytest.raises(TooLarge, match=f"The domain has more than {count - 1} chunks"):
         await read_domain_state(client.service.owners, root)
-    monkeypatch.setattr("hsparse.sn.files.domain_state.MAX_FILE_CHUNKS", 4)
+    monkeypatch.setattr("hsparse.hdf5.files.domain_state.MAX_FILE_CHUNKS", 4)
     for name in ("plain", "gzip", "own"):
         assert (await client("DELETE", f"/groups/{root}/links/{name}")).status == 200
     with pytest.raises(TooLarge, match="The domain has more than 4 chunks"):

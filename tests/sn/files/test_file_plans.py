@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.clock import ManualClock
-from hsparse.format.hdf5.plan.file_plan import STOCK, STRUCTURED
+from hsparse.hdf5.files import file_chunks as sized_chunks
+from hsparse.hdf5.files import file_plans
+from hsparse.hdf5.files.domain_state import DomainState, read_domain_state
+from hsparse.hdf5.files.file_plans import VALID_SECONDS, FilePlans
+from hsparse.hdf5.format.plan.file_plan import STOCK, STRUCTURED
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.files import file_chunks as sized_chunks
-from hsparse.sn.files import file_plans
-from hsparse.sn.files.domain_state import DomainState, read_domain_state
-from hsparse.sn.files.file_plans import VALID_SECONDS, FilePlans
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
 from tests.support.rest_client import RestClient

@@ -19,16 +19,16 @@ import pytest
 from scipy import sparse as sp
 
 from hsparse.errors import Corrupt, StoreFailed
-from hsparse.format.hdf5.plan.file_plan import FileForm
-from hsparse.format.hdf5.plan.matrix_bands import MatrixBands, SortedBand
-from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
 from hsparse.format.selections.select_syntax import parse_select
+from hsparse.hdf5.files import file_chunks as chunk_reads
+from hsparse.hdf5.files import file_plans, matrix_pieces
+from hsparse.hdf5.files.file_pieces import FilePieces
+from hsparse.hdf5.files.file_plans import FilePlans
+from hsparse.hdf5.files.matrix_pieces import BandCache
+from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.matrix_bands import MatrixBands, SortedBand
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.files import file_chunks as chunk_reads
-from hsparse.sn.files import file_plans, matrix_pieces
-from hsparse.sn.files.file_pieces import FilePieces
-from hsparse.sn.files.file_plans import FilePlans
-from hsparse.sn.files.matrix_pieces import BandCache
 from hsparse.sn.records import dataset
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout

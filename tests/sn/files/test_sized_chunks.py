@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.format.hdf5.plan.file_plan import STOCK, STRUCTURED, FileForm
-from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
-from hsparse.sn.files import file_chunks as sized_chunks
-from hsparse.sn.files.domain_state import read_domain_state
-from hsparse.sn.files.file_chunks import SizedChunks, read_planned
+from hsparse.hdf5.files import file_chunks as sized_chunks
+from hsparse.hdf5.files.domain_state import read_domain_state
+from hsparse.hdf5.files.file_chunks import SizedChunks, read_planned
+from hsparse.hdf5.format.plan.file_plan import STOCK, STRUCTURED, FileForm
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from tests.sn.file_domain import INT, TEXT, WORDS, place
 from tests.sn.value_client import SETTINGS, value_client
 

@@ -11,11 +11,11 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
+from hsparse.hdf5.jobs import job_run
+from hsparse.hdf5.jobs import job_run as job_process
+from hsparse.hdf5.jobs.job_queue import JobQueue
+from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.model.acl import Principal
-from hsparse.sn.jobs import job_run
-from hsparse.sn.jobs import job_run as job_process
-from hsparse.sn.jobs.job_queue import JobQueue
-from hsparse.sn.jobs.job_run import JobCommand
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import Reply, RestClient

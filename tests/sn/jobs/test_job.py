@@ -8,7 +8,7 @@ import pytest
 
 from hsparse.cli.main import parse_arguments
 from hsparse.errors import BadRequest
-from hsparse.sn.jobs.job import (
+from hsparse.hdf5.jobs.job import (
     CANCEL,
     LOST_SECONDS,
     OPTIONS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.errors import BadRequest, Forbidden, Misconfigured
-from hsparse.sn.jobs.job_queue import JobPlaces
+from hsparse.hdf5.jobs.job_queue import JobPlaces
 
 
 def test_without_places_there_is_none() -> None:

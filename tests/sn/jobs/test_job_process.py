@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from hsparse.errors import Conflict, HsparseError, TooLarge
-from hsparse.sn.jobs.job_run import (
+from hsparse.hdf5.jobs.job_run import (
     LONGEST_MESSAGE,
     MAX_MESSAGES,
     JobCommand,

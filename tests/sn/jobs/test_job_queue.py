@@ -9,9 +9,9 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.errors import StoreFailed
+from hsparse.hdf5.jobs import job_queue
+from hsparse.hdf5.jobs.job_queue import JobQueue
 from hsparse.model.acl import Principal
-from hsparse.sn.jobs import job_queue
-from hsparse.sn.jobs.job_queue import JobQueue
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.record_message import Outcome, RecordChange

@@ -10,8 +10,8 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import StoreFailed
-from hsparse.sn.jobs.job import LOST_SECONDS
-from hsparse.sn.jobs.job_queue import JobPlaces, JobQueue
+from hsparse.hdf5.jobs.job import LOST_SECONDS
+from hsparse.hdf5.jobs.job_queue import JobPlaces, JobQueue
 from hsparse.wire.record_message import Outcome, RecordChange
 from tests.sn.jobs.conftest import Open, import_body, until
 from tests.support.rest_client import RestClient
@@ -23,7 +23,7 @@ async def test_a_job_that_was_forgotten_elsewhere_is_stopped(
     rest: RestClient = await open_node()
     id = (await rest("POST", "/jobs", import_body(places, "hold")))["id"]
     await until(rest, id, "running")
-    monkeypatch.setattr("hsparse.sn.jobs.job.LOST_SECONDS", -1.0)
+    monkeypatch.setattr("hsparse.hdf5.jobs.job.LOST_SECONDS", -1.0)
     assert (await rest("DELETE", f"/jobs/{id}")).status == 200
     while rest.service.component(JobQueue)._runs:
         await rest("GET", "/about")
@@ -61,7 +61,7 @@ async def test_a_job_that_is_not_renewed_is_lost_and_can_be_forgotten(
 async def test_a_process_that_does_not_stop_is_killed(
     rest: RestClient, places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.sn.jobs.job_run.GRACE", 0.01)
+    monkeypatch.setattr("hsparse.hdf5.jobs.job_run.GRACE", 0.01)
     id = (await rest("POST", "/jobs", import_body(places, "stubborn")))["id"]
     await until(rest, id, "running")
     await rest("DELETE", f"/jobs/{id}")

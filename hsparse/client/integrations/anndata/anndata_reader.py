@@ -7,12 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hsparse.client.errors import InvalidValue
-from hsparse.client.files.domain_file import DomainFile
 from hsparse.client.integrations.anndata.domain_tree import DomainTree
 from hsparse.client.integrations.anndata.element_reader import ANNDATA, ElementReader
 from hsparse.client.memory_limit import check_total
 from hsparse.client.progress import Progress
-from hsparse.format.hdf5.plan.file_plan import FileForm
+from hsparse.hdf5.domain_file import DomainFile
+from hsparse.hdf5.format.plan.file_plan import FileForm
 
 PARTS = ("X", "layers", "obs", "var", "obsm", "varm", "obsp", "varp", "uns", "raw")
 

@@ -30,9 +30,9 @@ from hsparse.client.integrations.direct.object_reader import (
     ObjectReader,
     ObjectUnavailable,
     ReaderClosed,
+    ReadStatistics,
     Take,
 )
-from hsparse.client.integrations.direct.read_statistics import ReadStatistics
 from hsparse.client.integrations.direct.reader_choice import ReaderChoice
 from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.progress import ignore, received

@@ -10,8 +10,7 @@ from hsparse.client.integrations.direct.bucket_objects import Bucket, BucketObje
 from hsparse.client.integrations.direct.direct_elements import DirectElements
 from hsparse.client.integrations.direct.directory_objects import DirectoryObjects, is_store
 from hsparse.client.integrations.direct.kept_map import KeptMap
-from hsparse.client.integrations.direct.object_reader import LEAST_PART
-from hsparse.client.integrations.direct.read_statistics import ReadStatistics
+from hsparse.client.integrations.direct.object_reader import LEAST_PART, ReadStatistics
 from hsparse.client.integrations.direct.reader_choice import GivenReader, OfferedReader, ReaderChoice
 from hsparse.client.integrations.direct.server_objects import ServerObjects
 from hsparse.client.sources.elements import Direct, ValueSource

@@ -9,7 +9,7 @@ from typing import Any
 
 from hsparse.client.connection import Connection
 from hsparse.client.integrations.direct.dataset_map import DatasetMap, parse_map
-from hsparse.client.integrations.direct.read_statistics import ReadStatistics
+from hsparse.client.integrations.direct.object_reader import ReadStatistics
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import HsparseError, Unsupported
 from hsparse.format.selections.points import Selection

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.client.indexing.frame_labels import frames_of
 from hsparse.client.integrations.anndata.domain_tree import DomainTree
 from hsparse.client.integrations.anndata.element_reader import CATEGORIES, NULLABLE, ElementReader
-from hsparse.client.integrations.anndata.frame_labels import frames_of
 
 
 class FrameDimensions:

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
+from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index
 from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     ADDRESS,

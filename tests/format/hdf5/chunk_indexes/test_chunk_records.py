@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.chunk_records import (
+from hsparse.format.structured.container import Section
+from hsparse.hdf5.format.chunk_indexes.chunk_records import (
     decode_records,
     encode_records,
     is_allocated,
@@ -26,8 +27,7 @@ from hsparse.format.hdf5.chunk_indexes.chunk_records import (
     sort_rows,
     view_elements,
 )
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.structured.container import Section
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
 from tests.format.hdf5.host_file import assert_same
 from tests.format.hdf5.record_cases import make_layout, make_records, structured_records
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.extensible_array import DEFAULT_SHAPE, ArrayLevel, ExtensibleShape
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
+from hsparse.hdf5.format.chunk_indexes.extensible_array import DEFAULT_SHAPE, ArrayLevel, ExtensibleShape
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index
 from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     assert_damage_is_found,

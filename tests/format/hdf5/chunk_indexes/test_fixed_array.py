@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.chunk_records import number_chunks
-from hsparse.format.hdf5.chunk_indexes.fixed_array import INFO, fixed_header_size
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import plan_chunk_index
+from hsparse.hdf5.format.chunk_indexes.chunk_records import number_chunks
+from hsparse.hdf5.format.chunk_indexes.fixed_array import INFO, fixed_header_size
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index
 from tests.format.hdf5.host_file import make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     assert_damage_is_found,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.index_layout import (
+from hsparse.hdf5.format.chunk_indexes.index_layout import (
     STRUCTURED_KINDS,
     IndexKind,
     IndexLayout,

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
-from hsparse.format.hdf5.file_fields import run_reads
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
+from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
+from hsparse.hdf5.format.file_fields import run_reads
 from tests.format.hdf5.host_file import (
     assert_hdf5_finds,
     assert_same,

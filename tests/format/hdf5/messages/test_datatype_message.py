@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.hdf5.messages.datatype_message import decode_datatype, encode_datatype
-from hsparse.format.hdf5.messages.file_type import FileType, file_type, is_packed
+from hsparse.hdf5.format.messages.datatype_message import decode_datatype, encode_datatype
+from hsparse.hdf5.format.messages.file_type import FileType, file_type, is_packed
 from hsparse.model.datatype import parse_type
 from tests.model.type_strategies import ITEMS
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.hdf5.messages.file_type import FileType, file_type, is_packed
+from hsparse.hdf5.format.messages.file_type import FileType, file_type, is_packed
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
 from tests.model.type_strategies import ITEMS, OBJECT, REGION, text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.messages.object_messages import (
+from hsparse.hdf5.format.messages.object_messages import (
     FillValue,
     decode_fill,
     decode_old_fill,

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.hdf5.file_fields import Widths, address_bytes
-from hsparse.format.hdf5.messages.group_messages import (
+from hsparse.hdf5.format.file_fields import Widths, address_bytes
+from hsparse.hdf5.format.messages.group_messages import (
     ATTRIBUTE_ORDER_WIDTH,
     DEFAULT_GROUP_INFO,
     LINK_ORDER_WIDTH,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.hdf5.file_fields import Widths
-from hsparse.format.hdf5.messages.layout_message import (
+from hsparse.hdf5.format.file_fields import Widths
+from hsparse.hdf5.format.messages.layout_message import (
     BTREE_1,
     BTREE_2,
     EXTENSIBLE_ARRAY,

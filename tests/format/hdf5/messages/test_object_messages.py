@@ -6,10 +6,10 @@ import pytest
 
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.dataspace_message import encode_dataspace
-from hsparse.format.hdf5.file_fields import Addressed, Widths
-from hsparse.format.hdf5.messages.datatype_message import encode_datatype
-from hsparse.format.hdf5.messages.file_type import FileType, file_type
-from hsparse.format.hdf5.messages.object_messages import (
+from hsparse.hdf5.format.file_fields import Addressed, Widths
+from hsparse.hdf5.format.messages.datatype_message import encode_datatype
+from hsparse.hdf5.format.messages.file_type import FileType, file_type
+from hsparse.hdf5.format.messages.object_messages import (
     decode_attribute,
     decode_old_time,
     decode_reference_count,
@@ -17,7 +17,7 @@ from hsparse.format.hdf5.messages.object_messages import (
     encode_attribute,
     encode_reference_count,
 )
-from hsparse.format.hdf5.object_header import encode_shared_location
+from hsparse.hdf5.format.object_header import encode_shared_location
 from tests.format.hdf5.plan_strategies import INT, SCALAR, simple
 from tests.format.hdf5.sample_messages import messages, reader
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.chunk_indexes.fixed_array import fixed_header_size
-from hsparse.format.hdf5.chunk_indexes.index_layout import STRUCTURED_KINDS, IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
-from hsparse.format.hdf5.file_fields import run_reads
-from hsparse.format.hdf5.messages.layout_message import (
+from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, Section
+from hsparse.hdf5.format.chunk_indexes.fixed_array import fixed_header_size
+from hsparse.hdf5.format.chunk_indexes.index_layout import STRUCTURED_KINDS, IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index, read_chunk_index
+from hsparse.hdf5.format.file_fields import run_reads
+from hsparse.hdf5.format.messages.layout_message import (
     StructuredLayout,
     decode_structured_layout,
     encode_structured_layout,
 )
-from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, Section
 from tests.format.golden_file import GoldenDataset, golden_datasets
 from tests.format.hdf5.host_file import assert_same, fetch_from
 from tests.format.hdf5.record_cases import make_records, revisions

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from hsparse.errors import NotFound
-from hsparse.format.hdf5.file_fields import ByteRange, Reads, run_reads
-from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
-from hsparse.format.hdf5.parse.dataset_chunks import find_dataset, read_dataset_chunks
-from hsparse.format.hdf5.superblock import read_superblock
+from hsparse.hdf5.format.file_fields import ByteRange, Reads, run_reads
+from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
+from hsparse.hdf5.format.parse.dataset_chunks import find_dataset, read_dataset_chunks
+from hsparse.hdf5.format.superblock import read_superblock
 
 
 def run(data: bytes, reads: Reads[Any]) -> Any:

@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.parse.parsed_object import parse_object
+from hsparse.hdf5.format.parse.parsed_object import parse_object
 from tests.format.hdf5.file_walk import FileBytes
 
 COUNT = 200

@@ -9,12 +9,6 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.file_fields import Addressed
-from hsparse.format.hdf5.messages.file_type import FileType, file_type
-from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.format.hdf5.plan.file_plan import FilePlan
-from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
 from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.serialized_selection import (
     ALL,
@@ -23,6 +17,12 @@ from hsparse.format.selections.serialized_selection import (
     encode_regular,
     encode_simple,
 )
+from hsparse.hdf5.format.file_fields import Addressed
+from hsparse.hdf5.format.messages.file_type import FileType, file_type
+from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.hdf5.format.plan.file_plan import FilePlan
+from hsparse.hdf5.format.plan.planned_object import PlannedGroup, plan_file
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import to_json
 from tests.format.hdf5.file_walk import FileBytes

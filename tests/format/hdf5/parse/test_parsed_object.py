@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.hdf5.messages.group_messages import HardLink
-from hsparse.format.hdf5.messages.layout_message import RawStructuredLayout, VirtualLayout
-from hsparse.format.hdf5.parse.parsed_object import ObjectKind, parse_object
+from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout, VirtualLayout
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind, parse_object
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.support.endurance import repeats

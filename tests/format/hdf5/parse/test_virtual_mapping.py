@@ -11,14 +11,6 @@ import pytest
 
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.codec_library import lookup3
-from hsparse.format.hdf5.fractal_heap import encode_global_heap
-from hsparse.format.hdf5.messages.layout_message import VirtualLayout
-from hsparse.format.hdf5.parse.virtual_mapping import (
-    VirtualMapping,
-    block_name,
-    parse_virtual_mappings,
-    unlimited_dim,
-)
 from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.serialized_selection import (
     UNLIMITED,
@@ -26,6 +18,14 @@ from hsparse.format.selections.serialized_selection import (
     Regular,
     encode_regular,
     encode_simple,
+)
+from hsparse.hdf5.format.fractal_heap import encode_global_heap
+from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.parse.virtual_mapping import (
+    VirtualMapping,
+    block_name,
+    parse_virtual_mappings,
+    unlimited_dim,
 )
 from tests.cli.importer.virtual_files import VIRTUAL
 from tests.format.hdf5.file_walk import FileBytes, walk

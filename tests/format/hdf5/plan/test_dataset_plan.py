@@ -10,10 +10,10 @@ import pytest
 from hsparse.errors import Corrupt, TooLarge, Unsupported
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.dataspace_message import FormatRevision
-from hsparse.format.hdf5.plan.dataset_plan import DatasetPlan, check_transcoded, chunk_form, plan_dataset
-from hsparse.format.hdf5.plan.file_plan import STOCK, STRUCTURED, FileForm, FileLayout
-from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, PlannedChunks
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format.plan.dataset_plan import DatasetPlan, check_transcoded, chunk_form, plan_dataset
+from hsparse.hdf5.format.plan.file_plan import STOCK, STRUCTURED, FileForm, FileLayout
+from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, PlannedChunks
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 
 ID = "d-1c2d3e4f-00112233-4455-667788-99aabb"
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}

@@ -16,19 +16,19 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.format.hdf5.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.format.hdf5.chunk_indexes.index_registry import read_chunk_index
-from hsparse.format.hdf5.messages.layout_message import ChunkedLayout
-from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.format.hdf5.plan.dataset_plan import chunk_form
-from hsparse.format.hdf5.plan.domain_plan import known_key, plan_domain
-from hsparse.format.hdf5.plan.file_plan import STOCK
-from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, PlannedChunks
-from hsparse.format.hdf5.plan.transcoded_chunk import encode_defined_set, transcode_chunk, transcoded_size
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.structured.container import unseal
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
+from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
+from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.hdf5.format.plan.dataset_plan import chunk_form
+from hsparse.hdf5.format.plan.domain_plan import known_key, plan_domain
+from hsparse.hdf5.format.plan.file_plan import STOCK
+from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, PlannedChunks
+from hsparse.hdf5.format.plan.transcoded_chunk import encode_defined_set, transcode_chunk, transcoded_size
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import Values, from_json, to_json
 from hsparse.model.vlen_array import VlenArray

@@ -6,8 +6,8 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
-from hsparse.format.hdf5.plan.file_plan import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
-from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
+from hsparse.hdf5.format.plan.file_plan import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.openapi import specification
 from tests.format.hdf5.plan.test_matrix_encoding import record
 

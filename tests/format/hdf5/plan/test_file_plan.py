@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.format.hdf5.messages.file_type import file_type
-from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
-from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
-from hsparse.format.hdf5.plan.planned_object import (
+from hsparse.hdf5.format.messages.file_type import file_type
+from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
+from hsparse.hdf5.format.plan.file_plan import FilePiece, FilePlan
+from hsparse.hdf5.format.plan.planned_object import (
     PlannedDataset,
     PlannedGroup,
     PlannedLink,

@@ -13,7 +13,9 @@ from scipy import sparse as sp
 
 from hsparse.errors import Corrupt, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.hdf5.plan.matrix_bands import (
+from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.structured.container import unseal
+from hsparse.hdf5.format.plan.matrix_bands import (
     MAX_LINES,
     BandSorter,
     MatrixBands,
@@ -26,9 +28,7 @@ from hsparse.format.hdf5.plan.matrix_bands import (
     encode_entries,
     known_pointers,
 )
-from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
-from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
-from hsparse.format.structured.container import unseal
+from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}
 Stored = dict[tuple[int, ...], bytes]

@@ -7,15 +7,15 @@ import pytest
 from scipy import sparse as sp
 
 from hsparse.format.filters.pipeline import undo_filters
-from hsparse.format.hdf5.plan import matrix_bands as matrix_chunks
-from hsparse.format.hdf5.plan.matrix_bands import (
+from hsparse.hdf5.format.plan import matrix_bands as matrix_chunks
+from hsparse.hdf5.format.plan.matrix_bands import (
     MatrixColumn,
     MatrixPart,
     column_region,
     column_spec,
     encode_column_chunk,
 )
-from hsparse.format.hdf5.plan.planned_chunks import ChunkForm
+from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
 from tests.format.hdf5.plan.test_matrix_bands import stored_matrix
 
 BANDS, _ = stored_matrix(sp.coo_array(np.ones((4, 5))), (1, 5), 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding, declared_encoding
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding, declared_encoding
 from tests.model.type_strategies import ID
 
 INT = {"class": "H5T_INTEGER", "base": "H5T_STD_I32LE"}

@@ -7,10 +7,10 @@ import io
 import h5py
 import pytest
 
-from hsparse.format.hdf5.plan.domain_plan import plan_domain
-from hsparse.format.hdf5.plan.file_plan import FileForm
-from hsparse.format.hdf5.plan.matrix_encoding import MatrixEncoding
-from hsparse.format.hdf5.plan.planned_chunks import PlannedChunks
+from hsparse.hdf5.format.plan.domain_plan import plan_domain
+from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
+from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 from tests.format.hdf5.plan.test_domain_plan import ROOT, SET, TYPE, hard
 from tests.format.hdf5.plan.test_matrix_encoding import INT, record
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hsparse.format.chunk_map import ChunkRows, digests
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks
+from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks
 
 
 def test_dense_chunks_of_several_pages_in_row_major_order() -> None:

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.hdf5.file_fields import Addressed
-from hsparse.format.hdf5.messages.file_type import file_type
-from hsparse.format.hdf5.messages.layout_message import ContiguousLayout
-from hsparse.format.hdf5.parse.parsed_elements import ReferenceTarget, parse_elements
-from hsparse.format.hdf5.plan.planned_chunks import plan_elements
-from hsparse.format.hdf5.plan.planned_object import (
+from hsparse.hdf5.format.file_fields import Addressed
+from hsparse.hdf5.format.messages.file_type import file_type
+from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
+from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
+from hsparse.hdf5.format.plan.planned_chunks import plan_elements
+from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,
     PlannedGroup,
@@ -28,7 +28,7 @@ from hsparse.format.hdf5.plan.planned_object import (
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.attribute import check_name
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.file_fields import Addressed
-from hsparse.format.hdf5.messages.file_type import FileType, file_type
-from hsparse.format.hdf5.messages.group_messages import ExternalLink, SoftLink, UserDefinedLink
-from hsparse.format.hdf5.messages.layout_message import (
+from hsparse.hdf5.format.file_fields import Addressed
+from hsparse.hdf5.format.messages.file_type import FileType, file_type
+from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink, UserDefinedLink
+from hsparse.hdf5.format.messages.layout_message import (
     BTREE_1,
     ChunkedLayout,
     CompactLayout,
     ContiguousLayout,
     LayoutIndex,
 )
-from hsparse.format.hdf5.messages.object_messages import FillValue
-from hsparse.format.hdf5.plan.file_plan import FilePiece
-from hsparse.format.hdf5.plan.planned_object import (
+from hsparse.hdf5.format.messages.object_messages import FillValue
+from hsparse.hdf5.format.plan.file_plan import FilePiece
+from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,
     PlannedDataset,
     PlannedDatatype,
@@ -36,7 +36,7 @@ from hsparse.format.hdf5.plan.planned_object import (
     plan_file,
     plan_layout,
 )
-from hsparse.format.hdf5.plan.planned_structures import GlobalHeapPlan
+from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from tests.format.hdf5.file_walk import walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.format.hdf5.plan_strategies import (

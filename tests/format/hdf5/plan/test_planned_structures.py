@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import TooLarge
-from hsparse.format.hdf5.file_fields import Addressed, Widths
-from hsparse.format.hdf5.fractal_heap import read_global_heap
-from hsparse.format.hdf5.hdf5_file import Hdf5File
-from hsparse.format.hdf5.object_header import read_object_header
-from hsparse.format.hdf5.plan.file_plan import FilePiece, FilePlan
-from hsparse.format.hdf5.plan.planned_object import PlannedGroup, plan_file
-from hsparse.format.hdf5.plan.planned_structures import (
+from hsparse.hdf5.format.file_fields import Addressed, Widths
+from hsparse.hdf5.format.fractal_heap import read_global_heap
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.object_header import read_object_header
+from hsparse.hdf5.format.plan.file_plan import FilePiece, FilePlan
+from hsparse.hdf5.format.plan.planned_object import PlannedGroup, plan_file
+from hsparse.hdf5.format.plan.planned_structures import (
     FULL_COLLECTION,
     GlobalHeapPlan,
     PlannedMessage,

@@ -14,16 +14,6 @@ from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.hdf5.plan.transcoded_chunk import (
-    check_sections,
-    encode_defined_set,
-    file_filters,
-    needs_transcoding,
-    resize_references,
-    transcode_chunk,
-    transcode_sections,
-    transcoded_size,
-)
 from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
 from hsparse.format.kinds.vlen_chunk import (
     NAMES,
@@ -34,6 +24,16 @@ from hsparse.format.kinds.vlen_chunk import (
 )
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk, unseal
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
+from hsparse.hdf5.format.plan.transcoded_chunk import (
+    check_sections,
+    encode_defined_set,
+    file_filters,
+    needs_transcoding,
+    resize_references,
+    transcode_chunk,
+    transcode_sections,
+    transcoded_size,
+)
 from hsparse.model.vlen_array import VlenArray
 from tests.format.hdf5.plan.test_dataset_plan import chunks
 from tests.support.characters import CHARACTERS

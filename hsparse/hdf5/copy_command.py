@@ -1,0 +1,113 @@
+"""`hsparse cp`: copy domains and folders.
+
+A domain is copied through its virtual HDF5 file, in the layout that keeps sparse datasets: what an export and an import
+keep, a copy keeps, in one state of the domain. The client sends chunks as they are stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+
+from hsparse.cli import progress
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import ProgressForm
+from hsparse.cli.tree.mkdir import make_folder
+from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
+from hsparse.cli.tree.targets import add_target_arguments, pairs, require_free
+from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.client.connection import Connection
+from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.clock import SystemClock
+from hsparse.errors import BadRequest
+from hsparse.hdf5.domain_file import DomainFile
+from hsparse.hdf5.exporter.domain_source import DomainSource
+from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+from hsparse.hdf5.importer.command import TargetDomain
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.hdf5_import import Hdf5Import
+from hsparse.hdf5.importer.value_upload import Advance
+from hsparse.model.ids import new_root_id
+
+REQUESTS = 8
+"""Requests at a time."""
+ABOUT = f"""\
+Copy domains, and with -r folders with all that is in them.
+
+  hsparse cp /home/ann/run1.h5 /home/ann/copy.h5
+  hsparse cp '/home/ann/run*.h5' /home/ann/runs
+  hsparse cp -r /home/ann/runs /home/ben/runs
+
+A copy belongs to the caller and has the rights of its new folder. It has what hsparse export --layout structured and
+hsparse import keep: data of file-backed datasets is copied, objects that no link leads to are not. The copy of a domain
+that cannot be finished is deleted again. In a path, {PATTERN_HELP}.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `cp`; the parsed ones have `run`."""
+    add_target_arguments(parser)
+    parser.add_argument(
+        "-r", "--recursive", action="store_true", help="copy folders with all that is in them"
+    )
+    add_tree_arguments(parser, ABOUT, copy_paths)
+
+
+def copy_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
+    """Copy each source to its new path."""
+    for entry, path in pairs(args, tree):
+        if entry.kind is Kind.FOLDER and not args.recursive:
+            raise BadRequest(f"{entry.path} is a folder; copy it with all that is in it by hsparse cp -r.")
+        copy_all(tree, output, entry, path)
+
+
+def copy_all(tree: ServerTree, output: Output, entry: Entry, path: str) -> None:
+    """Copy a domain, or a folder with all that is in it; `Conflict` if there is anything at `path`."""
+    require_free(tree, path)
+    if entry.kind is Kind.DOMAIN:
+        copy_domain(tree, output, entry.path, path)
+        return
+    members = list(tree.members(entry))  # before the copy may become one of them
+    make_folder(tree, output, path)
+    for member in members:
+        copy_all(tree, output, member, f"{path}/{member.name}")
+
+
+def copy_domain(tree: ServerTree, output: Output, source: str, target: str) -> None:
+    """Copy a domain; `PreconditionFailed` if it is changed meanwhile. After a failure the copy is deleted."""
+    form = FileForm(FileLayout.STRUCTURED)
+
+    def file_of(connection: Connection) -> DomainFile:
+        return DomainFile(connection, source, form)
+
+    bar = ProgressForm.NONE if output.is_json else ProgressForm.BAR
+    with (
+        DomainSource(source, partial(tree.connect, None), file_of) as file,
+        progress.show_progress(bar, target, file.size) as shown,
+    ):
+        root = new_root_id(SystemClock())
+        objects = FileObjects(file, root, matrices=False)
+        _send(partial(tree.connect, target), target, objects, root, shown.advance)
+    if objects.lost:
+        output.warn(
+            f"{target}: {objects.lost} references lead to objects that no link leads to: they are null."
+        )
+    output.report("copied", source, to=target)
+
+
+def _send(
+    connect: partial[Connection], target: str, objects: FileObjects, root: str, advance: Advance
+) -> None:
+    # The second client undoes what was done, when the first one is stopped.
+    sending, undoing = RetryingClient(connect), RetryingClient(connect)
+    domain = TargetDomain(undoing, target)
+    try:
+        domain.create(root, None, ordered=objects.is_ordered)
+        with BoundedPool(REQUESTS, stop=sending.stop) as uploads:
+            Hdf5Import(sending, uploads, objects, advance, resumed=False).run()
+    except BaseException:
+        domain.delete(root)
+        raise
+    finally:
+        sending.close()
+        undoing.close()

@@ -1,0 +1,238 @@
+"""The data of a dataset, copied from one file to another with other filters."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from hsparse.errors import Unsupported
+from hsparse.format.buffer import Buffer
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.pipeline import apply_filters, undo_filters
+from hsparse.format.plan.grid import Grid
+from hsparse.hdf5.exporter.filter_choice import FilterChoice
+from hsparse.hdf5.exporter.relocation import DataArea, Relocation
+from hsparse.hdf5.format.chunk_indexes.chunk_records import dense_records
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index
+from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
+from hsparse.hdf5.format.messages.file_type import has_addresses
+from hsparse.hdf5.format.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
+from hsparse.hdf5.format.plan.file_plan import FilePiece
+from hsparse.hdf5.format.plan.planned_chunks import Uint64Column
+from hsparse.hdf5.format.plan.planned_object import plan_layout
+from hsparse.hdf5.format.plan.planned_structures import PlannedMessage
+from hsparse.hdf5.importer.file_data import FileData
+from hsparse.model.dataspace import max_dims_of
+
+RUN = 4 * 1024 * 1024
+"""Bytes of one request, unless a chunk has more."""
+NEW_CHUNK = 1024 * 1024
+"""Bytes of a new chunk."""
+SMALL = 64 * 1024
+"""Bytes up to which contiguous data stays contiguous."""
+
+
+class Task(NamedTuple):
+    """Work that takes `memory` bytes and copies `done` bytes of the source file."""
+
+    memory: int
+    done: int
+    run: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where data is written; `places` has the addresses of data that was written."""
+
+    area: DataArea
+    relocation: Relocation
+    address_of: AddressOf
+    places: dict[Key, int]
+
+
+class RefilteredDataset(ABC):
+    """The header messages of data (`layout`, `pipeline`, `messages`), its index, and the tasks that copy it."""
+
+    pipeline: tuple[Filter, ...] = ()
+    messages: tuple[PlannedMessage, ...] = ()
+    pieces: tuple[FilePiece, ...] = ()
+
+    @property
+    @abstractmethod
+    def layout(self) -> Addressed:
+        """The layout message; its length is the same before and after the data is written."""
+
+    @abstractmethod
+    def tasks(self, target: Target) -> Iterator[Task]:
+        """Yield all work, in the order of the source file."""
+
+
+def refiltered(key: Key, data: FileData, choice: FilterChoice) -> RefilteredDataset:
+    """Return the copy of a dataset, with the filters of `choice` for its chunks.
+
+    Contiguous data of more than `SMALL` bytes becomes chunks, if its elements have no addresses.
+    """
+    dataset = data.dataset
+    if isinstance(dataset.layout, ChunkedLayout):
+        return CopiedChunks(key, data, choice)
+    if not isinstance(dataset.layout, ContiguousLayout):
+        raise Unsupported(
+            f"A layout of {type(dataset.layout).__name__} cannot be written with other filters."
+        )
+    large = prod(data.dims) * data.size > SMALL
+    if not choice.is_none and large and data.is_allocated and not has_addresses(dataset.type):
+        return NewChunks(key, data, choice)
+    return OnePiece(key, data)
+
+
+class OnePiece(RefilteredDataset):
+    """Contiguous or compact data, which has no filters."""
+
+    def __init__(self, key: Key, data: FileData) -> None:
+        self._data = data
+        self._place: Key = (key, "data")
+        self._size = prod(data.dims) * data.size
+
+    @property
+    def layout(self) -> Addressed:
+        place = self._place if self._data.is_allocated and self._size else None
+        return plan_layout(ContiguousLayout(None, self._size), place)
+
+    def tasks(self, target: Target) -> Iterator[Task]:
+        layout = self._data.dataset.layout
+        assert isinstance(layout, ContiguousLayout)
+        if not self._data.is_allocated or not self._size or layout.address is None:
+            return
+        target.places[self._place] = address = target.area.allocate(self._size)
+        if has_addresses(self._data.dataset.type):
+            yield Task(
+                4 * self._size, self._size, partial(self._copy, target, layout.address, address, self._size)
+            )
+            return
+        for at in range(0, self._size, RUN):
+            size = min(RUN, self._size - at)
+            yield Task(size, size, partial(self._copy, target, layout.address + at, address + at, size))
+
+    def _copy(self, target: Target, source: int, address: int, size: int) -> None:
+        raw = self._data.objects.source.read(self._data.objects.file.base + source, size)
+        stored, dims = self._data.dataset.type, self._data.dims
+        target.area.write(
+            address, target.relocation.written(stored, raw, dims, target.area, target.address_of)
+        )
+
+
+class _Chunks(RefilteredDataset):
+    """Chunks of dimensions `dims` at `scaled: (n, rank)`; writing them sets addresses, sizes and masks."""
+
+    def __init__(
+        self, key: Key, data: FileData, dims: tuple[int, ...], scaled: Uint64Column, choice: FilterChoice
+    ) -> None:
+        self.data = data
+        self.dims = dims
+        self.nbytes = prod(dims) * data.size
+        self.pipeline = choice.pipeline(data.size, self.nbytes)
+        self._scaled = scaled
+        self._address, self._size = np.zeros((2, len(scaled)), np.uint64)
+        self._mask = np.zeros(len(scaled), np.uint32)
+        limits = max_dims_of(data.dataset.shape)
+        layout = IndexLayout(
+            IndexKind.BTREE_V1, dims, limits, data.size, bool(self.pipeline), message_version=3
+        )
+        self._index = plan_chunk_index(layout, scaled)
+        self._place: Key = (key, "index")
+        if self._index.size:
+            self.pieces = (FilePiece(self._place, self._index.size, self._make_index),)
+
+    @property
+    def layout(self) -> Addressed:
+        place = self._place if self.pieces else None
+        return plan_layout(ChunkedLayout(self.dims, self.data.size, LayoutIndex(BTREE_1, None)), place)
+
+    def put(self, target: Target, row: int, raw: Buffer) -> None:
+        """Write the chunk at `row`; `raw` has its elements in the form of the source file."""
+        stored = self.data.dataset.type
+        elements = target.relocation.written(stored, raw, self.dims, target.area, target.address_of)
+        filtered, self._mask[row] = apply_filters(self.pipeline, elements)
+        self._address[row] = target.area.append(filtered)
+        self._size[row] = len(filtered)
+
+    def _make_index(self, address_of: AddressOf) -> bytes:
+        records = dense_records(self._scaled, self._address, self._size, self._mask)
+        return self._index.encode(address_of(self._place), records)
+
+
+class CopiedChunks(_Chunks):
+    """The chunks of a chunked dataset."""
+
+    def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
+        assert data.records is not None
+        assert isinstance(data.dataset.layout, ChunkedLayout)
+        super().__init__(key, data, data.dataset.layout.dims, data.records.scaled, choice)
+
+    def tasks(self, target: Target) -> Iterator[Task]:
+        assert self.data.records is not None
+        starts = self.data.records.address.astype(np.int64)
+        stops = starts + self.data.records.size.astype(np.int64)
+        rows: list[int] = []
+        for row in np.argsort(starts).tolist():
+            if rows and int(stops[row]) - int(starts[rows[0]]) > RUN:
+                yield self._task(target, rows, int(stops[rows[-1]]))
+                rows = []
+            rows.append(row)
+        if rows:
+            yield self._task(target, rows, int(stops[rows[-1]]))
+
+    def _task(self, target: Target, rows: list[int], stop: int) -> Task:
+        assert self.data.records is not None
+        start, done = int(self.data.records.address[rows[0]]), int(self.data.records.size[rows].sum())
+        return Task(stop - start + 3 * self.nbytes, done, partial(self._copy, target, rows, start, stop))
+
+    def _copy(self, target: Target, rows: list[int], start: int, stop: int) -> None:
+        records, pipeline = self.data.records, self.data.dataset.pipeline
+        assert records is not None
+        span = memoryview(self.data.objects.source.read(self.data.objects.file.base + start, stop - start))
+        for row in rows:
+            begin = int(records.address[row]) - start
+            stored = span[begin : begin + int(records.size[row])]
+            self.put(target, row, undo_filters(pipeline, stored, int(records.mask[row]), self.nbytes))
+
+
+class NewChunks(_Chunks):
+    """Chunks of contiguous data: each is one range of it."""
+
+    def __init__(self, key: Key, data: FileData, choice: FilterChoice) -> None:
+        dims = default_chunk_dims(data.dims, data.size)
+        self._grid = Grid(data.dims, dims)
+        places = np.unravel_index(np.arange(self._grid.size), self._grid.counts)
+        super().__init__(key, data, dims, np.stack(places, 1).astype(np.uint64), choice)
+
+    def tasks(self, target: Target) -> Iterator[Task]:
+        layout = self.data.dataset.layout
+        assert isinstance(layout, ContiguousLayout)
+        assert layout.address is not None
+        for row, scaled in enumerate(self._scaled.tolist()):
+            start, stop = self._grid.bounds(scaled)
+            first = int(np.ravel_multi_index(start, self.data.dims)) * self.data.size
+            size = prod(b - a for a, b in zip(start, stop, strict=True)) * self.data.size
+            yield Task(3 * self.nbytes, size, partial(self._copy, target, row, layout.address + first, size))
+
+    def _copy(self, target: Target, row: int, address: int, size: int) -> None:
+        raw = self.data.objects.source.read(self.data.objects.file.base + address, size)
+        self.put(target, row, raw + bytes(self.nbytes - size))
+
+
+def default_chunk_dims(dims: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Return the dimensions of chunks of about `NEW_CHUNK` bytes for elements of `size`; each is one run of data."""
+    left, found = max(1, NEW_CHUNK // size), []
+    for length in reversed(dims):
+        found.append(min(length, left))
+        left = left // length if found[-1] == length else 1
+        left = max(1, left)
+    return tuple(reversed(found))

@@ -1,0 +1,175 @@
+"""The state of a domain from which its file is planned, and a digest of it.
+
+The URLs of the files of domains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from hashlib import blake2b
+from urllib.parse import quote, urlencode
+
+from hsparse.concurrency.gather import gather_each
+from hsparse.errors import MISSING_KINDS, HsparseError, Moved, TooLarge
+from hsparse.format.chunk_map import ChunkRows
+from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks
+from hsparse.hdf5.format.plan.file_plan import FileForm
+from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
+from hsparse.model.file_backed import is_file_backed
+from hsparse.model.ids import collection_of
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.access import find_domain, normal_path
+from hsparse.sn.records.crawl import Batch, Crawl
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.stored_chunks import chunk_pages
+from hsparse.sn.request import Domain, Request
+from hsparse.sn.service import Service
+from hsparse.wire.message import Record
+
+MAX_METADATA = 64 * 1024 * 1024
+"""The most bytes of the records of a domain, as JSON."""
+MAX_FILE_CHUNKS = 1 << 20
+"""The most stored chunks of a domain: each takes about 60 bytes of memory."""
+LISTINGS_AT_ONCE = 16
+DIGEST_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainState:
+    """The records of all objects below a root group, by id, and the chunks of datasets with a dataspace.
+
+    The chunks have their stored sizes. `digest` is of the whole state, `digests` has that of each record, by id.
+    """
+
+    records: dict[str, Record]
+    digests: dict[str, bytes]
+    chunks: dict[str, PlannedChunks]
+    digest: bytes
+
+
+async def read_domain_state(owners: Owners, root: str) -> DomainState:
+    """Read the state. An object or chunk that is written meanwhile has its old or its new state.
+
+    `TooLarge` beyond the limits, `Gone` or `NotFound` after a deletion meanwhile, and the errors of
+    `file_backed_chunks`.
+    """
+    records: dict[str, Record] = {}
+    digests: dict[str, bytes] = {}
+    total = 0
+    crawl = Crawl(owners, root, leaves=True)
+    batches: AsyncGenerator[Batch, None] = crawl.batches()
+    async with aclosing(batches):
+        async for batch in batches:
+            size = 0
+            for id, record in batch:
+                text = _text(record)
+                size += len(text)
+                records[id] = record
+                digests[id] = _digest(text)
+            total += size
+            if total > MAX_METADATA:
+                raise TooLarge(
+                    f"The domain's metadata has more than {MAX_METADATA} bytes, the limit of a file: make it of parts."
+                )
+            crawl.pace.weigh(size)
+            await asyncio.sleep(0)
+    if root not in records:
+        await owners.record(root)  # raises the error of the missing object
+        raise Moved(f"{root} was not there a moment ago.")
+    chunks = await _chunks(owners, records)
+    whole = blake2b(digest_size=DIGEST_SIZE)
+    for id in sorted(records):
+        whole.update(id.encode() + digests[id])
+        if id in chunks:
+            # The etag determines sections and defined elements too.
+            whole.update(chunks[id].scaled.tobytes() + chunks[id].digest.tobytes())
+            if (backing := chunks[id].backing) is not None:
+                whole.update(backing.file.etag.encode() + backing.offset.tobytes() + backing.mask.tobytes())
+                whole.update(chunks[id].size.tobytes())
+    return DomainState(records, digests, chunks, whole.digest())
+
+
+def changed_files(state: DomainState) -> tuple[str, ...]:
+    """Return the URIs of the backing files that are in another state than when they were linked."""
+    found = {
+        chunks.backing.file.uri
+        for id, chunks in state.chunks.items()
+        if chunks.backing is not None
+        and (state.records[id].get("linkedFile") or {}).get("etag", "") not in ("", chunks.backing.file.etag)
+    }
+    return tuple(sorted(found))
+
+
+def record_digest(record: Record) -> bytes:
+    """Return the digest of a record, as in `DomainState.digests`."""
+    return _digest(_text(record))
+
+
+def _text(record: Record) -> bytes:
+    # Keys are not sorted: they have the order of links that were created at the same time.
+    return json.dumps(record).encode()
+
+
+def _digest(text: bytes) -> bytes:
+    return blake2b(text, digest_size=DIGEST_SIZE).digest()
+
+
+async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, PlannedChunks]:
+    left = MAX_FILE_CHUNKS
+    datasets = []
+    for id, record in records.items():
+        if collection_of(id) == "datasets" and record["shape"]["class"] != "H5S_NULL":
+            datasets.append(Dataset.of(record))
+
+    def take(count: int) -> None:
+        nonlocal left
+        left -= count
+        if left < 0:
+            raise TooLarge(f"The domain has more than {MAX_FILE_CHUNKS} chunks, the limit of a file.")
+
+    async def read(dataset: Dataset) -> PlannedChunks:
+        if is_file_backed(dataset.record):
+            return await file_backed_chunks(owners, dataset.record, take)
+        parts: list[ChunkRows] = []
+        async with aclosing(chunk_pages(owners, dataset)) as pages:
+            async for rows in pages:
+                parts.append(rows)
+                take(len(rows))
+        return PlannedChunks.of(parts, len(dataset.extent))
+
+    found = await gather_each(read, datasets, LISTINGS_AT_ONCE)
+    return {dataset.id: chunks for dataset, chunks in zip(datasets, found, strict=True)}
+
+
+SUFFIX = ".h5"
+
+
+async def file_domain(service: Service, path: str) -> Domain:
+    """Return the domain whose file is at `/files{path}`: `path` if that exists, else `path` without `.h5`."""
+    path = normal_path(service, path)
+    try:
+        return await find_domain(service, path)
+    except HsparseError as error:
+        if error.kind not in MISSING_KINDS or not path.removesuffix(SUFFIX).rpartition("/")[2]:
+            raise
+        try:
+            return await find_domain(service, path.removesuffix(SUFFIX))
+        except HsparseError as other:
+            # The error is about the name in the request.
+            raise (error if other.kind in MISSING_KINDS else other) from other
+
+
+def file_href(request: Request, domain: Domain, form: FileForm) -> str:
+    """Return the absolute URL of the file of a domain."""
+    http, bucket = request.http, request.service.named_bucket
+    params = form.params | ({"bucket": bucket} if bucket else {})
+    return f"{http.scheme}://{http.host}/files{quote(domain.path)}?{urlencode(params)}"
+
+
+def requested_form(request: Request, layout: str | None = None) -> FileForm:
+    """Return the form that a request names, by default with `layout`; `BadRequest` for an unknown form."""
+    return FileForm.parse(request.arg("layout") or layout, request.arg("revision"), request.arg("matrices"))

@@ -1,0 +1,155 @@
+"""File-backed data in a planned file: chunks as they are stored, or one run of contiguous data."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
+from hsparse.format.buffer import byte_view
+from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
+from hsparse.format.filters.pipeline import undo_filters
+from hsparse.hdf5.file_backed.elements import FileBackedElements, backing_file
+from hsparse.hdf5.format.chunk_indexes.chunk_records import sort_rows
+from hsparse.hdf5.format.plan.planned_chunks import FileBackedPlaces, PlannedChunks
+from hsparse.model.dataspace import max_dims_of
+from hsparse.model.file_backed import CONTIGUOUS_REF, BackingFile, file_backed_layout
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.chunk_fanout import table_reader
+from hsparse.wire.chunk_info_message import InspectFile, ReadPiece
+
+RUN_BYTES = 4 * 1024 * 1024
+"""Bytes of contiguous data that are read at once."""
+OFFSET, SIZE, MASK = range(3)
+Record = dict[str, Any]
+
+
+async def file_backed_chunks(owners: Owners, record: Record, take: Callable[[int], None]) -> PlannedChunks:
+    """Return the pieces of a file-backed dataset in its current file; `take` counts them and raises beyond a limit.
+
+    `Unsupported` if a file cannot have them, `Conflict` if the backing file has changed.
+    """
+    layout, dataset = file_backed_layout(record) or {}, Dataset.of(record)
+    if "file_uri" not in layout or backing_file(dataset).unseen:
+        raise Unsupported(
+            f"The data of {dataset.id} is in files that a chunk table names, or in one that was not there when it was "
+            "linked, to which each reader needs rights of his own: copy the data, or ask for its values."
+        )
+    elements = FileBackedElements(owners, dataset, table_reader(owners))
+    file = await _current(owners, dataset)
+    coords = await elements.pieces()
+    entries, _ = await elements.places(coords)
+    there = entries[:, SIZE] > 0
+    coords, entries = coords[there], entries[there]
+    if layout["class"] == CONTIGUOUS_REF:
+        return _run(dataset, file, entries, take)
+    take(len(coords))
+    order = sort_rows(coords.astype(np.uint64))
+    coords, entries = coords[order], entries[order]
+    spec = replace(dataset.spec, dims=elements.piece_dims)
+    longest = max_piece_size(spec.dims, spec.dtype.itemsize, spec.filters[0])
+    if len(entries) and int(entries[:, SIZE].max()) > longest:
+        raise Conflict(
+            f"A chunk of {dataset.id} is said to take {int(entries[:, SIZE].max())} bytes in its file; it can take at "
+            f"most {longest}."
+        )
+    offset, mask = entries[:, OFFSET].astype(np.uint64), entries[:, MASK].astype(np.uint32)
+    places = FileBackedPlaces(file, spec, offset, mask)
+    return PlannedChunks.file_backed(places, coords.astype(np.uint64), entries[:, SIZE].astype(np.uint64))
+
+
+async def _current(owners: Owners, dataset: Dataset) -> BackingFile:
+    """Return the backing file with its current etag; `Conflict` if it has changed since the dataset was created."""
+    known = backing_file(dataset)
+    try:
+        found = await owners.ask_any(InspectFile(known.uri))
+    except NotFound as error:
+        raise Conflict(
+            f"The data of {dataset.id} is in the file {known.uri!r}, which is not there any more."
+        ) from error
+    if known.etag not in ("", found.etag) and known.head != found.head:
+        raise Conflict(
+            f"The file {known.uri!r} was changed after datasets were linked to it; link to it again, or put back what "
+            "it was."
+        )
+    return found
+
+
+def _run(
+    dataset: Dataset, file: BackingFile, entries: NDArray[np.int64], take: Callable[[int], None]
+) -> PlannedChunks:
+    """Return contiguous data as parts of `RUN_BYTES` bytes."""
+    extent, nbytes = dataset.extent, prod(dataset.extent) * dataset.dtype.itemsize
+    size = int(entries[:, SIZE].sum())
+    if size not in (0, nbytes) or max_dims_of(dataset.record["shape"]) != extent:
+        raise Unsupported(
+            f"{dataset.id} is linked to {size} contiguous bytes, and has {nbytes} or may grow, for which no file has a "
+            "layout: ask for its values."
+        )
+    take(-(-size // RUN_BYTES))
+    starts = np.arange(0, size, RUN_BYTES, dtype=np.uint64)
+    sizes = np.minimum(starts + np.uint64(RUN_BYTES), np.uint64(size)) - starts
+    first = np.uint64(entries[0, OFFSET]) if len(entries) else np.uint64(0)
+    spec = replace(dataset.spec, dims=extent)
+    places = FileBackedPlaces(file, spec, starts + first, np.zeros(len(starts), np.uint32), contiguous=True)
+    return PlannedChunks.file_backed(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
+
+
+async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
+    """Return chunks, at least one, with their actual filters: the layout may name fewer than the file has.
+
+    The bytes of the first chunk reveal the filters, sizes reveal where one was skipped. `Unsupported` if none fit.
+    """
+    return await asyncio.to_thread(_detected, chunks, await read_piece(owners, chunks, 0))
+
+
+def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
+    places = chunks.backing
+    assert places is not None
+    spec = places.spec
+    size = prod(spec.dims) * spec.dtype.itemsize
+    declared = spec.filters[0]
+    try:
+        pipeline = pipeline_of(data, size, declared, int(places.mask[0]))
+    except Corrupt as error:
+        raise Unsupported(
+            f"The data of {spec.dataset} in {places.file.uri!r} has other filters than it was linked with: "
+            f"{error.message}"
+        ) from error
+    masks = [
+        mask_of(pipeline, declared, mask, nbytes, size)
+        for mask, nbytes in zip(places.mask.tolist(), chunks.size.tolist(), strict=True)
+    ]
+    judged = replace(places, spec=replace(spec, filters=(pipeline,)), mask=np.array(masks, np.uint32))
+    return replace(chunks, backing=judged)
+
+
+async def read_piece(owners: Owners, chunks: PlannedChunks, row: int) -> memoryview:
+    """Return the bytes of a piece; `Moved` if the file has changed since the plan."""
+    places = chunks.backing
+    assert places is not None
+    message = ReadPiece(places.file, int(places.offset[row]), int(chunks.size[row]), exact=True)
+    return byte_view(await owners.ask_owner(places.file.uri, message))
+
+
+def check_piece(chunks: PlannedChunks, row: int, data: memoryview) -> None:
+    """Raise `Conflict` if the bytes of a chunk do not decode to its number of elements."""
+    places = chunks.backing
+    assert places is not None
+    spec = places.spec
+    if places.contiguous:
+        return
+    try:
+        undo_filters(spec.filters[0], data, int(places.mask[row]), prod(spec.dims) * spec.dtype.itemsize)
+    except Corrupt as error:
+        raise Conflict(
+            f"The file {places.file.uri!r} has no chunk of {spec.dataset} at byte {int(places.offset[row])}, "
+            f"{len(data)} bytes long: {error.message}"
+        ) from error

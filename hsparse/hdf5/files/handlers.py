@@ -1,0 +1,108 @@
+"""Handlers of domains as HDF5 files: `GET` and `HEAD /files/{path}`, whole and by ranges."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from urllib.parse import quote
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest, PreconditionFailed
+from hsparse.format.buffer import Buffer
+from hsparse.hdf5.files.domain_state import file_domain, requested_form
+from hsparse.hdf5.files.file_pieces import FilePieces
+from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
+from hsparse.model.acl import Right
+from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
+from hsparse.sn.http.response import respond_error
+from hsparse.sn.http.stream import send_stream
+from hsparse.sn.records.access import FileRights, hiding_names, require_right
+from hsparse.sn.request import Request
+
+HDF5 = "application/x-hdf5"
+DOMAIN_HEADER = "X-Hdf-Domain"
+"""The path of the domain of the file, percent-encoded: the URL may have the suffix more."""
+
+
+async def get_file(request: Request) -> web.StreamResponse:
+    """`GET /files/{path}`: the domain as a file, or a range of it."""
+    form, (_, root) = requested_form(request), await _domain(request)
+    headers, files = request.http.headers, request.service.component(FilePlans)
+    file = await files.current(root, form, check=hdrs.RANGE not in headers)
+    await FileRights.of(request).require(*file.changed)
+    refused = _conditional_answer(request, file)
+    if refused is not None:
+        return refused
+    size = file.plan.file.size
+    wanted = requested_range(headers, file.etag, size)
+    if wanted is not None and not wanted.satisfiable:
+        answer = respond_error(BadRequest(f"The file has {size} bytes; none are in that range."), status=416)
+        answer.headers[hdrs.CONTENT_RANGE] = f"bytes */{size}"
+        return answer
+    response = _response(file, wanted)
+    bounds = wanted or HttpRange(0, size, size)
+    settings = request.service.settings
+    pieces = FilePieces(request.service.owners, file.plan, settings.page_size, files.bands)
+    async with request.service.answers.hold(pieces.memory(bounds.start, bounds.stop)):
+        try:
+            return await send_stream(request, response, _read(pieces, bounds))
+        except PreconditionFailed:
+            files.drop(root, form, file.etag)
+            raise
+
+
+async def head_file(request: Request) -> web.StreamResponse:
+    """`HEAD /files/{path}`: the length and etag of the file of the domain's current state."""
+    form, (path, root) = requested_form(request), await _domain(request)
+    file = await request.service.component(FilePlans).current(root, form, check=True)
+    await FileRights.of(request).require(*file.changed)
+    refused = _conditional_answer(request, file)
+    if refused is not None:
+        return refused
+    response = _response(file, None)
+    response.headers[DOMAIN_HEADER] = quote(path)
+    return response
+
+
+async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer, None]:
+    parts = pieces.read(bounds.start, bounds.stop)
+    async with aclosing(parts):
+        async for part in parts:
+            yield part
+
+
+async def _domain(request: Request) -> tuple[str, str]:
+    """Return path and root group of the domain that the URL names, and check the right to read."""
+    path = "/" + request.params["path"]
+    async with hiding_names(request.service.owners, path, request.principal):
+        domain = await file_domain(request.service, path)
+    # Under the name in the request, as of one that is not there: with or without the suffix.
+    require_right(request.principal, replace(domain, path=path), Right.READ)
+    if domain.root is None:
+        raise BadRequest(f"{domain.path} is a folder: only domains are files.")
+    return domain.path, domain.root
+
+
+def _conditional_answer(request: Request, file: PlannedFile) -> web.Response | None:
+    """Return a 304 if the client has the file already; `PreconditionFailed` if it wants another state."""
+    headers = request.http.headers
+    if hdrs.IF_MATCH in headers and not matches_etag(headers[hdrs.IF_MATCH], file.etag):
+        raise PreconditionFailed(
+            f'The file has the etag "{file.etag}" now: the domain was changed. Ask for it from the start.'
+        )
+    if is_known(headers, file.etag):
+        return web.Response(status=304, headers={hdrs.ETAG: f'"{file.etag}"'})
+    return None
+
+
+def _response(file: PlannedFile, wanted: HttpRange | None) -> web.StreamResponse:
+    headers = {hdrs.CONTENT_TYPE: HDF5, hdrs.ACCEPT_RANGES: "bytes", hdrs.ETAG: f'"{file.etag}"'}
+    if wanted is None:
+        response = web.StreamResponse(headers=headers)
+        response.content_length = file.plan.file.size
+        return response
+    response = web.StreamResponse(status=206, headers=headers | {hdrs.CONTENT_RANGE: wanted.content_range})
+    response.content_length = wanted.stop - wanted.start
+    return response

@@ -1,0 +1,277 @@
+"""The bytes of a matrix's arrays in a planned file, computed from the bands of chunks that a range overlaps.
+
+Values, indices and pointers of a band are read one after the other, so bands are cached.
+
+The compressed arrays of matrices in a file: their chunks, and before the file is planned the sizes of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import prod
+from weakref import WeakSet
+
+import numpy as np
+
+from hsparse.concurrency.gather import KeyedLock, gather_all
+from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.hdf5.files.domain_state import DomainState
+from hsparse.hdf5.files.file_chunks import read_planned, row_batches
+from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+from hsparse.hdf5.format.plan.matrix_bands import (
+    BandSorter,
+    MatrixBands,
+    MatrixColumn,
+    MatrixPart,
+    SortedBand,
+    add_pointers,
+    check_bands,
+    column_spec,
+    encode_column_chunk,
+    encode_entries,
+    known_pointers,
+)
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
+from hsparse.hdf5.format.plan.matrix_plan import CompressedMatrix, array_names, plan_bands
+from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks, Uint64Column
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.service_settings import ServiceSettings
+
+MAX_BAND_BYTES = 64 * 1024 * 1024
+"""The most bytes of cached bands, for all files; a larger band is not cached."""
+BandName = tuple[MatrixBands, int]
+BLOCK = 32_768
+"""Entries that are computed at once."""
+
+
+class BandCache:
+    """Bands by their planned matrix and their number. A band is computed once for all concurrent requests."""
+
+    def __init__(self, most: int = MAX_BAND_BYTES) -> None:
+        self._most = most
+        self._cached: OrderedDict[BandName, SortedBand] = OrderedDict()
+        self._size = 0
+        self._gone: WeakSet[MatrixBands] = WeakSet()
+        self._locks = KeyedLock()
+
+    def find(self, bands: MatrixBands, number: int) -> SortedBand | None:
+        """Return a band from the cache, None if it is not there."""
+        band = self._cached.get((bands, number))
+        if band is not None:
+            self._cached.move_to_end((bands, number))
+        return band
+
+    async def get(
+        self, bands: MatrixBands, number: int, make: Callable[[], Awaitable[SortedBand]]
+    ) -> SortedBand:
+        """Return a band from the cache, or `make()`."""
+        name = (bands, number)
+        async with self._locks.hold(name):
+            band = self._cached.pop(name, None)
+            if band is not None:
+                self._size -= band.nbytes
+            else:
+                band = await make()
+            self._keep(name, band)
+            return band
+
+    def forget(self, gone: Iterable[MatrixBands]) -> None:
+        """Remove the bands of these matrices for good: a cached band keeps all chunks of its matrix in memory."""
+        # A read that is under way would add more of them.
+        self._gone.update(gone)
+        for name in [name for name in self._cached if name[0] in self._gone]:
+            self._size -= self._cached.pop(name).nbytes
+
+    def _keep(self, name: BandName, band: SortedBand) -> None:
+        if name[0] in self._gone or band.nbytes > self._most:
+            return
+        self._cached[name] = band
+        self._size += band.nbytes
+        while self._size > self._most:
+            _, oldest = self._cached.popitem(last=False)
+            self._size -= oldest.nbytes
+
+
+class MatrixPieces:
+    """Reads bands, about `page` bytes of chunks at once; bands in the cache are not computed again."""
+
+    def __init__(self, owners: Owners, page: int, cache: BandCache) -> None:
+        self._owners = owners
+        self._page = page
+        self._cache = cache
+
+    async def read(self, column: MatrixColumn, start: int, stop: int) -> AsyncGenerator[Buffer, None]:
+        """Yield the bytes of a column from `start` to before `stop`; `Moved` if a chunk has changed since the plan."""
+        first, last = column.span(start, stop)
+        at = first * column.width
+        parts = self._pointers(column, first, last) if column.part is MatrixPart.POINTERS else None
+        entries = self._entries(column, first, last) if parts is None else parts
+        async with aclosing(entries):
+            async for part in entries:
+                data = memoryview(part)
+                yield data[max(0, start - at) : stop - at]
+                at += len(data)
+
+    async def _entries(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
+        """Yield values or indices."""
+        bands = column.bands
+        for some in self._batches(bands, bands.bands_of(column.part, first, last)):
+            sorted_bands = await self._bands(bands, some)
+            for band, one in zip(some, sorted_bands, strict=True):
+                begin = max(first, int(bands.starts[band]))
+                end = min(last, int(bands.starts[band + 1]))
+                step = BLOCK if column.part is MatrixPart.ALONG else end - begin
+                for low in range(begin, end, step):
+                    yield encode_entries(bands, band, one, column.part, low, min(end, low + step))
+
+    async def _pointers(self, column: MatrixColumn, first: int, last: int) -> AsyncGenerator[Buffer, None]:
+        bands = column.bands
+        for low in range(first, last, BLOCK):
+            high = min(last, low + BLOCK)
+            pointers = await asyncio.to_thread(known_pointers, bands, low, high)
+            for some in self._batches(bands, bands.bands_of(column.part, low, high)):
+                for band, one in zip(some, await self._bands(bands, some), strict=True):
+                    add_pointers(bands, band, one, pointers, low)
+            yield byte_view(pointers.astype(bands.index))
+
+    def _batches(self, bands: MatrixBands, some: range) -> Iterator[range]:
+        return row_batches(bands.weights[some.start : some.stop], some, self._page)
+
+    async def _bands(self, bands: MatrixBands, some: range) -> Sequence[SortedBand]:
+        # A task for each band costs more than the entries of a hollow one, so only missing bands have tasks.
+        found = [self._cache.find(bands, band) for band in some]
+        missing = [band for band, one in zip(some, found, strict=True) if one is None]
+        made = iter(await gather_all([self._band(bands, band) for band in missing]))
+        return [next(made) if one is None else one for one in found]
+
+    async def _band(self, bands: MatrixBands, band: int) -> SortedBand:
+        async def make() -> SortedBand:
+            maker = BandSorter(bands, band)
+            rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
+            for some in row_batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
+                found = await gather_all([self._stored(bands, row) for row in some])
+                await asyncio.to_thread(_add, maker, found)
+            return await asyncio.to_thread(maker.finish)
+
+        return await self._cache.get(bands, band, make)
+
+    async def _stored(self, bands: MatrixBands, row: int) -> memoryview:
+        return await read_planned(self._owners, bands.spec, bands.chunks, row)
+
+
+def _add(maker: BandSorter, found: Sequence[Buffer]) -> None:
+    for data in found:
+        maker.add(data)
+
+
+MAX_COMPRESSED = 256 * 1024 * 1024
+"""The most bytes of arrays that are compressed in one file: planning it compresses them once."""
+MAX_KNOWN = 64
+"""The most matrices whose sizes are kept, so that only changed ones are compressed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MatrixState:
+    """A dataset as one state of it becomes a matrix; `digest` is of its record and chunks."""
+
+    id: str
+    encoding: MatrixEncoding
+    digest: bytes
+
+
+class CompressedMatrices:
+    """Measures matrices; `answers` is the memory budget for reading, `bands` the cache of their bands."""
+
+    def __init__(
+        self, owners: Owners, settings: ServiceSettings, answers: MemoryBudget, bands: BandCache
+    ) -> None:
+        self._settings = settings
+        self._answers = answers
+        self._matrices = MatrixPieces(owners, settings.page_size, bands)
+        self._known: OrderedDict[_MatrixState, Mapping[MatrixPart, Uint64Column]] = OrderedDict()
+
+    async def of(
+        self, state: DomainState, chunks: Mapping[str, PlannedChunks], form: FileForm
+    ) -> dict[str, CompressedMatrix]:
+        """Return the matrices that are compressed in the file, by id: those of the layout `auto`, up to a limit.
+
+        `TooLarge` where a band takes too much memory, `Moved` if a chunk has changed.
+        """
+        found: dict[str, CompressedMatrix] = {}
+        left = MAX_COMPRESSED
+        for id in sorted(chunks) if form.layout is FileLayout.AUTO else ():
+            encoding = form.encoding(state.records[id])
+            if encoding is None:
+                continue
+            bands = plan_bands(state.records[id], chunks[id], encoding)
+            check_bands(bands, self._settings.answer_memory)
+            columns = [MatrixColumn(bands, part) for part in array_names(encoding)]
+            left -= (nbytes := sum(column.size for column in columns))
+            if left < 0:
+                left += nbytes
+                continue
+            sizes = await self._sizes(_matrix_state(state, chunks[id], id, encoding), columns)
+            found[id] = CompressedMatrix(bands, sizes)
+        return found
+
+    async def _sizes(
+        self, state: _MatrixState, columns: list[MatrixColumn]
+    ) -> Mapping[MatrixPart, Uint64Column]:
+        known = self._known.pop(state, None)
+        if known is None:
+            known = {column.part: await self._measured(column) for column in columns}
+        self._known[state] = known
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+        return known
+
+    async def _measured(self, column: MatrixColumn) -> Uint64Column:
+        if not column.size:
+            return np.zeros(0, np.uint64)
+        spec = column_spec(column)
+        rows = range(-(-column.entries // spec.dims[0]))
+        bands = column.bands.memory(column.part, 0, column.entries, self._settings.page_size)
+        async with self._answers.hold(bands + chunk_memory(spec)):
+            parts = compressed_chunks(self._matrices, column, spec, rows)
+            async with aclosing(parts):
+                return np.array([len(part) async for part in parts], np.uint64)
+
+
+def chunk_memory(spec: ChunkSpec) -> int:
+    """Return the most bytes of memory that compressing chunks takes, one after the other."""
+    return 4 * prod(spec.dims) * spec.dtype.itemsize
+
+
+async def compressed_chunks(
+    matrices: MatrixPieces, column: MatrixColumn, spec: ChunkSpec, rows: range
+) -> AsyncGenerator[Buffer, None]:
+    """Yield some chunks of an array as the file has them; `Moved` if a chunk of the dataset has changed."""
+    size = spec.dims[0] * column.width
+    pending = bytearray()
+    parts = matrices.read(column, rows.start * size, min(rows.stop * size, column.size))
+    async with aclosing(parts):
+        async for part in parts:
+            at, view = 0, memoryview(part)
+            while at < len(view):
+                taken = view[at : at + size - len(pending)]
+                pending += taken
+                at += len(taken)
+                if len(pending) == size:
+                    yield await asyncio.to_thread(encode_column_chunk, spec, pending)
+                    pending = bytearray()
+    if pending:
+        yield await asyncio.to_thread(encode_column_chunk, spec, pending)
+
+
+def _matrix_state(
+    state: DomainState, chunks: PlannedChunks, id: str, encoding: MatrixEncoding
+) -> _MatrixState:
+    digest = blake2b(state.digests[id] + chunks.scaled.tobytes() + chunks.digest.tobytes(), digest_size=16)
+    return _MatrixState(id, encoding, digest.digest())

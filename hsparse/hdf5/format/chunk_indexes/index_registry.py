@@ -1,0 +1,130 @@
+"""Chunk indexes by kind: read the index of a dataset, plan one, and its part of the layout message.
+
+H5.format.html, VII "Chunk Indexing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, Corrupt
+from hsparse.hdf5.format.chunk_indexes.chunk_btree_v1 import plan_chunk_btree_v1, read_chunk_btree_v1
+from hsparse.hdf5.format.chunk_indexes.chunk_btree_v2 import INFO as BTREE2_INFO
+from hsparse.hdf5.format.chunk_indexes.chunk_btree_v2 import plan_chunk_btree_v2, read_chunk_btree_v2
+from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords, is_ascending, no_records, sort_rows
+from hsparse.hdf5.format.chunk_indexes.extensible_array import DEFAULT_SHAPE, read_extensible_array
+from hsparse.hdf5.format.chunk_indexes.extensible_array_plan import plan_extensible_array
+from hsparse.hdf5.format.chunk_indexes.fixed_array import INFO as FIXED_INFO
+from hsparse.hdf5.format.chunk_indexes.fixed_array import plan_fixed_array, read_fixed_array
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_plan import IndexPlan
+from hsparse.hdf5.format.chunk_indexes.trivial_indexes import (
+    SingleChunkPlan,
+    encode_single,
+    implicit_records,
+    single_info_size,
+    single_records,
+)
+from hsparse.hdf5.format.file_fields import Reads
+from hsparse.hdf5.format.hdf5_file import FileBounds
+
+IndexReader = Callable[[IndexLayout, int, FileBounds], Reads[ChunkRecords]]
+IndexPlanner = Callable[[IndexLayout, NDArray[np.uint64]], IndexPlan]
+READERS: dict[IndexKind, IndexReader] = {
+    IndexKind.BTREE_V1: read_chunk_btree_v1,
+    IndexKind.FIXED_ARRAY: read_fixed_array,
+    IndexKind.EXTENSIBLE_ARRAY: read_extensible_array,
+    IndexKind.BTREE_V2: read_chunk_btree_v2,
+}
+PLANNERS: dict[IndexKind, IndexPlanner] = {
+    IndexKind.BTREE_V1: plan_chunk_btree_v1,
+    IndexKind.FIXED_ARRAY: plan_fixed_array,
+    IndexKind.EXTENSIBLE_ARRAY: plan_extensible_array,
+    IndexKind.BTREE_V2: plan_chunk_btree_v2,
+}
+UNLIMITED = {IndexKind.IMPLICIT: 0, IndexKind.FIXED_ARRAY: 0, IndexKind.EXTENSIBLE_ARRAY: 1}
+"""How many unlimited dimensions there are where an index numbers its chunks."""
+INFO = {
+    IndexKind.FIXED_ARRAY: FIXED_INFO,
+    IndexKind.EXTENSIBLE_ARRAY: DEFAULT_SHAPE.info,
+    IndexKind.BTREE_V2: BTREE2_INFO,
+}
+
+
+def read_chunk_index(
+    layout: IndexLayout, extent: Sequence[int], end: int, base: int = 0
+) -> Reads[ChunkRecords]:
+    """Read the chunks of a dataset of `extent`, ascending by scaled coordinates, slowest dimension first.
+
+    `end` is the file's size in bytes from its `base` address on; addresses are relative to that, ranges are not.
+    Chunks beyond the extent, which a writer that just grows or shrinks the dataset may have, are left out.
+    `Corrupt`, naming the block, when a checksum or anything else is wrong, or a block does not lie in the file.
+    """
+    fault = _fault(layout)
+    if fault or len(extent) != layout.rank:
+        raise Corrupt(fault or f"A dataset of {len(extent)} dimensions has chunks of {layout.rank}.")
+    if (address := layout.address) is None:
+        return no_records(layout)
+    counts = [-(-length // step) for length, step in zip(extent, layout.chunk, strict=True)]
+    bounds = FileBounds(end, base)
+    if layout.kind is IndexKind.IMPLICIT:
+        return implicit_records(layout, counts, address, bounds)
+    if layout.kind is IndexKind.SINGLE:
+        records = single_records(layout, address)
+    else:
+        records = yield from READERS[layout.kind](layout, address, bounds)
+    inside = np.all(records.scaled < np.array(counts, np.uint64), axis=1)
+    if not inside.all():
+        records = records.take(inside)
+    return records if is_ascending(records.scaled) else records.take(sort_rows(records.scaled))
+
+
+def plan_chunk_index(layout: IndexLayout, scaled: NDArray[np.uint64]) -> IndexPlan:
+    """Plan the index of chunks at `scaled` coordinates, (n, rank), in any order, each once.
+
+    Without any there is no index: the plan has size 0 and the layout message no address. For a single chunk the size
+    is 0 too: the layout message has its address, and its record as index information. `BadRequest` when a chunk
+    is there twice, or beyond the limits, or the dataspace has another kind of index.
+    """
+    if fault := _fault(layout):
+        raise BadRequest(fault)
+    order = sort_rows(scaled)
+    if not is_ascending(scaled[order]):
+        raise BadRequest("A chunk index cannot have two chunks at the same place.")
+    for dim, count in enumerate(layout.counts):
+        if len(scaled) and count is not None and int(scaled[:, dim].max()) >= count:
+            raise BadRequest(f"A chunk lies beyond the dataset's limit in dimension {dim}: {count} chunks.")
+    if not len(scaled) or layout.kind is IndexKind.SINGLE:
+        return SingleChunkPlan(layout, order, 0)
+    if layout.kind is IndexKind.IMPLICIT:
+        raise BadRequest("An implicit index is not written: a fixed array does the same.")
+    return PLANNERS[layout.kind](layout, scaled)
+
+
+def _fault(layout: IndexLayout) -> str | None:
+    """Return what of the layout contradicts itself, None when nothing does."""
+    if not len(layout.max_dims) == layout.rank > 0 or not all(layout.chunk) or not layout.element_size:
+        return (
+            f"Chunks of {layout.chunk} elements of {layout.element_size} bytes do not fit {layout.max_dims}."
+        )
+    unlimited = layout.max_dims.count(None)
+    if unlimited != UNLIMITED.get(layout.kind, unlimited):
+        return f"A dataset with limits {layout.max_dims} cannot have chunk index type {int(layout.kind)}."
+    return None
+
+
+def index_info(layout: IndexLayout, records: ChunkRecords | None = None) -> bytes:
+    """Return the index information of the layout message; that of a single chunk needs its record."""
+    if layout.kind is IndexKind.SINGLE:
+        return encode_single(layout, no_records(layout) if records is None else records)
+    return INFO.get(layout.kind, b"")
+
+
+def index_info_size(layout: IndexLayout) -> int:
+    """Return the length of the index information in bytes."""
+    if layout.kind is IndexKind.SINGLE:
+        return single_info_size(layout)
+    return len(INFO.get(layout.kind, b""))

@@ -1,0 +1,324 @@
+"""Groups, datasets and committed datatypes of a file, with their links and attributes.
+
+Which messages make an object a group, a dataset or a committed datatype: H5.format.html, IV.A.2; where that is
+unclear, libhdf5's `H5O_obj_class`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+from hsparse.errors import Corrupt
+from hsparse.format.dataspace_message import ByteReader, decode_shape
+from hsparse.format.filters.definition import Filter
+from hsparse.hdf5.format.file_fields import Reads, concurrently, decode_name
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.messages.datatype_message import decode_datatype
+from hsparse.hdf5.format.messages.file_type import FileType
+from hsparse.hdf5.format.messages.group_messages import (
+    ATTRIBUTE_ORDER_WIDTH,
+    LINK_ORDER_WIDTH,
+    DenseStorage,
+    LinkMessage,
+    decode_dense_storage,
+    decode_link,
+    decode_symbol_table,
+)
+from hsparse.hdf5.format.messages.layout_message import (
+    ContiguousLayout,
+    LayoutMessage,
+    RawStructuredLayout,
+    decode_layout,
+)
+from hsparse.hdf5.format.messages.object_messages import (
+    AttributeMessage,
+    FillValue,
+    decode_attribute,
+    decode_fill,
+    decode_old_fill,
+    decode_old_time,
+    decode_pipeline,
+    decode_reference_count,
+    decode_time,
+)
+from hsparse.hdf5.format.object_header import (
+    HeaderMessage,
+    MessageType,
+    ObjectHeader,
+    SharedHeapId,
+    SharedLocation,
+    decode_shared_location,
+    read_object_header,
+    read_shared_messages,
+)
+from hsparse.hdf5.format.parse.external_files import ExternalFile, parse_external_files
+from hsparse.hdf5.format.parse.link_storage import (
+    parse_dense_attributes,
+    parse_dense_links,
+    parse_symbol_table,
+)
+from hsparse.model.dataspace import Shape
+
+Result = TypeVar("Result")
+
+
+class ObjectKind(StrEnum):
+    """What an object is."""
+
+    GROUP = "group"
+    DATASET = "dataset"
+    DATATYPE = "datatype"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedAttribute:
+    """An attribute and its elements' bytes, of `type`, which may be committed at an address."""
+
+    name: str
+    type: FileType
+    shape: Shape
+    data: bytes
+    committed: int | None = None
+    order: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedDataset:
+    """The properties of a dataset; `external` are the files that hold its data, if others do.
+
+    Filters of structured chunks are not in `pipeline`, but in the object's header as they are.
+    """
+
+    type: FileType
+    shape: Shape
+    layout: LayoutMessage
+    fill: FillValue
+    pipeline: tuple[Filter, ...] = ()
+    external: tuple[ExternalFile, ...] = ()
+    committed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedObject:
+    """A group with its links, a dataset, or a committed datatype; with its attributes.
+
+    Links and attributes are in the order of their creation where that is tracked, or of their names.
+    `references` is the number of hard links, `modified` is in seconds since 1970. `header` has all messages.
+    """
+
+    header: ObjectHeader
+    kind: ObjectKind
+    attributes: tuple[ParsedAttribute, ...]
+    links: tuple[LinkMessage, ...] = ()
+    dataset: ParsedDataset | None = None
+    type: FileType | None = None
+    references: int = 1
+    modified: int | None = None
+    comment: str | None = None
+
+
+class _Ordered(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def order(self) -> int | None: ...
+
+
+Named = TypeVar("Named", bound=_Ordered)
+
+
+def parse_object(file: Hdf5File, address: int) -> Reads[ParsedObject]:
+    """Read the object whose header is at `address`; raises `Corrupt` and `Unsupported`.
+
+    All of a group's links are read, and none is followed: links may form cycles.
+    """
+    header = yield from read_object_header(file, address)
+    parts = _Parts(file, header)
+    attributes = yield from _read_attributes(parts)
+    kind = _kind(parts)
+    links: tuple[LinkMessage, ...] = ()
+    dataset, datatype = None, None
+    if kind == ObjectKind.GROUP:
+        links = yield from _read_links(parts)
+    elif kind == ObjectKind.DATASET:
+        dataset = yield from _read_dataset(parts)
+    else:
+        datatype, _ = yield from parts.read(MessageType.DATATYPE, decode_datatype)
+    references = parts.one(MessageType.REFERENCE_COUNT, decode_reference_count) or header.references or 1
+    comment = parts.one(
+        MessageType.COMMENT, lambda reader: decode_name(bytes(reader.data).partition(b"\0")[0])
+    )
+    modified = _modified(parts)
+    return ParsedObject(header, kind, attributes, links, dataset, datatype, references, modified, comment)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A header's messages by type."""
+
+    file: Hdf5File
+    header: ObjectHeader
+
+    def all(self, kind: int) -> list[HeaderMessage]:
+        return [message for message in self.header.messages if message.kind == kind]
+
+    def has(self, kind: int) -> bool:
+        return any(message.kind == kind for message in self.header.messages)
+
+    def reader(self, message: HeaderMessage) -> ByteReader:
+        subject = f"message {message.kind:#04x} of the object at address {self.header.address}"
+        return ByteReader(message.data, subject=subject)
+
+    def one(self, kind: int, decode: Callable[[ByteReader], Result]) -> Result | None:
+        """Decode the first message of a type, None where there is none."""
+        for message in self.all(kind):
+            return decode(self.reader(message))
+        return None
+
+    def read(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[tuple[Result, int | None]]:
+        """Decode the first message of a type; return it and, if another object's header has it, that address."""
+        message = self.all(kind)[0]
+        if not message.shared:
+            return decode(self.reader(message)), None
+        where = decode_shared_location(self.reader(message), self.file.widths)
+        found = yield from _read_elsewhere(self.file, where, kind, decode)
+        return found, where if isinstance(where, int) else None
+
+    def maybe(self, kind: int, decode: Callable[[ByteReader], Result]) -> Reads[Result | None]:
+        """Decode the first message of a type, shared or not, None where there is none."""
+        if not self.has(kind):
+            return None
+        return (yield from self.read(kind, decode))[0]
+
+
+def _read_elsewhere(
+    file: Hdf5File, where: SharedLocation, kind: int, decode: Callable[[ByteReader], Result]
+) -> Reads[Result]:
+    """Decode a shared message."""
+    if not isinstance(where, int):
+        (data,) = yield from read_shared_messages(file, kind, [memoryview(where.id)])
+        return decode(data)
+    other = _Parts(file, (yield from read_object_header(file, where)))
+    found = [message for message in other.all(kind) if not message.shared]
+    if not found:
+        raise Corrupt(f"The object header at address {where} has no message {kind:#04x} to share.")
+    return decode(other.reader(found[0]))
+
+
+def _kind(parts: _Parts) -> ObjectKind:
+    if parts.has(MessageType.SYMBOL_TABLE) or parts.has(MessageType.LINK_INFO):
+        return ObjectKind.GROUP
+    if not parts.has(MessageType.DATATYPE):
+        raise Corrupt(
+            f"The object header at address {parts.header.address} is of no group, dataset or datatype."
+        )
+    return ObjectKind.DATASET if parts.has(MessageType.DATASPACE) else ObjectKind.DATATYPE
+
+
+def _modified(parts: _Parts) -> int | None:
+    times = parts.header.times
+    if times is not None:
+        return times[1]
+    found = parts.one(MessageType.TIME, decode_time)
+    return parts.one(MessageType.OLD_TIME, decode_old_time) if found is None else found
+
+
+def _read_links(parts: _Parts) -> Reads[tuple[LinkMessage, ...]]:
+    widths = parts.file.widths
+    table = parts.one(MessageType.SYMBOL_TABLE, lambda reader: decode_symbol_table(reader, widths))
+    if table is not None:
+        return _in_order((yield from parse_symbol_table(parts.file, table)), parts)
+    links = [decode_link(parts.reader(message), widths) for message in parts.all(MessageType.LINK)]
+    storage = parts.one(
+        MessageType.LINK_INFO, lambda reader: decode_dense_storage(reader, widths, LINK_ORDER_WIDTH)
+    )
+    dense = yield from parse_dense_links(parts.file, storage or DenseStorage())
+    return _in_order([*links, *(decode_link(one.data, widths) for one in dense)], parts)
+
+
+def _read_attributes(parts: _Parts) -> Reads[tuple[ParsedAttribute, ...]]:
+    widths = parts.file.widths
+    found: list[tuple[AttributeMessage, int | None]] = []
+    places: set[SharedLocation] = set()
+    for message in parts.all(MessageType.ATTRIBUTE):
+        reader = parts.reader(message)
+        if message.shared:
+            where = decode_shared_location(reader, widths)
+            if where in places:
+                raise Corrupt(f"The object at address {parts.header.address} has one attribute twice.")
+            places.add(where)
+            reader = yield from _read_elsewhere(parts.file, where, MessageType.ATTRIBUTE, lambda found: found)
+        found.append((decode_attribute(reader, widths), message.order))
+    storage = parts.one(
+        MessageType.ATTRIBUTE_INFO, lambda reader: decode_dense_storage(reader, widths, ATTRIBUTE_ORDER_WIDTH)
+    )
+    dense = yield from parse_dense_attributes(parts.file, storage or DenseStorage())
+    tracked = storage is not None and storage.next_order is not None
+    found += [(decode_attribute(one.data, widths), one.order if tracked else None) for one in dense]
+    types = yield from _all_elsewhere(
+        parts, MessageType.DATATYPE, [one.type for one, _ in found], decode_datatype
+    )
+    shapes = yield from _all_elsewhere(
+        parts,
+        MessageType.DATASPACE,
+        [one.shape for one, _ in found],
+        lambda reader: decode_shape(reader, widths.length),
+    )
+    attributes = []
+    for (one, order), datatype, shape in zip(found, types, shapes, strict=True):
+        committed = one.type if isinstance(one.type, int) else None
+        attributes.append(
+            ParsedAttribute(one.name, datatype, shape, one.value(datatype, shape), committed, order)
+        )
+    return _in_order(attributes, parts)
+
+
+def _all_elsewhere(
+    parts: _Parts, kind: int, found: Sequence[Result | SharedLocation], decode: Callable[[ByteReader], Result]
+) -> Reads[list[Result]]:
+    """Return messages, the shared ones among them read once each."""
+    places = list({one for one in found if isinstance(one, int | SharedHeapId)})
+    read = yield from concurrently(_read_elsewhere(parts.file, where, kind, decode) for where in places)
+    by_place = dict(zip(places, read, strict=True))
+    return [by_place[one] if isinstance(one, int | SharedHeapId) else one for one in found]
+
+
+def _in_order(found: Iterable[Named], parts: _Parts) -> tuple[Named, ...]:
+    ordered = sorted(found, key=lambda one: one.name)
+    if all(one.order is not None for one in ordered):
+        ordered.sort(key=lambda one: one.order or 0)
+    if len({one.name for one in ordered}) < len(ordered):
+        raise Corrupt(
+            f"The object at address {parts.header.address} has two links or attributes of one name."
+        )
+    return tuple(ordered)
+
+
+def _read_dataset(parts: _Parts) -> Reads[ParsedDataset]:
+    widths, file = parts.file.widths, parts.file
+    datatype, committed = yield from parts.read(MessageType.DATATYPE, decode_datatype)
+    shape, _ = yield from parts.read(
+        MessageType.DATASPACE, lambda reader: decode_shape(reader, widths.length)
+    )
+    layout = parts.one(MessageType.LAYOUT, lambda reader: decode_layout(reader, widths))
+    if layout is None:
+        raise Corrupt(f"The dataset at address {parts.header.address} has no layout.")
+    if isinstance(layout, ContiguousLayout) and layout.address is not None:
+        file.check(layout.address, layout.size or 0, "contiguous data")
+    fill = yield from parts.maybe(MessageType.FILL, decode_fill)
+    old_fill = yield from parts.maybe(MessageType.OLD_FILL, decode_old_fill)
+    # a structured chunk's filters are by section, in a version of the message that is not HDF5's own
+    stock = not isinstance(layout, RawStructuredLayout)
+    pipeline = (yield from parts.maybe(MessageType.PIPELINE, decode_pipeline)) if stock else ()
+    external: tuple[ExternalFile, ...] = ()
+    if parts.has(MessageType.EXTERNAL_FILES):
+        external = yield from parse_external_files(
+            file, parts.reader(parts.all(MessageType.EXTERNAL_FILES)[0])
+        )
+    return ParsedDataset(
+        datatype, shape, layout, fill or old_fill or FillValue(), pipeline or (), external, committed
+    )

@@ -1,0 +1,127 @@
+"""The mapping of a virtual dataset: which selections of which datasets its elements are.
+
+H5.format.html, IV.A.2.i, "Virtual Storage Layout", and III.E, "Global Heap Block for Virtual Datasets". Names are as
+libhdf5 reads them: `%b` is the number of a block, `%%` a percent sign (`H5D_virtual_parse_source_name`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.dataspace_message import ByteReader
+from hsparse.format.selections.serialized_selection import (
+    UNLIMITED,
+    Regular,
+    Serialized,
+    decode_serialized,
+)
+from hsparse.hdf5.format.file_fields import Reads, decode_name, open_page
+from hsparse.hdf5.format.fractal_heap import read_global_heap
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+
+THIS_FILE = "."
+"""The name of the file of the virtual dataset itself."""
+SHARED_NAMES = 1
+"""The version of the block in which mappings share names; libhdf5 2.0 writes it with the latest bounds."""
+FILE_SHARED, DATASET_SHARED, SAME_FILE = 1, 2, 4
+"""Flags of a mapping of that version."""
+MAX_NAME = 64 * 1024
+SPECIFIER = re.compile(r"%([%b])")
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualMapping:
+    """The elements `virtual` of a virtual dataset are the elements `source` of the dataset `dataset` in `file`.
+
+    Both in row-major order. The names are patterns, see `block_name`.
+    """
+
+    file: str
+    dataset: str
+    source: Serialized
+    virtual: Serialized
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether each block of the virtual selection has a source of its own, named by the number of the block."""
+        return any("%b" in name.replace("%%", "") for name in (self.file, self.dataset))
+
+
+def block_name(pattern: str, block: int) -> str:
+    """Return the name of the source of a block."""
+    return SPECIFIER.sub(lambda found: "%" if found[1] == "%" else str(block), pattern)
+
+
+def unlimited_dim(selection: Serialized) -> int | None:
+    """Return the dimension in which a selection has no end, None for a limited one."""
+    if not isinstance(selection, Regular):
+        return None
+    return next((dim for dim, one in enumerate(selection.spans) if UNLIMITED in (one.count, one.block)), None)
+
+
+def parse_virtual_mappings(file: Hdf5File, layout: VirtualLayout) -> Reads[tuple[VirtualMapping, ...]]:
+    """Read the mappings in their order; raises `Corrupt`, and `Unsupported` for a version that is not known."""
+    if layout.address is None:
+        return ()
+    walk = file.walk(f"mapping of a virtual dataset at address {layout.address}")
+    heap = yield from read_global_heap(walk, layout.address)
+    what = f"mapping of a virtual dataset at address {layout.address}"
+    data = heap[layout.index]
+    if len(data) < 1 + file.widths.length + 4:
+        raise Corrupt(f"The {what} has {len(data)} bytes.")
+    if data[0] not in (0, SHARED_NAMES):
+        raise Unsupported(
+            f"The {what} has version {data[0]}, which is not known: write the file with older bounds (libver)."
+        )
+    reader = ByteReader(open_page(data, what), subject=what)
+    reader.take(1, "version")
+    count = reader.number(file.widths.length, "number of mappings")
+    # Each one has two names, or flags and a name, and two selections of 16 bytes at least.
+    if count * (2 + 2 * 16) > len(data):
+        raise Corrupt(f"The {what} has {len(data)} bytes for {count} mappings.")
+    found: list[VirtualMapping] = []
+    for _ in range(count):
+        if data[0] == SHARED_NAMES:
+            names = _shared_names(reader, found, file.widths.length)
+        else:
+            names = _name(reader), _name(reader)
+        found.append(_read_mapping(reader, *names))
+    return tuple(found)
+
+
+def _shared_names(reader: ByteReader, before: list[VirtualMapping], width: int) -> tuple[str, str]:
+    """Read the names of a mapping of version 1, each a name or the number of a mapping before that has it."""
+    flags = reader.number(1, "flags")
+    if flags & ~(FILE_SHARED | DATASET_SHARED | SAME_FILE):
+        raise Corrupt(f"The {reader.subject} has the flags {flags}, which there are not.")
+
+    def earlier() -> VirtualMapping:
+        number = reader.number(width, "number of a mapping")
+        if number >= len(before):
+            raise Corrupt(f"The {reader.subject} takes a name of mapping {number}, which is not before it.")
+        return before[number]
+
+    file = THIS_FILE if flags & SAME_FILE else earlier().file if flags & FILE_SHARED else _name(reader)
+    return file, earlier().dataset if flags & DATASET_SHARED else _name(reader)
+
+
+def _read_mapping(reader: ByteReader, file: str, dataset: str) -> VirtualMapping:
+    found = VirtualMapping(file, dataset, decode_serialized(reader, None), decode_serialized(reader, None))
+    ends = unlimited_dim(found.virtual), unlimited_dim(found.source)
+    if ends[1] is not None if found.by_blocks else (ends[0] is None) != (ends[1] is None):
+        raise Corrupt(
+            f"The {reader.subject} maps a selection without end to one that has an end, or the reverse."
+        )
+    if found.by_blocks and ends[0] is None:
+        raise Corrupt(f"The {reader.subject} names sources by block (%b), but its selection has an end.")
+    return found
+
+
+def _name(reader: ByteReader) -> str:
+    end = bytes(reader.data[reader.place : reader.place + MAX_NAME]).find(b"\0")
+    if end < 0:
+        raise Corrupt(f"The {reader.subject} ends inside a name, or has one of more than {MAX_NAME} bytes.")
+    return decode_name(reader.take(end + 1, "name")[:-1])

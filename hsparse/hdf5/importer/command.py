@@ -1,0 +1,376 @@
+"""`hsparse import`: import a file into a domain of a running server.
+
+The import creates the domain, or resumes an earlier import into it. After a failure it deletes the domain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from hsparse.cli import file_arguments, progress
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.connection_flags import add_server_flags, connector
+from hsparse.cli.file_arguments import SCHEME
+from hsparse.cli.progress import ProgressForm, interruptible, print_message, reports_failure
+from hsparse.client.connection import Json
+from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.clock import SystemClock
+from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound
+from hsparse.hdf5.format.messages.group_messages import ExternalLink
+from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.hdf5_import import Hdf5Import
+from hsparse.hdf5.importer.matrix_market import open_matrix_market
+from hsparse.hdf5.importer.npz_matrix import open_npz
+from hsparse.hdf5.importer.source import LocalSource, Source
+from hsparse.hdf5.importer.source_files import SourceFiles
+from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
+from hsparse.model.ids import derived_id, new_root_id
+from hsparse.model.link import check_title, external_domain
+
+ABOUT = """\
+Import a file into a new domain of a running server.
+
+  hsparse import run.h5 /home/ada/run.h5 --user ada
+  hsparse import cells.h5ad /home/ada/cells.h5ad --token-file key
+  hsparse import graph.mtx.gz /home/ada/graph.h5
+
+HDF5 files are imported as they are: groups, links, attributes, committed types, datasets with their chunks and
+filters. Groups that are sparse matrices (AnnData, Binsparse), and datasets with a defined set, become sparse datasets;
+--as-is leaves them what they are.
+Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz) become one sparse dataset.
+
+When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
+
+The exit status is 0 for a whole file, 3 when something was left behind, which is named at the end, 2 for a failure and
+130 after Ctrl-C.
+"""
+MATRICES: dict[str, Callable[[Source], Matrix]] = {
+    ".mtx": open_matrix_market,
+    ".mtx.gz": open_matrix_market,
+    ".npz": open_npz,
+}
+"""Readers of files of one matrix, by the end of the name."""
+NAMED = 20
+"""How many of the things that were left behind are named."""
+INCOMPLETE = 3
+"""The exit status of an import that left something behind."""
+Advance = Callable[[int], None]
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `import`; the parsed ones have `run`."""
+    parser.description = ABOUT
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("file", metavar="FILE", help="the file, or an object, s3://bucket/key")
+    parser.add_argument(
+        "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
+    )
+    add_server_flags(parser, piped=True)
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with an import of the same file that was stopped"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep what was imported when something goes wrong"
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse a file with something that no server can have, which is left out otherwise",
+    )
+    parser.add_argument(
+        "--as-is",
+        action="store_true",
+        help="leave sparse matrices in HDF5 files as groups, and defined sets as datasets",
+    )
+    parser.add_argument(
+        "--chunk",
+        type=_dimensions,
+        default=(),
+        metavar="ROWSxCOLUMNS",
+        help="chunk dimensions of sparse matrices, cut to their shape (default: up to 16384 rows, of 32768 elements); "
+        "64x100000 suits training on random rows",
+    )
+    parser.add_argument(
+        "--sources",
+        action="append",
+        metavar="PLACE",
+        help="look for files that an HDF5 file names, of virtual datasets and external data, also in this directory or "
+        "prefix s3://bucket/path, and allow all files below it; those below the directory of FILE are always allowed. "
+        "May be repeated",
+    )
+    parser.add_argument(
+        "--path",
+        default="matrix",
+        metavar="NAME",
+        help="name of the dataset of a matrix file (default: matrix)",
+    )
+    parser.add_argument(
+        "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
+    )
+    file_arguments.add_s3_flags(parser)
+    progress.add_progress_flag(parser)
+    parser.add_argument(
+        "--quiet",
+        action="store_const",
+        const=ProgressForm.NONE,
+        dest="progress",
+        help="the same as --progress none",
+    )
+    parser.set_defaults(run=reports_failure(run))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import the file; raise the `HsparseError` that stops it."""
+    connect = connector(args, args.domain)
+    # There is a client of its own for undoing, because the other one is stopped.
+    server, sending = RetryingClient(connect), RetryingClient(connect)
+    left: list[str] = []
+    try:
+        with interruptible(), _open(args, args.file) as source:
+            name = source.name.rpartition("/")[2]
+            files = SourceFiles(args.file, partial(_open, args), args.sources or ())
+            with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
+                _Run(args, server, sending, source, files, shown.advance).run(left)
+    except KeyboardInterrupt:
+        kept = f"--resume goes on with {args.domain}."
+        gone = "What was imported is deleted again; --keep keeps it, for --resume."
+        print(f"Stopped. {kept if args.keep or args.resume else gone}", file=sys.stderr)
+        return 130
+    finally:
+        server.close()
+        sending.close()
+    print_message(
+        args.progress, f"Imported {args.file} into {args.domain}{', not all of it' if left else ''}."
+    )
+    for text in left:
+        print_message(args.progress, text, sys.stderr)
+    return INCOMPLETE if left and not args.piped else 0
+
+
+def _open(args: argparse.Namespace, file: str) -> Source:
+    if not file.startswith(SCHEME):
+        return LocalSource(Path(file))
+    source: Source = args.load_part("s3").S3Source(file, args.s3_endpoint, args.s3_region)
+    return source
+
+
+def _matrix_reader(name: str) -> Callable[[Source], Matrix] | None:
+    return next((MATRICES[end] for end in MATRICES if name.lower().endswith(end)), None)
+
+
+class _Run:
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        server: RetryingClient,
+        sending: RetryingClient,
+        source: Source,
+        files: SourceFiles,
+        advance: Advance,
+    ) -> None:
+        self._args = args
+        self._files = files
+        self._sending = sending
+        self._source = source
+        self._advance = advance
+        self._target = TargetDomain(server, args.domain)
+
+    def run(self, left: list[str]) -> None:
+        """Read as much as possible first; then create the domain, and delete it after a failure.
+
+        What was left behind is appended to `left`, in words.
+        """
+        known = None
+        if self._args.resume:
+            known = self._target.root_to_resume(self._source.fingerprint)
+        else:
+            self._target.refuse_existing()
+        root = known or new_root_id(SystemClock())
+        opener = _matrix_reader(self._args.file)
+        if opener is not None:
+            check_title(self._args.path)
+            matrix = replace(opener(self._source), chunk=self._args.chunk)
+            self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
+            return
+        objects = FileObjects(
+            self._source,
+            root,
+            matrices=not self._args.as_is,
+            files=self._files,
+            matrix_chunk=self._args.chunk,
+            strict=self._args.strict,
+        )
+        resumed = known is not None
+        self._guarded(
+            known,
+            root,
+            objects.is_ordered,
+            lambda uploads: Hdf5Import(self._sending, uploads, objects, self._advance, resumed=resumed).run(),
+            objects.user_block(),
+        )
+        if objects.lost:
+            text = f"{objects.lost} references lead to objects that are not imported: they are null."
+            print_message(self._args.progress, text, sys.stderr)
+        for text in _listed(
+            "Filters that are stored, and exported, in a form that HSDS reads; hsparse export --filter sets others",
+            [f"{path}: {changed}" for path, changed in objects.refiltered.items()],
+        ):
+            print_message(self._args.progress, text, sys.stderr)
+        left += _listed("Not imported", list(objects.skipped.values()))
+        left += _listed(
+            "Sources of virtual datasets that are missing, whose elements have the fill value",
+            sorted(self._files.missing),
+        )
+        left += _listed(
+            "External links to files that are no domains; import them too",
+            self._target.missing(objects.external),
+        )
+
+    def _guarded(
+        self,
+        known: str | None,
+        root: str,
+        ordered: bool,
+        work: Callable[[BoundedPool], None],
+        user_block: Json | None = None,
+    ) -> None:
+        try:
+            if known is None:
+                self._target.create(root, self._source.fingerprint, ordered=ordered, user_block=user_block)
+            with BoundedPool(self._args.requests, stop=self._sending.stop) as uploads:
+                work(uploads)
+        except BaseException as error:
+            if known is None and not self._args.keep and not self._args.resume:
+                self._undo(root, error)
+            raise
+
+    def _undo(self, root: str, error: BaseException) -> None:
+        """Delete the domain; if that fails too, report both errors."""
+        try:
+            self._target.delete(root)
+        except HsparseError as left:
+            raise HsparseError(
+                f"{error} What was imported could not be deleted again, delete {self._args.domain}: {left.message}"
+            ) from error
+
+    def _matrix(self, uploads: BoundedPool, root: str, matrix: Matrix) -> None:
+        id = derived_id("datasets", root, bytes(8))
+        with suppress(Conflict):  # it existed before: its elements are written again
+            self._sending.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
+        upload = MatrixUpload(self._sending, uploads, self._args.file, {"id": id}, matrix, self._advance)
+        upload.submit()
+        uploads.finish()
+        upload.check()
+        self._sending.json("PUT", f"/groups/{root}/links", {"links": {self._args.path: {"id": id}}})
+
+
+def _listed(title: str, some: list[str]) -> list[str]:
+    """Return a message of what was left behind: its number, and the first ones by their names."""
+    more = [f"and {len(some) - NAMED} more"] if len(some) > NAMED else []
+    return ["\n  ".join([f"{title} ({len(some)}):", *some[:NAMED], *more])] if some else []
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 64:
+        raise argparse.ArgumentTypeError(f"{text} is not 1 to 64")
+    return value
+
+
+def _dimensions(text: str) -> tuple[int, ...]:
+    parts = text.split("x")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise argparse.ArgumentTypeError(
+            f"{text} is not numbers above 0 with x between them, such as 4096x256"
+        )
+    return tuple(map(int, parts))
+
+
+FINGERPRINT = "importedFile"
+"""The creation property of the root group with the fingerprint of the imported file."""
+
+
+class TargetDomain:
+    """The domain `path` of an import."""
+
+    def __init__(self, server: RetryingClient, path: str) -> None:
+        self._server = server
+        self.path = path
+
+    def root_to_resume(self, fingerprint: str) -> str | None:
+        """Return the root group of an interrupted import, None without a domain.
+
+        `Conflict` if another object is there.
+        """
+        try:
+            root = self._server.json("GET", "/").get("root")
+        except (NotFound, Gone):
+            return None
+        found: Json = {}
+        if root is not None:
+            found = self._server.json("GET", f"/groups/{root}").get("creationProperties") or {}
+        if root is None or found.get(FINGERPRINT) != fingerprint:
+            raise Conflict(
+                f"{self.path} was not imported from this file, or the file has changed since: import it into another "
+                "domain, or delete this one first."
+            )
+        return str(root)
+
+    def refuse_existing(self) -> None:
+        """Raise `Conflict` if the domain exists."""
+        try:
+            self._server.json("GET", "/")
+        except (NotFound, Gone):
+            return
+        raise Conflict(
+            f"{self.path} exists already: go on with an import that was stopped by --resume, or name another domain."
+        )
+
+    def missing(self, links: Mapping[str, ExternalLink]) -> list[str]:
+        """Return the external links, by their paths, that lead to no domain beside this one, in words."""
+        found: dict[str, bool] = {}
+        left = []
+        for path, target in links.items():
+            domain = external_domain(target.file, self.path)
+            if domain not in found:
+                found[domain] = self._exists(domain)
+            if not found[domain]:
+                left.append(f"{path}: {target.path} in {target.file} (looked at {domain})")
+        return left
+
+    def _exists(self, domain: str) -> bool:
+        try:
+            self._server.json("GET", "/", domain=domain)
+        except (NotFound, Gone, Forbidden, BadRequest):
+            return False
+        return True
+
+    def create(
+        self, root: str, fingerprint: str | None, *, ordered: bool, user_block: Json | None = None
+    ) -> None:
+        """Create the domain with this root group; `ordered`: the order of creation is tracked.
+
+        Without a fingerprint no import can resume it.
+        """
+        properties: Json = {} if fingerprint is None else {FINGERPRINT: fingerprint}
+        properties |= {"CreateOrder": 1} if ordered else {}
+        properties |= {} if user_block is None else {USER_BLOCK: user_block}
+        body = {"root_id": root, "group": {"creationProperties": properties}}
+        try:
+            self._server.json("PUT", "/", body)
+        except Conflict:  # created by this request, which was repeated after a lost answer
+            if self._server.json("GET", "/").get("root") != root:
+                raise
+
+    def delete(self, root: str) -> None:
+        """Delete the domain with all its objects, if it exists and `root` is its root group."""
+        with suppress(NotFound, Gone):
+            if self._server.json("GET", "/").get("root") == root:
+                self._server.json("DELETE", "/")

@@ -1,0 +1,170 @@
+"""The values of dense datasets, sent chunk by chunk of the server's grid.
+
+A chunk is sent as its stored bytes if the server stores such chunks with the same filters, and by value otherwise. A
+request writes whole chunks and every element once, so that an existing chunk is complete. A chunk that many requests
+write is written again when an import is resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, partial
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.errors import TooLarge
+from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.filters.pipeline import decode_alike
+from hsparse.format.plan.grid import Grid
+from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
+from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.object_body import values_bytes
+from hsparse.hdf5.importer.source import path_in_errors
+from hsparse.hdf5.importer.value_upload import LARGEST, ValueUpload
+from hsparse.hdf5.importer.virtual_data import VirtualData
+from hsparse.model.dataspace import dims_of
+from hsparse.model.ids import chunk_name
+
+UNDIVIDED = 1024 * 1024
+"""Bytes of the largest chunk that is never written in parts: every server's `max_request_size` allows it."""
+BAND = 16 * 1024 * 1024
+"""Bytes of values in a request of smaller chunks; a band of all chunks side by side may have `LARGEST`."""
+SMALL = 256 * 1024
+"""Bytes of the largest chunk of the file that is not worth a request of its own."""
+PAGE = 10_000
+
+
+class DenseUpload(ValueUpload[FileData | VirtualData]):
+    """The values of one dense dataset."""
+
+    @cached_property
+    def _spec(self) -> ChunkSpec:
+        return chunk_spec(self._record)
+
+    def submit(self, stored: set[Dims]) -> None:
+        """Submit all values, except chunks that are `stored` and complete."""
+        data = self._data
+        if not data.dims:
+            self._uploads.submit(data.size, lambda: self._send((), ()))
+            return
+        grid = Grid(data.dims, self._spec.dims)
+        nbytes = self._spec.datatype.guessed_size * prod(self._spec.dims)
+        skipped = stored if self._is_undivided else set()
+        if data.records is None or self._suits_bands(nbytes):
+            for first, last in box_bands(grid.counts, nbytes):
+                chunks = product(*map(range, first, last))
+                bounds = grid.origin(first), tuple(map(min, grid.origin(last), data.dims))
+                if any(scaled not in skipped for scaled in chunks) and data.has_data(*bounds):
+                    work = partial(self._send_band, grid.origin(first), grid.origin(last))
+                    self._uploads.submit(2 * nbytes * prod(map(int.__sub__, last, first)), work)
+            return
+        takes_stored = self._accepts_stored()
+        for scaled, rows in data.chunks_by_grid(self._spec.dims):
+            is_direct = takes_stored and not grid.is_edge(scaled) and not int(data.records.mask[rows[0]])
+            if scaled not in (stored if is_direct else skipped):
+                self._uploads.submit(
+                    3 * nbytes,
+                    partial(self._send_rows, grid, scaled, rows, is_direct),
+                )
+
+    def _suits_bands(self, nbytes: int) -> bool:
+        """Say whether many chunks of the file are sent by one request: small ones, of which none is missing."""
+        records = self._data.records
+        return nbytes <= SMALL and self._data.is_whole and records is not None and not records.mask.any()
+
+    @property
+    def _is_undivided(self) -> bool:
+        """Whether a chunk that is sent by value is always in one request."""
+        return self._data.is_raw and self._spec.datatype.guessed_size * prod(self._spec.dims) <= UNDIVIDED
+
+    def _accepts_stored(self) -> bool:
+        """Say whether the chunks of the server have the same bytes as those of the file."""
+        layout = self._data.dataset.layout
+        same = isinstance(layout, ChunkedLayout) and layout.dims == self._spec.dims and self._data.is_raw
+        return same and decode_alike(self._data.dataset.pipeline, self._spec.filters[0])
+
+    def _send_rows(self, grid: Grid, scaled: Dims, rows: NDArray[np.intp], is_direct: bool) -> None:
+        assert isinstance(self._data, FileData)
+        if is_direct:
+            with path_in_errors(f"{self._path} (chunk {chunk_name(scaled)})"):
+                content, _, _ = self._data.stored_chunk(int(rows[0]))
+                self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
+            self._advance(len(content))
+            return
+        self._send(*grid.bounds(scaled))
+        self._advance(self._data.stored_size(rows))
+
+    def _send_band(self, start: Dims, stop: Dims) -> None:
+        """Send the values of adjacent chunks; `stop` may be beyond the extent."""
+        stop = tuple(map(min, stop, self._data.dims))
+        self._send(start, stop)
+        count = prod(map(int.__sub__, stop, start))
+        records = self._data.records
+        whole = self._data.size * prod(self._data.dims)
+        stored = whole if records is None else int(records.size.sum())
+        self._advance(self._data.size * count * stored // whole)
+
+    def _send(self, start: Dims, stop: Dims) -> None:
+        """Send the values of a box, in parts if they are too many for a request."""
+        size = self._data.size * prod(b - a for a, b in zip(start, stop, strict=True))
+        if size > LARGEST and self._halve(start, stop):
+            return
+        with path_in_errors(self._path):
+            body = values_bytes(self._data.read(start, stop))
+        try:
+            if len(body) > LARGEST and self._halve(start, stop):
+                return
+            select = f"[{','.join(f'{a}:{b}' for a, b in zip(start, stop, strict=True))}]" if start else None
+            with path_in_errors(self._path):
+                self._server.json("PUT", f"{self._url}/value", body, select=select)
+        except TooLarge:
+            if not self._halve(start, stop):
+                raise
+
+    def _halve(self, start: Dims, stop: Dims) -> bool:
+        """Send a box as two; return False for a single element, or a single chunk that is not divided."""
+        units = (self._spec.dims,) if self._is_undivided else (self._spec.dims, (1,) * len(start))
+        for unit in units:
+            for dim, (a, b) in enumerate(zip(start, stop, strict=True)):
+                first, last = a // unit[dim], -(-b // unit[dim])
+                if last - first > 1:
+                    middle = (first + last) // 2 * unit[dim]
+                    self._send(start, (*stop[:dim], middle, *stop[dim + 1 :]))
+                    self._send((*start[:dim], middle, *start[dim + 1 :]), stop)
+                    return True
+        return False
+
+
+def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
+    """Yield boxes of chunks that cover a grid, as scaled coordinates of the first chunk and past the last one.
+
+    Chunks have `nbytes`; `counts` has their number in each dimension. A box spans the last dimensions and part of one
+    other, about `BAND` bytes, so that its elements are one run, or few runs, in row-major order.
+    """
+    steps = [1] * len(counts)
+    for dim in reversed(range(len(counts))):
+        steps[dim] = counts[dim] if nbytes * counts[dim] <= LARGEST else max(1, BAND // nbytes)
+        nbytes *= steps[dim]
+        if steps[dim] < counts[dim]:
+            break
+    for first in product(*(range(0, count, step) for count, step in zip(counts, steps, strict=True))):
+        yield first, tuple(map(min, counts, map(int.__add__, first, steps)))
+
+
+def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> set[Dims]:
+    """Return the scaled coordinates of the stored chunks of a dataset on the server."""
+    found: set[Dims] = set()
+    if not dims_of(record["shape"]):
+        return found
+    marker = None
+    while True:
+        page = server.json("GET", f"/datasets/{record['id']}/chunks", limit=PAGE, marker=marker)
+        found |= {tuple(row["scaled"]) for row in page["chunks"]}
+        marker = page.get("marker")
+        if marker is None:
+            return found

@@ -1,0 +1,332 @@
+"""Import of an HDF5 file: committed types, datasets with their values, groups, and the root group's links last.
+
+So no part of the file is visible before it is complete.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from math import prod
+from typing import Any, TypeAlias
+
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.client.sources.value_batch import answer_parts
+from hsparse.errors import BadRequest, Conflict, Gone, NotFound, TooLarge, Unsupported
+from hsparse.hdf5.format.messages.file_type import has_references
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
+from hsparse.hdf5.format.parse.parsed_elements import check_readable
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject
+from hsparse.hdf5.importer.defined_upload import DefinedData, DefinedUpload
+from hsparse.hdf5.importer.dense_upload import DenseUpload, stored_chunks
+from hsparse.hdf5.importer.file_data import Dims, FileData
+from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
+from hsparse.hdf5.importer.hdf5_matrix import open_matrix, values_body
+from hsparse.hdf5.importer.object_body import (
+    changed_filters,
+    common_body,
+    dataset_body,
+    link_bodies,
+    values_bytes,
+)
+from hsparse.hdf5.importer.source import path_in_errors
+from hsparse.hdf5.importer.sparse_matrix import MatrixUpload, matrix_body
+from hsparse.hdf5.importer.structured_upload import StructuredData, StructuredUpload
+from hsparse.hdf5.importer.value_upload import Advance
+from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
+from hsparse.model.ids import collection_of
+
+Json = dict[str, Any]
+LINKS = 5000
+"""The most links in a request."""
+OBJECTS = 100
+"""The most objects that a request creates."""
+BODIES = 4 * 1024 * 1024
+"""The most bytes of base64 values in such a request, unless one object has more."""
+INLINE = 64 * 1024
+"""The most bytes of values that are sent in the request that creates their dataset."""
+Data: TypeAlias = FileData | VirtualData | StructuredData | DefinedData
+Upload: TypeAlias = Callable[[], None]
+UploadMaker: TypeAlias = Callable[[Json, set[Dims]], Upload]
+"""Called with the server's answer, and the chunks that it stores."""
+KEPT = 1000
+"""The most rows of a chunk index that is kept until the values are sent; a longer one is read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewObject:
+    """An object to create at `path`: its body, the upload of a dataset's values, and further links of a group."""
+
+    path: str
+    body: Json
+    make: UploadMaker | None = None
+    links: Iterator[Json] | None = None
+
+
+class Hdf5Import:
+    """One import; `resumed`: some objects may exist."""
+
+    def __init__(
+        self,
+        server: RetryingClient,
+        uploads: BoundedPool,
+        objects: FileObjects,
+        advance: Advance,
+        *,
+        resumed: bool,
+    ) -> None:
+        self._server = server
+        self._uploads = uploads
+        self._objects = objects
+        self._advance = advance
+        self._resumed = resumed
+        self._matrices: list[MatrixUpload] = []
+
+    def run(self) -> None:
+        """Import the whole file; errors have the path of the object in the file."""
+        for step in (self._create_types, self._complete_types):
+            for _ in self._uploads.ahead(self._batches(ObjectKind.DATATYPE), step):
+                pass
+        for uploads in self._uploads.ahead(self._batches(ObjectKind.DATASET), self._create_datasets):
+            for submit in uploads:
+                submit()
+        for submit in self._uploads.ahead(self._objects.matrices(), self._create_matrix):
+            submit()
+        self._uploads.finish()
+        for matrix in self._matrices:
+            matrix.check()
+        root, *_ = self._objects.of(ObjectKind.GROUP)
+        for _ in self._uploads.ahead(self._batches(ObjectKind.GROUP), self._create_groups):
+            pass
+        self._complete_root(root)
+
+    def _batches(self, kind: ObjectKind) -> Iterator[list[FileObject]]:
+        """Yield the objects of a kind, without the root group, in batches for one request."""
+        objects = (one for one in self._objects.of(kind) if one.path != "/")
+        while some := list(islice(objects, OBJECTS)):
+            yield some
+
+    def _create(
+        self, collection: str, objects: Iterator[NewObject]
+    ) -> Iterator[tuple[NewObject, Json, bool]]:
+        """Create objects; yield each, the server's JSON of it, and whether it existed."""
+        some: list[NewObject] = []
+        nbytes = 0
+        for one in objects:
+            size = _nbytes(one.body)
+            if some and nbytes + size > BODIES:
+                yield from self._create_together(collection, some)
+                some, nbytes = [], 0
+            some.append(one)
+            nbytes += size
+        yield from self._create_together(collection, some)
+
+    def _create_together(
+        self, collection: str, some: list[NewObject]
+    ) -> Iterator[tuple[NewObject, Json, bool]]:
+        """Create objects by one request; if it fails, or some exist, one by one: then errors name the object.
+
+        Of a resumed import those are left out that are there as their creation makes them.
+        """
+        there = self._complete(collection, some) if self._resumed else set()
+        if len(some) > 1 and not there:
+            try:
+                made = self._server.json("POST", f"/{collection}", [draft.body for draft in some])["objects"]
+            except (BadRequest, Conflict, NotFound, TooLarge, Unsupported):
+                pass  # the server has deleted what it created
+            else:
+                yield from ((draft, record, False) for draft, record in zip(some, made, strict=True))
+                return
+        for draft in some:
+            if draft.body["id"] in there:
+                yield draft, draft.body, False
+            else:
+                yield draft, *self._create_one(collection, draft.path, draft.body)
+
+    def _complete(self, collection: str, some: list[NewObject]) -> set[str]:
+        """Return the ids of those objects that need nothing more, none unless all of them exist; two requests.
+
+        An object is created with its attributes and first links; a dataset's values are written after it.
+        """
+        valued = {one.body["id"]: one.body["value_base64"] for one in some if "value_base64" in one.body}
+        found = {one.body["id"] for one in some if one.make is None}
+        try:
+            if found:
+                path = f"/{collection}/{min(found)}/attributes"
+                self._server.json("POST", path, {"obj_ids": sorted(found)}, IncludeData=0)
+            return found | (self._written(valued) if valued else set())
+        except (NotFound, Gone):
+            return set()
+
+    def _written(self, valued: dict[str, str]) -> set[str]:
+        """Return which datasets have the values, in base64, that belong to their ids."""
+        reads = {"reads": [{"ids": list(valued)}]}
+        answer = self._server.ask(lambda connection: connection.binary("POST", "/datasets/values", reads))
+        parts = zip(valued.items(), answer_parts(answer), strict=True)
+        return {id for (id, text), blocks in parts if base64.b64decode(text) == b"".join(blocks)}
+
+    def _create_one(self, collection: str, path: str, body: Json) -> tuple[Json, bool]:
+        with path_in_errors(path):
+            try:
+                return self._server.json("POST", f"/{collection}", body), False
+            except Conflict:
+                return self._server.json("GET", f"/{collection}/{body['id']}"), True
+
+    def _create_types(self, some: list[FileObject]) -> None:
+        for _ in self._create("datatypes", map(self._type, some)):
+            pass
+
+    def _type(self, one: FileObject) -> NewObject:
+        with path_in_errors(one.path):
+            stored = self._objects.read(one)
+            assert stored.type is not None
+            check_readable(stored.type)
+            # Its attributes may have types that do not exist yet.
+            body = common_body(self._objects, stored, one.path, attributes=False) | {"type": stored.type.item}
+            return NewObject(one.path, body)
+
+    def _complete_types(self, some: list[FileObject]) -> None:
+        for one in some:
+            with path_in_errors(one.path):
+                self._put_attributes(one, self._objects.read(one))
+
+    def _create_datasets(self, some: list[FileObject]) -> list[Upload]:
+        uploads = []
+        for draft, record, was_there in self._create("datasets", map(self._dataset, some)):
+            if draft.make is None:
+                continue
+            if "value_base64" in draft.body and not was_there:
+                self._advance(len(draft.body["value_base64"]) * 3 // 4)
+                continue
+            there = stored_chunks(self._server, record) if was_there and self._resumed else set()
+            uploads.append(draft.make(record, there))
+        return uploads
+
+    def _dataset(self, one: FileObject) -> NewObject:
+        with path_in_errors(one.path):
+            stored = self._objects.read(one)
+            dataset = stored.dataset
+            assert dataset is not None
+            check_readable(dataset.type)
+            if isinstance(dataset.layout, RawStructuredLayout):
+                structured = StructuredData(self._objects, stored)
+                reader = partial(StructuredData, self._objects, stored)
+                make = partial(self._upload, StructuredUpload, one.path, dataset, _kept(structured), reader)
+                return NewObject(one.path, structured.body(one.path), make)
+            if one.defined is not None:
+                sparse = DefinedData(self._objects, stored, one.defined.address)
+                again = partial(DefinedData, self._objects, stored, one.defined.address)
+                make = partial(self._upload, DefinedUpload, one.path, dataset, _kept(sparse), again)
+                return NewObject(one.path, sparse.body(one.path), make)
+            data = open_data(self._objects, dataset)
+            storage = data.storage if isinstance(data, VirtualData) else None
+            body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path, storage)
+            if changed := changed_filters(data.dataset):
+                self._objects.refiltered[one.path] = changed
+            has_no_chunks = data.records is not None and not len(data.records)
+            if not data.is_allocated or has_no_chunks:
+                return NewObject(one.path, body)
+            make = partial(
+                self._upload,
+                DenseUpload,
+                one.path,
+                dataset,
+                _kept(data),
+                partial(open_data, self._objects, dataset),
+            )
+            return NewObject(one.path, body | _inline(data), make)
+
+    def _upload(
+        self,
+        kind: type[DenseUpload | StructuredUpload | DefinedUpload],
+        path: str,
+        dataset: ParsedDataset,
+        kept: Any,
+        read: Callable[[], Any],
+        record: Json,
+        there: set[Dims],
+    ) -> Upload:
+        """Return the function that submits a dataset's values; its data is `kept`, or read again."""
+        record["type"] = dataset.type.item
+
+        def submit() -> None:
+            with path_in_errors(path):
+                data = read() if kept is None else kept
+            kind(self._server, self._uploads, path, record, data, self._advance).submit(there)
+
+        return submit
+
+    def _create_matrix(self, one: FileObject) -> Upload:
+        assert one.matrix is not None
+        with path_in_errors(one.path):
+            stored = self._objects.read(one)
+            matrix = open_matrix(self._objects, one.matrix)
+            bodies = (
+                common_body(self._objects, stored, one.path),
+                matrix_body(matrix),
+                values_body(self._objects, one.matrix),
+            )
+            properties = {
+                name: value for body in bodies for name, value in body["creationProperties"].items()
+            }
+            body = {name: value for body in bodies for name, value in body.items()}
+        self._create_one("datasets", one.path, body | {"creationProperties": properties})
+        upload = MatrixUpload(self._server, self._uploads, one.path, {"id": one.id}, matrix, self._advance)
+        self._matrices.append(upload)
+        return upload.submit
+
+    def _create_groups(self, some: list[FileObject]) -> None:
+        by_path = {one.path: one for one in some}
+        for draft, record, was_there in self._create("groups", map(self._group, some)):
+            with path_in_errors(draft.path):
+                for links in self._links(by_path[draft.path]) if was_there else draft.links or ():
+                    if links:
+                        self._server.json("PUT", f"/groups/{record['id']}/links", {"links": links})
+
+    def _group(self, one: FileObject) -> NewObject:
+        with path_in_errors(one.path):
+            body = common_body(self._objects, self._objects.read(one), one.path)
+            links = self._links(one)
+            return NewObject(one.path, body | {"links": next(links, {})}, links=links)
+
+    def _complete_root(self, root: FileObject) -> None:
+        with path_in_errors(root.path):
+            stored = self._objects.read(root)
+            self._put_attributes(root, stored)
+            for links in filter(None, self._links(root)):
+                self._server.json("PUT", f"/groups/{root.id}/links", {"links": links})
+
+    def _put_attributes(self, one: FileObject, stored: ParsedObject) -> None:
+        attributes = common_body(self._objects, stored, one.path)["attributes"]
+        if attributes:
+            url = f"/{collection_of(one.id)}/{one.id}/attributes"
+            self._server.json("PUT", url, {"attributes": attributes})
+
+    def _links(self, one: FileObject) -> Iterator[Json]:
+        links = iter(self._objects.read(one).links)
+        while piece := list(islice(links, LINKS)):
+            yield link_bodies(self._objects, piece)
+
+
+def _kept(data: Data) -> Data | None:
+    """Return data with a short index, None if it is to be read again."""
+    return data if data.records is None or len(data.records) <= KEPT else None
+
+
+def _inline(data: FileData | VirtualData) -> Json:
+    """Return the values for the body that creates their dataset, nothing if they are too many."""
+    # Reading counts lost references, so it is done once.
+    if not data.is_whole or data.size * prod(data.dims) > INLINE or has_references(data.dataset.type):
+        return {}
+    values = values_bytes(data.read((0,) * len(data.dims), data.dims))
+    return {"value_base64": base64.b64encode(values).decode()} if len(values) <= INLINE else {}
+
+
+def _nbytes(body: Json) -> int:
+    """Return about how many bytes the values in a body have."""
+    values = [body, *body.get("attributes", {}).values()]
+    return sum(len(one.get("value_base64") or one.get("value") or "") for one in values)

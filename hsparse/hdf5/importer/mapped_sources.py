@@ -1,0 +1,88 @@
+"""The sources of a virtual dataset, and its extent: patterns of names and mappings without end are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.plan.virtual_plan import block_of, bounds_of, clipped, end_of_slices, slices_before
+from hsparse.format.selections.serialized_selection import Regular, Serialized
+from hsparse.hdf5.format.parse.virtual_mapping import VirtualMapping, block_name, unlimited_dim
+
+Dims = tuple[int, ...]
+SourceDims: TypeAlias = Callable[[str, str], Dims | None]
+"""Returns the extent of a dataset in a file, None if one of the two is missing."""
+MAX_BLOCKS = 100_000
+"""The most sources that a pattern may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedSource:
+    """The elements `virtual` of a virtual dataset are `source` of the dataset `dataset` in `file`."""
+
+    file: str
+    dataset: str
+    virtual: Serialized
+    source: Serialized
+
+
+def resolve_mappings(
+    mappings: Iterable[VirtualMapping], stored: Dims, dims_of: SourceDims
+) -> tuple[list[MappedSource], Dims]:
+    """Return the sources of all mappings, and the extent of the dataset, `stored` unless a mapping has no end.
+
+    As libhdf5 does it with its default view: a mapping ends where its source does, a pattern before the first name that
+    is missing, and the extent with the last of them. `Corrupt` and `TooLarge` for what no dataset can have.
+    """
+    ends: dict[int, int] = {}
+    least = [0] * len(stored)
+    sources: list[MappedSource] = []
+    for one in mappings:
+        dim = unlimited_dim(one.virtual)
+        for place, end in enumerate(bounds_of(one.virtual, len(stored))):
+            least[place] = max(least[place], 0 if place == dim else end)
+        if dim is None:
+            sources.append(MappedSource(*_names(one), one.virtual, one.source))
+            continue
+        found, end = (_blocks if one.by_blocks else _endless)(one, dim, dims_of)
+        sources += found
+        ends[dim] = max(ends.get(dim, 0), end)
+    dims = (max(least[dim], ends[dim]) if dim in ends else length for dim, length in enumerate(stored))
+    return sources, tuple(dims)
+
+
+def _names(one: VirtualMapping, block: int = 0) -> tuple[str, str]:
+    return block_name(one.file, block), block_name(one.dataset, block)
+
+
+def _blocks(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[MappedSource], int]:
+    """Return the sources that a pattern names, up to the first missing one, and the end of their blocks."""
+    assert isinstance(one.virtual, Regular)
+    found: list[MappedSource] = []
+    while dims_of(*(names := _names(one, len(found)))) is not None:
+        found.append(MappedSource(*names, block_of(one.virtual, dim, len(found)), one.source))
+        if len(found) > MAX_BLOCKS:
+            raise TooLarge(
+                f"{one.dataset} in {one.file} names more than {MAX_BLOCKS} sources: import them in parts."
+            )
+    span = one.virtual.spans[dim]
+    return found, end_of_slices(span, len(found) * span.block)
+
+
+def _endless(one: VirtualMapping, dim: int, dims_of: SourceDims) -> tuple[list[MappedSource], int]:
+    """Return what of a mapping without end its source has, and the end of that."""
+    names = _names(one)
+    dims, end = dims_of(*names), unlimited_dim(one.source)
+    assert isinstance(one.virtual, Regular)
+    assert isinstance(one.source, Regular)
+    assert end is not None
+    if dims is None:
+        return [], 0
+    if len(dims) != len(one.source.spans):
+        raise Corrupt(f"{one.dataset} in {one.file} has {len(dims)} dimensions, its mapping others.")
+    slices = slices_before(one.source.spans[end], dims[end])
+    stop = end_of_slices(one.virtual.spans[dim], slices)
+    virtual, source = clipped(one.virtual, dim, slices), clipped(one.source, end, slices)
+    return [MappedSource(*names, virtual, source)], stop

@@ -1,0 +1,193 @@
+"""Matrix Market files, `.mtx` and `.mtx.gz`, read in pieces.
+
+https://math.nist.gov/MatrixMarket/formats.html. The header line is `%%MatrixMarket matrix FORMAT FIELD SYMMETRY`;
+comments follow, then the numbers of rows, columns and entries, then a line for each entry, with indices from 1. In the
+format `array` there is no number of entries, and lines are of values alone, column by column, of a symmetric matrix
+those from the diagonal on, of a skew-symmetric one those below it. `unsigned-integer` is a field of scipy's.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
+
+PIECE = 8 * 1024 * 1024
+"""Bytes of text that are read at once."""
+LONGEST_LINE = 1024
+COMPLEX = {
+    "class": "H5T_COMPOUND",
+    "fields": [{"name": "r", "type": "H5T_IEEE_F64LE"}, {"name": "i", "type": "H5T_IEEE_F64LE"}],
+}
+FIELDS: dict[str, tuple[str, Any, int]] = {
+    "real": ("<f8", "H5T_IEEE_F64LE", 1),
+    "double": ("<f8", "H5T_IEEE_F64LE", 1),
+    "integer": ("<i8", "H5T_STD_I64LE", 1),
+    "unsigned-integer": ("<u8", "H5T_STD_U64LE", 1),
+    "complex": ("<c16", COMPLEX, 2),
+    "pattern": ("|u1", "H5T_STD_U8LE", 0),
+}
+"""For each field: the dtype and the HDF5 type of its values, and the number of words in an entry."""
+SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    is_array: bool
+    field: str
+    symmetry: str
+    rows: int
+    columns: int
+    entries: int
+
+    @property
+    def numbers(self) -> int:
+        """The numbers in an entry: its place, where it is written, and its value."""
+        return (0 if self.is_array else 2) + FIELDS[self.field][2]
+
+
+def open_matrix_market(source: Source) -> Matrix:
+    """Read the header and, for a symmetric matrix, all entries once to count the elements.
+
+    `Corrupt` names the line.
+    """
+    with _open(source) as file:
+        header = _read_header(source.name, file)
+    dtype, item, _ = FIELDS[header.field]
+    count = header.entries
+    if header.symmetry != "general":  # entries on the diagonal have no counterpart
+        count = sum(len(values) for _, read in _batches(source) for values in [read()[1]])
+    itemsize = np.dtype(dtype).itemsize
+    return Matrix((header.rows, header.columns), item, itemsize, count, _batches(source))
+
+
+def _open(source: Source) -> IO[bytes]:
+    file = source.file()
+    return cast(IO[bytes], gzip.open(file)) if source.name.lower().endswith(".gz") else file
+
+
+def _read_header(path: str, file: IO[bytes]) -> _Header:
+    try:
+        words = file.readline(LONGEST_LINE).decode("ascii", "replace").lower().split()
+        if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"]:
+            raise Corrupt(f"{path} is no Matrix Market file: its first line is not %%MatrixMarket matrix ...")
+        if words[2] not in ("coordinate", "array"):
+            raise Unsupported(f"{path} has the format {words[2]}: coordinate and array are imported.")
+        is_array = words[2] == "array"
+        if words[3] not in FIELDS or words[4] not in SYMMETRIES or (is_array and words[3] == "pattern"):
+            raise Corrupt(
+                f"{path} has values {words[3]} of symmetry {words[4]} in the format {words[2]}, which there are not."
+            )
+        line = b"%"
+        while line.startswith(b"%") or line.isspace():
+            line = file.readline(1024 * LONGEST_LINE)
+        if is_array:
+            rows, columns = map(int, line.split())
+            entries = _array_entries(words[4], rows, columns)
+        else:
+            rows, columns, entries = map(int, line.split())
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise Corrupt(f"{path} has no line of rows, columns and entries: {error}.") from error
+    if min(rows, columns) < 1 or entries < 0:
+        raise Corrupt(f"{path} has {rows} rows, {columns} columns and {entries} entries.")
+    if words[4] != "general" and rows != columns:
+        raise Corrupt(f"{path} is {words[4]}, but has {rows} rows and {columns} columns.")
+    return _Header(is_array, words[3], words[4], rows, columns, entries)
+
+
+def _array_entries(symmetry: str, rows: int, columns: int) -> int:
+    """Return the number of entries of a matrix in the format `array`."""
+    if symmetry == "general":
+        return rows * columns
+    return rows * (rows - 1 if symmetry == "skew-symmetric" else rows + 1) // 2
+
+
+def _array_places(header: _Header, before: int, count: int) -> NDArray[np.int64]:
+    """Return the places of entries of the format `array`, (count, 2), from number `before` on."""
+    numbers = np.arange(before, before + count)
+    if header.symmetry == "general":
+        return np.stack((numbers % header.rows, numbers // header.rows), axis=1)
+    below = int(header.symmetry == "skew-symmetric")
+    starts = np.concatenate(([0], np.cumsum(np.arange(header.rows - below, 0, -1))))
+    columns = np.searchsorted(starts, numbers, "right") - 1
+    return np.stack((numbers - starts[columns] + columns + below, columns), axis=1)
+
+
+def _batches(source: Source) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
+    """Yield the pieces of the file; `Corrupt` if the number of entries is not that of the header."""
+    path = source.name
+    with _open(source) as file:
+        header = _read_header(path, file)
+        found, rest = 0, b""
+        while True:
+            try:
+                text = file.read(PIECE)
+            except (OSError, EOFError, zlib.error) as error:
+                raise Corrupt(f"{path} is damaged after {found} entries: {error}.") from error
+            lines, _, rest = (rest + text).rpartition(b"\n") if text else (rest, b"", b"")
+            if len(rest) > PIECE:
+                raise Corrupt(f"{path} has a line of more than {PIECE} bytes.")
+            tokens = lines.split()
+            if tokens:
+                numbers = header.numbers
+                count, odd = divmod(len(tokens), numbers)
+                if odd:
+                    raise Corrupt(
+                        f"{path} has a line that is not of {numbers} numbers, after {found} entries."
+                    )
+                yield len(lines), partial(_parse, path, header, tokens, found)
+                found += count
+            if found > header.entries or (not text and found < header.entries):
+                raise Corrupt(f"{path} has {found} entries; its header says {header.entries}.")
+            if not text:
+                return
+
+
+def _parse(path: str, header: _Header, tokens: list[bytes], before: int) -> MatrixElements:
+    dtype, _, numbers = FIELDS[header.field]
+    table = np.array(tokens).reshape(-1, header.numbers)
+    try:
+        if header.is_array:
+            # Entries that there are too many of are reported by who counts them.
+            places = _array_places(header, before, min(len(table), header.entries - before))
+            table = table[: len(places)]
+        else:
+            places = table[:, :2].astype(np.int64) - 1
+        if numbers == 1:
+            values = table[:, -1].astype(dtype)
+        elif numbers == 2:
+            parts = np.ascontiguousarray(table[:, -2:].astype("<f8"))
+            values = parts.view("<c16")[:, 0]
+        else:
+            values = np.ones(len(table), dtype)
+    except (ValueError, OverflowError) as error:
+        raise Corrupt(
+            f"{path} has no number where there is to be one, after {before} entries: {error}."
+        ) from error
+    extent = np.array((header.rows, header.columns))
+    if ((places < 0) | (places >= extent)).any():
+        raise Corrupt(f"{path} has an index beyond {header.rows} x {header.columns}, after {before} entries.")
+    return _mirrored(header.symmetry, places.astype(np.uint64), values)
+
+
+def _mirrored(symmetry: str, places: NDArray[np.uint64], values: NDArray[Any]) -> MatrixElements:
+    """Return the entries and, for a symmetric matrix, their mirror images."""
+    if symmetry == "general":
+        return places, values
+    other = places[:, 0] != places[:, 1]
+    mirrored = values[other]
+    if symmetry == "skew-symmetric":
+        mirrored = -mirrored
+    elif symmetry == "hermitian":
+        mirrored = mirrored.conj()
+    return np.concatenate((places, places[other][:, ::-1])), np.concatenate((values, mirrored))

@@ -1,0 +1,120 @@
+"""Sparse matrices of any source, and their upload to sparse datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.selections.points import Points
+from hsparse.hdf5.importer.source import path_in_errors
+from hsparse.hdf5.importer.value_upload import LARGEST, ValueUpload
+from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
+
+MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]
+"""Coordinates, (n, rank), and values, (n,)."""
+Json = dict[str, Any]
+BATCH = 1 << 19
+"""Elements of a request, unless its chunks have more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """An array with `count` stored elements of type `item`; `batches` yields functions that read some.
+
+    Each batch comes with its number of bytes in the file; reading the largest one takes the memory of `most` elements.
+    `chunk` are the chunk
+    dimensions that the user wants, none if `chunk_of` chooses.
+    """
+
+    shape: tuple[int, ...]
+    item: Any
+    itemsize: int
+    count: int
+    batches: Iterator[tuple[int, Callable[[], MatrixElements]]]
+    fill: Any = None
+    most: int = BATCH
+    chunk: tuple[int, ...] = ()
+
+
+def matrix_body(matrix: Matrix) -> Json:
+    """Return the body that creates the dataset of a matrix."""
+    if 0 in matrix.shape:
+        raise Unsupported(f"A sparse dataset of extent {list(matrix.shape)} has no elements; leave it out.")
+    dims = chunk_of(matrix.shape, matrix.count, matrix.chunk, by_chunks=False)
+    layout = {
+        "class": "H5D_STRUCT_CHUNK",
+        "dims": list(dims),
+        "flags": ["H5D_SPARSE_DATA"],
+    }
+    properties: Json = {"layout": layout, "filters": matrix_filters(dims)}
+    if matrix.fill is not None:
+        properties["fillValue"] = matrix.fill
+    return {"type": matrix.item, "shape": list(matrix.shape), "creationProperties": properties}
+
+
+class MatrixUpload(ValueUpload[Matrix]):
+    """The elements of a matrix."""
+
+    @property
+    def _row(self) -> int:
+        return self._data.itemsize + 8 * len(self._data.shape)
+
+    def submit(self) -> None:
+        """Submit all elements."""
+        for nbytes, read in self._data.batches:
+            self._uploads.submit(
+                4 * self._row * max(BATCH, self._data.most), partial(self._send, nbytes, read)
+            )
+
+    def check(self) -> None:
+        """Check that as many elements are defined as were read: `Corrupt` if the file has some twice."""
+        answer = self._server.json("GET", f"{self._url}/defined", count_only=1)
+        twice = self._data.count - int(answer["count"])
+        if twice:
+            raise Corrupt(
+                f"{self._path}: {twice} of {self._data.count} elements are at places that others have too; "
+                "add them up first (sum_duplicates)."
+            )
+
+    def _send(self, nbytes: int, read: Callable[[], MatrixElements]) -> None:
+        with path_in_errors(self._path):
+            coords, values = read()
+            step = LARGEST_BATCH if LARGEST_BATCH * self._row <= LARGEST else BATCH
+            for at in range(0, len(values), step):
+                part = Points(self._data.shape, coords[at : at + step])
+                self._put_elements(part, np.ascontiguousarray(values[at : at + step]))
+        self._advance(nbytes)
+
+
+def row_of(pointers: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:
+    """Return the row, or column, of each of the elements `begin` to `end` of a compressed matrix."""
+    first = int(np.searchsorted(pointers, begin, "right")) - 1
+    last = int(np.searchsorted(pointers, end, "left"))
+    bounds = np.clip(pointers[first : last + 1], begin, end)
+    counts = bounds[1:] - bounds[:-1]
+    return np.repeat(np.arange(first, last, dtype=np.int64), counts)
+
+
+def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:
+    """Raise `Corrupt` unless pointers, `lines` + 1 numbers, ascend from 0 to `count`."""
+    right = len(pointers) == lines + 1 and int(pointers[0]) == 0 and int(pointers[-1]) == count
+    if not right or (np.diff(pointers) < 0).any():
+        raise Corrupt(
+            f"The {len(pointers)} pointers do not lead from 0 to {count} elements in {lines} lines."
+        )
+
+
+def matrix_coordinates(first: NDArray[Any], second: NDArray[Any], kind: str) -> NDArray[np.uint64]:
+    """Return coordinates, (n, 2); for csc the lines are columns. `Corrupt` for negative ones."""
+    pair = (second, first) if kind == "csc" else (first, second)
+    if len(first) and min(int(first.min()), int(second.min())) < 0:
+        raise Corrupt("An index of the matrix is negative.")
+    result = np.empty((len(first), 2), np.uint64)
+    result[:, 0], result[:, 1] = pair
+    return result

@@ -1,0 +1,278 @@
+"""The data of a virtual dataset: its elements, copied from the datasets that it maps.
+
+Without a source elements have the fill value, as libhdf5 reads them; a source that cannot be read is an error.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from math import prod
+from threading import Lock, local
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt
+from hsparse.format.plan.virtual_plan import Ordered, is_product, mapped_part, ordered, overlaps
+from hsparse.hdf5.format.messages.layout_message import VirtualLayout
+from hsparse.hdf5.format.parse.parsed_elements import check_readable, parse_elements
+from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
+from hsparse.hdf5.format.parse.virtual_mapping import (
+    THIS_FILE,
+    block_name,
+    parse_virtual_mappings,
+    unlimited_dim,
+)
+from hsparse.hdf5.importer.converted_elements import convert_elements
+from hsparse.hdf5.importer.file_data import DataFile, Dims, FileData, is_raw
+from hsparse.hdf5.importer.mapped_sources import resolve_mappings
+from hsparse.hdf5.importer.source import path_in_errors
+from hsparse.hdf5.importer.source_dataset import SourceFile, find_object
+from hsparse.hdf5.importer.source_files import SharedSource
+from hsparse.hdf5.importer.source_parts import read_part
+from hsparse.model.dataspace import dims_of
+from hsparse.model.json_values import Values
+from hsparse.model.vlen_array import VlenArray
+
+MAX_NESTED = 16
+"""Virtual datasets that are sources of each other."""
+MAX_POINTS = 1 << 20
+"""The most elements that are copied one by one at a time; hyperslabs of equal shapes are copied as such."""
+MAX_ROWS = 1 << 20
+"""Rows of the chunk indexes of sources that are in memory; each takes about 60 bytes."""
+Name = tuple[str, str]
+"""The names of a file and of a dataset in it."""
+_nesting = local()
+
+
+class RecentData:
+    """The data of sources that were used last, until they have `MAX_ROWS` rows of chunk indexes together."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Name, FileData | VirtualData] = OrderedDict()
+        self._rows = 0
+        self._lock = Lock()
+
+    def get(self, name: Name) -> FileData | VirtualData | None:
+        """Return the data of a source if it is there."""
+        with self._lock:
+            found = self._kept.get(name)
+            if found is not None:
+                self._kept.move_to_end(name)
+            return found
+
+    def keep(self, name: Name, data: FileData | VirtualData) -> FileData | VirtualData:
+        """Add the data of a source, and return what is there of it, which another thread may have added."""
+        with self._lock:
+            if name not in self._kept:
+                self._kept[name] = data
+                self._rows += _rows(data)
+            found = self._kept[name]
+            while self._rows > MAX_ROWS and len(self._kept) > 1:
+                self._rows -= _rows(self._kept.popitem(last=False)[1])
+            return found
+
+
+def _rows(data: FileData | VirtualData) -> int:
+    return len(data.records) if isinstance(data, FileData) and data.records is not None else 0
+
+
+def open_data(objects: DataFile, dataset: ParsedDataset) -> FileData | VirtualData:
+    """Return the data of a dataset without structured chunks; raise the errors of either class."""
+    if isinstance(dataset.layout, VirtualLayout):
+        return VirtualData(objects, dataset)
+    return FileData(objects, dataset)
+
+
+class VirtualData:
+    """The elements of a virtual dataset, read as `FileData` is. `dataset` has the extent that the sources give it.
+
+    Raises `Corrupt`, `Forbidden` and `TooLarge`, naming the source.
+    """
+
+    records = None
+    is_whole = True
+
+    def __init__(self, objects: DataFile, dataset: ParsedDataset) -> None:
+        assert isinstance(dataset.layout, VirtualLayout)
+        self.objects = objects
+        self.size = dataset.type.size
+        self.is_raw = is_raw(dataset.type)
+        self._known: dict[Name, tuple[DataFile, ParsedDataset] | None] = {}
+        self._recent = RecentData()
+        mappings = objects.source.run(parse_virtual_mappings(objects.file, dataset.layout))
+        stored = dims_of(dataset.shape) or ()
+        with _nested():
+            self.sources, self.dims = resolve_mappings(mappings, stored, self._dims_of)
+            for one in mappings:
+                if unlimited_dim(one.virtual) is not None:
+                    # Without it the dataset has nothing of this mapping, not even fill values.
+                    self._is_there(block_name(one.file, 0), block_name(one.dataset, 0))
+        self.dataset = dataset
+        if self.dims != stored:
+            self.dataset = replace(dataset, shape={**dataset.shape, "dims": list(self.dims)})
+        self._virtual = [ordered(one.virtual, self.dims) for one in self.sources]
+        self._selected: dict[int, Ordered] = {}
+        bounds = [one.bounds for one in self._virtual]
+        shape = len(bounds), len(self.dims)
+        self._low, self._high = (
+            np.array([one[end] for one in bounds], np.int64).reshape(shape) for end in (0, 1)
+        )
+
+    @property
+    def is_allocated(self) -> bool:
+        """Whether there is any data; without it all elements have the fill value."""
+        return 0 not in self.dims and bool(self.sources)
+
+    @property
+    def storage(self) -> ParsedDataset | None:
+        """The first source that is there and is no virtual dataset: its chunks and filters suit the copy."""
+        for one in self.sources:
+            with _nested():
+                found = self._open(one.file, one.dataset)
+            if isinstance(found, FileData):
+                return found.dataset
+        return None
+
+    def has_data(self, start: Dims, stop: Dims) -> bool:
+        """Say whether elements of a box may have other values than the fill value."""
+        with _nested():
+            return any(
+                overlaps(self._virtual[number], start, stop)
+                and self._is_there(self.sources[number].file, self.sources[number].dataset)
+                for number in self._near(start, stop)
+            )
+
+    def read(self, start: Dims, stop: Dims) -> Values:
+        """Return the elements of a box in the form of hsparse."""
+        shape = tuple(b - a for a, b in zip(start, stop, strict=True))
+        fill = self._fill()
+        # Elements of an array type have dimensions of their own.
+        result = np.empty(shape + fill.shape, fill.dtype)
+        result[...] = fill
+        with _nested():
+            for number in self._near(start, stop):
+                one = self.sources[number]
+                if overlaps(self._virtual[number], start, stop) and self._is_there(one.file, one.dataset):
+                    with path_in_errors(f"source {one.dataset} in {one.file}"):
+                        self._copy(number, start, stop, result)
+        if result.dtype.hasobject:
+            return VlenArray.of(result.ravel().tolist(), shape)
+        return result
+
+    def _fill(self) -> NDArray[Any]:
+        """Return the fill value, an array of no dimensions; of objects if its size varies."""
+        kind = self.dataset.type
+        data = self.dataset.fill.value or bytes(kind.size)
+        if len(data) != kind.size:
+            raise Corrupt(f"The fill value has {len(data)} bytes, an element {kind.size}.")
+        objects = self.objects
+        return elements(objects.source.run(parse_elements(objects.file, kind, data, (), objects.find)))
+
+    def _near(self, start: Dims, stop: Dims) -> list[int]:
+        """Return the numbers of the sources that may have elements in a box, in their order."""
+        near = (self._low < np.array(stop, np.int64)) & (self._high > np.array(start, np.int64))
+        numbers: list[int] = np.flatnonzero(near.all(1)).tolist()
+        return numbers
+
+    def _copy(self, number: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
+        """Copy what a box has of one source, which is there."""
+        one, virtual = self.sources[number], self._virtual[number]
+        data = self._open(one.file, one.dataset)
+        assert data is not None
+        if number not in self._selected:
+            self._selected[number] = ordered(one.source, data.dims)
+        source = self._selected[number]
+        if source.size != virtual.size:
+            raise Corrupt(f"{virtual.size} elements are mapped to {source.size}.")
+        shape = tuple(b - a for a, b in zip(start, stop, strict=True))
+        if not is_product(virtual, source) and prod(shape) > MAX_POINTS:
+            dim = shape.index(max(shape))
+            middle = start[dim] + shape[dim] // 2
+            first, last = slice(0, middle - start[dim]), slice(middle - start[dim], None)
+            before = (slice(None),) * dim
+            self._copy(number, start, (*stop[:dim], middle, *stop[dim + 1 :]), result[(*before, first)])
+            self._copy(number, (*start[:dim], middle, *start[dim + 1 :]), stop, result[(*before, last)])
+            return
+        part = mapped_part(virtual, source, start, stop)
+        if part is None:
+            return
+        read = read_part(lambda low, high: elements(data.read(low, high)), part, data.size)
+        values = convert_elements(read, data.dataset.type.item, self.dataset.type.item)
+        if part.products:
+            lengths = tuple(map(len, part.target))
+            result[np.ix_(*part.target)] = values.reshape(lengths + values.shape[len(part.source) :])
+        else:
+            result[part.target] = values
+
+    def _dims_of(self, name: str, path: str) -> Dims | None:
+        """Return the extent of a source, None if it is missing."""
+        data = self._open(name, path)
+        return None if data is None else data.dims
+
+    def _is_there(self, name: str, path: str) -> bool:
+        """Say whether a source exists; note one that does not."""
+        if self._open(name, path) is not None:
+            return True
+        looked = self.objects.files.looked_at(name, self.objects.source.name)
+        self.objects.files.missing.add(f"{path} in {name}" + (f" (looked at {looked})" if looked else ""))
+        return False
+
+    def _open(self, name: str, path: str) -> FileData | VirtualData | None:
+        """Return the data of a source, None if its file or the dataset in it is missing."""
+        key = (name, path)
+        if (recent := self._recent.get(key)) is not None:
+            return recent
+        if key not in self._known:
+            with path_in_errors(f"source {path} in {name}"):
+                self._known[key] = self._found(name, path)
+        known = self._known[key]
+        if known is None:
+            return None
+        with path_in_errors(f"source {path} in {name}"):
+            return self._recent.keep(key, open_data(*known))
+
+    def _found(self, name: str, path: str) -> tuple[DataFile, ParsedDataset] | None:
+        objects, files = self.objects, self.objects.files
+        if name == THIS_FILE:
+            found = find_object(objects.source, objects.file, files, path)
+        else:
+            location = files.find(name, objects.source.name)
+            if location is None:
+                return None
+            source = SharedSource(files, location)
+            found = find_object(source, SourceFile.of(source, files).file, files, path)
+        if found is None:
+            return None
+        dataset = found.object.dataset
+        if dataset is None:
+            raise Corrupt(f"{path} is no dataset.")
+        check_readable(dataset.type)
+        is_own = found.source is objects.source
+        return objects if is_own else SourceFile(found.source, found.file, files), dataset
+
+
+def elements(values: Values) -> NDArray[Any]:
+    """Return values as an array, of objects if their size varies."""
+    if not isinstance(values, VlenArray):
+        return values
+    found = np.empty(values.size, object)
+    found[:] = list(values)
+    return found.reshape(values.shape)
+
+
+@contextmanager
+def _nested() -> Iterator[None]:
+    """Count virtual datasets that are read for each other; `Corrupt` for too many, as of one that maps itself."""
+    depth = getattr(_nesting, "depth", 0)
+    if depth > MAX_NESTED:
+        raise Corrupt(f"More than {MAX_NESTED} virtual datasets are sources of each other.")
+    _nesting.depth = depth + 1
+    try:
+        yield
+    finally:
+        _nesting.depth = depth

@@ -1,0 +1,134 @@
+"""Handlers of `/jobs`: imports and exports that the server runs with the rights of the user."""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated, Unsupported
+from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
+from hsparse.hdf5.jobs.job_queue import S3, JobQueue
+from hsparse.model.acl import Right
+from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, job_key_prefix, new_job_id
+from hsparse.sn.domains.domain_creation import require_creation
+from hsparse.sn.http.request import read_json_object
+from hsparse.sn.http.response import respond
+from hsparse.sn.records.access import find_allowed, normal_path
+from hsparse.sn.request import Request
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
+
+MAX_LISTED_JOBS = 1000
+
+
+async def post_job(request: Request) -> web.StreamResponse:
+    """Accept a job. An import needs the right to create in the domain's folder, an export that to read the domain."""
+    _require_user(request)
+    if request.service.named_bucket is not None:
+        raise Unsupported(
+            "Jobs are for domains of the first bucket; use the commands hsparse import and export."
+        )
+    job = _parse(request, await read_json_object(request))
+    jobs = request.service.component(JobQueue)
+    await jobs.argument(job)
+    if job.kind is JobKind.IMPORT:
+        await _require_import(request, job)
+    else:
+        await _require_export(request, job)
+    record = await jobs.submit(job, request.http.headers.get(hdrs.AUTHORIZATION))
+    response = respond(job_json(record, request.service.clock.now()), 202)
+    response.headers[hdrs.LOCATION] = f"/jobs/{job.id}"
+    return response
+
+
+async def get_jobs(request: Request) -> web.StreamResponse:
+    """List the user's jobs, the oldest first; an admin gets those of all users, grouped by user."""
+    _require_user(request)
+    owners, principal = request.service.owners, request.principal
+    marker = request.arg("Marker")
+    listing = await owners.ask_any(
+        ListKeys(
+            JOB_FOLDER if principal.admin else job_key_prefix(principal.name),
+            start_after=job_key(check_job_id(marker)) if marker else "",
+            limit=min(request.number("Limit") or MAX_LISTED_JOBS, MAX_LISTED_JOBS),
+        )
+    )
+    outcomes = await owners.read(*map(job_id_of_key, listing.keys))
+    records = [
+        outcome.unwrap()
+        for outcome in outcomes
+        if outcome.failure is None or outcome.failure.kind not in MISSING_KINDS  # deleted since the listing
+    ]
+    now = request.service.clock.now()
+    return respond({"jobs": [job_json(record, now) for record in records if _sees(request, record)]})
+
+
+async def get_job(request: Request) -> web.StreamResponse:
+    """Answer with a job's record."""
+    return respond(job_json(await _record(request), request.service.clock.now()))
+
+
+async def delete_job(request: Request) -> web.StreamResponse:
+    """Stop a job that has not ended: its process undoes its changes. Delete the record of a job that has ended."""
+    record = await _record(request)
+    id, service = record["id"], request.service
+    if job_status(record, service.clock.now()) not in (JobStatus.QUEUED, JobStatus.RUNNING):
+        await service.owners.apply(DeleteObject(id))
+        return respond({})
+    outcome = await service.owners.apply(UpdateJob(id, {CANCEL: True}))
+    service.component(JobQueue).cancel(id)
+    return respond(job_json(outcome.record or record, service.clock.now()), 202)
+
+
+def _require_user(request: Request) -> None:
+    if request.principal.anonymous:
+        raise Unauthenticated("Jobs are of users: send a name and password, an API key or a token.")
+
+
+def _sees(request: Request, record: Record) -> bool:
+    return request.principal.admin or record.get("owner") == request.principal.name
+
+
+async def _record(request: Request) -> Record:
+    """Return the record of the job in the path; `NotFound` for a job of another user."""
+    _require_user(request)
+    id = check_job_id(request.params["job"])
+    record = await request.service.owners.record(id)
+    if not _sees(request, record):
+        raise NotFound(f"{id} does not exist.")
+    return record
+
+
+def _parse(request: Request, body: Record) -> Job:
+    try:
+        kind = JobKind(str(body.get("kind")))
+    except ValueError:
+        raise BadRequest(f"kind must be one of {', '.join(JobKind)}.") from None
+    known = ("kind", "domain", PLACE[kind], "options")
+    for key in body:
+        if key not in known:
+            raise BadRequest(f"A job of kind {kind} has no {key[:80]!r}; it has {', '.join(known)}.")
+    domain, place = body.get("domain"), body.get(PLACE[kind])
+    if not isinstance(domain, str) or not isinstance(place, str):
+        raise BadRequest(f"domain and {PLACE[kind]} must be strings.")
+    path = normal_path(request.service, domain)
+    if path == "/":
+        raise BadRequest("domain must be the path of a domain, such as /home/user/file.h5, not of a folder.")
+    options = check_options(kind, body.get("options"))
+    if "filter" in options and place.startswith(S3):
+        raise BadRequest("Filters are applied to a file: leave out the option filter, or export to file:///.")
+    owner = request.principal.name
+    return Job(new_job_id(owner, request.service.clock), kind, owner, path, place, options)
+
+
+async def _require_import(request: Request, job: Job) -> None:
+    await require_creation(request, job.domain)
+    if not job.options.get("resume") and (await request.service.owners.read(job.domain))[0].failure is None:
+        raise Conflict(
+            f"{job.domain} exists already; go on with an import that was stopped by the option resume."
+        )
+
+
+async def _require_export(request: Request, job: Job) -> None:
+    domain = await find_allowed(request.service, job.domain, request.principal, Right.READ)
+    if domain.root is None:
+        raise BadRequest(f"{job.domain} is a folder: only domains are exported.")

@@ -1,0 +1,270 @@
+"""The job queue of a node, limited in running and waiting jobs. The records of each user's last jobs are kept.
+
+Where jobs may read and write files: only below what the setting `job_places` lists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hsparse.clock import Clock
+from hsparse.errors import BadRequest, Busy, Forbidden, HsparseError, Misconfigured, RateLimited, Unsupported
+from hsparse.hdf5.jobs.job import Job, JobKind, JobStatus, job_status
+from hsparse.hdf5.jobs.job_run import JobCommand, JobProcess, JobRun
+from hsparse.model.file_backed import OBJECTS_FOLDER
+from hsparse.model.ids import job_id_of_key, job_key_prefix
+from hsparse.sn.auth.roles import is_user_name
+from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.metrics import Metrics
+from hsparse.sn.service import Service
+from hsparse.sn.service_settings import ServiceSettings
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
+
+S3 = "s3://"
+FILE = "file://"
+USER = "{user}"
+"""In a place, it stands for the name of the job's user."""
+LONGEST = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlaces:
+    """The places, as `s3://bucket/prefix/` and `file:///directory/`; without any, all jobs are refused.
+
+    The server's own objects are in no place: those of the `served` buckets of S3, and the `root` directory.
+    """
+
+    entries: tuple[str, ...]
+    served: tuple[str, ...] = ()
+    root: str = ""
+
+    def __post_init__(self) -> None:
+        """Normalize the entries; `Misconfigured` for an entry that is no place, or has the server's objects."""
+        object.__setattr__(self, "entries", tuple(map(_checked_entry, self.entries)))
+        for entry in self.entries:
+            if self._has_objects(entry):
+                raise Misconfigured(
+                    f"job_places: {entry} has objects that the server keeps there itself; name another place."
+                )
+
+    def argument(self, url: str, user: str, *, writes: bool) -> str:
+        """Return the argument of a command for the file at `url`, with symbolic links resolved.
+
+        `BadRequest` for text that is no URL of a file, `Forbidden` for a file outside of the places of `user`, also
+        through a symbolic link.
+        """
+        check_file_url(url)
+        if not self.entries:
+            raise Forbidden(
+                "This server runs no jobs: its setting job_places lists no place for their files."
+            )
+        for place in self._of(user):
+            if url.startswith(place):
+                self._check_own(url)
+                return url if place.startswith(S3) else _inside(url, place, writes=writes)
+        raise Forbidden(
+            f"{url} is in none of the places for jobs' files, which the setting job_places lists."
+        )
+
+    def folders(self, user: str) -> tuple[str, ...]:
+        """Return the places of `user` as arguments of a command: directories, and prefixes of objects."""
+        return tuple(place.removeprefix(FILE) for place in self._of(user))
+
+    def _of(self, user: str) -> Iterator[str]:
+        for entry in self.entries:
+            place = entry.replace(USER, user)
+            if (USER not in entry or is_user_name(user)) and not self._has_objects(place):
+                yield place
+
+    def _has_objects(self, place: str) -> bool:
+        """Say whether a place has all of a served bucket, or something of its objects, or of the root directory."""
+        if place.startswith(FILE):
+            both = Path(os.path.realpath(place.removeprefix(FILE))), Path(os.path.realpath(self.root))
+            return bool(self.root) and (both[0].is_relative_to(both[1]) or both[1].is_relative_to(both[0]))
+        bucket, _, prefix = place.removeprefix(S3).partition("/")
+        first = prefix.partition("/")[0]
+        return bucket in self.served and first.casefold() in ("", OBJECTS_FOLDER)
+
+    def _check_own(self, url: str) -> None:
+        """Raise `Forbidden` for the key of a record of a served bucket."""
+        bucket, *components = url.removeprefix(S3).split("/")
+        if url.startswith(S3) and bucket in self.served and any(one.startswith(".") for one in components):
+            raise Forbidden(f"{url} is no file for jobs: the server keeps its own objects there.")
+
+
+def check_file_url(url: str) -> None:
+    """Raise `BadRequest` for a URL that is not `s3://bucket/key` or `file:///directory/file`, or has `.` or `..`."""
+    if len(url) > LONGEST:
+        raise BadRequest(f"A URL of a file can have {LONGEST} characters, not {len(url)}.")
+    scheme = next((scheme for scheme in (S3, FILE) if url.startswith(scheme)), None)
+    parts = url.removeprefix(scheme or "").split("/")
+    if scheme is None or len(parts) < 2 or (scheme == FILE) != (parts[0] == ""):
+        raise BadRequest(f"{url!r} must be like s3://bucket/path/file.h5 or file:///directory/file.h5.")
+    if any(part in ("", ".", "..") for part in parts[1:]):
+        raise BadRequest(f"{url!r} must not have the components '', '.' and '..'.")
+    if any(ord(c) < 32 or ord(c) == 127 for c in url):
+        raise BadRequest(f"{url!r} must not have control characters.")
+
+
+def _checked_entry(entry: str) -> str:
+    """Return an entry with one trailing slash."""
+    entry = entry.rstrip("/") + "/"
+    try:
+        check_file_url(entry + "file")
+    except BadRequest as error:
+        raise Misconfigured(
+            f"job_places: {entry} must be like s3://bucket/prefix/ or file:///directory/."
+        ) from error
+    return entry
+
+
+def _inside(url: str, place: str, *, writes: bool) -> str:
+    """Return the path of a file with symbolic links resolved; `Forbidden` if that is not in the place."""
+    path = Path(url.removeprefix(FILE))
+    if writes and path.is_symlink():
+        raise Forbidden(f"{url} is a symbolic link; name a file.")
+    # A file to be written need not exist, but its directory must.
+    real = Path(os.path.realpath(path.parent)) / path.name if writes else Path(os.path.realpath(path))
+    if not real.is_relative_to(os.path.realpath(place.removeprefix(FILE))):
+        raise Forbidden(f"{url} leads out of the place {place} by a symbolic link.")
+    if real.exists() and not real.is_file():  # a pipe would wait for its other end
+        raise BadRequest(f"{url} is no regular file.")
+    return str(real)
+
+
+log = logging.getLogger(__name__)
+
+KEPT = 100
+"""The most records of a user; the oldest ones of jobs that have ended are deleted."""
+RETRY_SECONDS = 30.0
+UNENDED = (JobStatus.QUEUED, JobStatus.RUNNING)
+
+
+class JobQueue:
+    """Jobs, first in, first out, those of users with fewer running ones first.
+
+    Call `start` before `submit`, and `close` before the node stops.
+    """
+
+    def __init__(self, owners: Owners, clock: Clock, settings: ServiceSettings, metrics: Metrics) -> None:
+        served = () if settings.directory else (settings.bucket, *settings.other_buckets)
+        self.places = JobPlaces(settings.job_places, served, settings.directory)
+        self._owners = owners
+        self._clock = clock
+        self._at_once = settings.jobs_at_once
+        self._room = settings.jobs_at_once + settings.jobs_queued
+        self._each = settings.jobs_of_user
+        self._metrics = metrics
+        self._command: JobCommand | None = None
+        self._closing = False
+        self._runs: dict[str, JobRun] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def of(cls, service: Service) -> JobQueue:
+        """Make the queue of a service node."""
+        return cls(service.owners, service.clock, service.settings, service.metrics)
+
+    def start(self, command: JobCommand) -> None:
+        """Accept jobs from now on, and run them by `command`."""
+        self._command = command
+
+    async def submit(self, job: Job, authorization: str | None) -> Record:
+        """Accept a job with the rights of an `Authorization` header; return its record.
+
+        `Busy` if too many jobs wait, `RateLimited` if too many of its user do. The header is kept in memory until the
+        job begins, and nowhere else.
+        """
+        command = self._command
+        if command is None:
+            raise Unsupported("This server runs no jobs; use the commands hsparse import and hsparse export.")
+        if self._closing or len(self._runs) >= self._room:
+            raise Busy(
+                "Too many jobs wait for their turn (jobs_queued), or the server is stopping; POST it later."
+            )
+
+        if sum(run.job.owner == job.owner for run in self._runs.values()) >= self._each:
+            raise RateLimited(
+                f"{self._each} of your jobs wait or run, the limit (jobs_of_user); POST it when one has ended.",
+                RETRY_SECONDS,
+            )
+
+        async def prepare() -> JobProcess:
+            # Checked again: symbolic links may have changed while the job waited.
+            file = await self.argument(job)
+            sources = self.places.folders(job.owner)
+            return JobProcess(command, job.arguments(file, command.endpoint, sources), authorization)
+
+        run = self._runs[job.id] = JobRun(job, self._owners, self._clock, prepare)
+        try:
+            record = job.new_record(self._clock.now())
+            await self._owners.apply(CreateObject(job.id, record))
+        except BaseException:
+            self._runs.pop(job.id)
+            self._advance()
+            raise
+        task = asyncio.create_task(self._follow(run))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._advance()
+        return record
+
+    async def argument(self, job: Job) -> str:
+        """Return the argument of the command for the job's file; raise as `JobPlaces.argument`."""
+        writes = job.kind is JobKind.EXPORT
+        return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)
+
+    def cancel(self, id: str) -> None:
+        """Cancel a job, if it is this node's."""
+        run = self._runs.get(id)
+        if run is not None:
+            run.cancel()
+
+    async def close(self) -> None:
+        """Accept no more jobs, end all, and wait for them: they may need this node to undo their changes."""
+        self._closing = True
+        for run in self._runs.values():
+            run.give_up()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _advance(self) -> None:
+        """Start as many jobs as the limit allows, of the users with the fewest running ones."""
+        running = Counter(run.job.owner for run in self._runs.values() if run.running)
+        waiting = [run for run in self._runs.values() if not run.running]
+        while waiting and running.total() < self._at_once:
+            run = min(waiting, key=lambda run: running[run.job.owner])  # of several, the first that came
+            waiting.remove(run)
+            running[run.job.owner] += 1
+            run.begin()
+
+    async def _follow(self, run: JobRun) -> None:
+        try:
+            status = await run.run()
+        finally:
+            self._runs.pop(run.job.id)
+            self._advance()
+        self._metrics.count_job(run.job.kind, status)
+        try:
+            await self._forget_old(run.job.owner)
+        except HsparseError as error:
+            log.warning("old jobs were not forgotten: %s", error.message)
+
+    async def _forget_old(self, owner: str) -> None:
+        """Delete the oldest records of a user beyond `KEPT`, but not those of jobs that have not ended."""
+        listing = await self._owners.ask_any(ListKeys(job_key_prefix(owner)))
+        oldest = [job_id_of_key(key) for key in listing.keys][:-KEPT]
+        if not oldest:
+            return
+        now = self._clock.now()
+        outcomes = await self._owners.read(*oldest)
+        for id, outcome in zip(oldest, outcomes, strict=True):
+            if outcome.failure is None and job_status(outcome.unwrap(), now) not in UNENDED:
+                await self._owners.change(DeleteObject(id))

@@ -1,0 +1,173 @@
+"""`hsparse map`: the map of a domain's chunks, written as a file that other programs open."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.error import URLError
+from urllib.parse import unquote, urlsplit
+from urllib.request import Request, urlopen
+
+from hsparse.cli.connection_flags import add_server_flags, connector
+from hsparse.cli.file_arguments import check_target
+from hsparse.cli.terminal_text import terminal_text
+from hsparse.client.connection import Connection
+from hsparse.client.http.address import check_domain
+from hsparse.errors import Conflict
+from hsparse.format.dataspace_message import FormatRevision
+from hsparse.hdf5.domain_file import DomainFile
+from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
+
+PARQUET = "kerchunk-parquet"
+FORMATS = ("json", "kerchunk", PARQUET, "dmrpp")
+PART = 1 << 20
+PIECES = 8
+"""How many parts of a copy are compared, each of `PIECE` bytes."""
+PIECE = 16 << 10
+TIMEOUT = 30
+"""Seconds without a byte of a copy."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the arguments of `map`; the parsed ones carry `run`."""
+    parser.description = (
+        "Write where the chunks of a domain are, in a form that other programs read them by: hsparse's "
+        "own JSON, kerchunk references in JSON, as a directory of Parquet files, or DMR++. What a form does not have "
+        "is left out and named. A password is asked for, or read as one line when standard input is not a terminal."
+    )
+    parser.add_argument("domain", metavar="DOMAIN", help="its path, as /home/user/file.h5")
+    parser.add_argument(
+        "out", type=Path, metavar="OUT", help=f"the file to be made, of {PARQUET} a directory"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="json", help="the form (default: json)")
+    parser.add_argument(
+        "--addresses",
+        choices=["objects", "file"],
+        default="objects",
+        help="where chunks are: in the store's objects (default), or in the domain's HDF5 file",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=[layout.value for layout in FileLayout],
+        help="layout of that file (default: stock)",
+    )
+    parser.add_argument(
+        "--revision",
+        choices=[revision.value for revision in FormatRevision],
+        help="with --layout structured: the revision of the format",
+    )
+    parser.add_argument(
+        "--base",
+        metavar="URL",
+        help="what URLs begin with: the store's directory or bucket, or a copy of the file (export --layout stock)",
+    )
+    parser.add_argument(
+        "--urls", type=int, metavar="SECONDS", help="presigned URLs of the objects, good for so long; S3 only"
+    )
+    add_server_flags(parser)
+    parser.add_argument("--force", action="store_true", help="replace OUT where there is one")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the map; raise the error that stops it."""
+    check_domain(args.domain)
+    parquet = args.format == PARQUET
+    if not (parquet and args.force and _is_ours(args.out)):
+        check_target(args.out, replace=args.force)
+    write = partial(_write_parquet, args.load_part("parquet").write_references) if parquet else _write
+    params = {name: getattr(args, name) for name in ("addresses", "layout", "revision", "base", "urls")}
+    params["format"] = "kerchunk" if parquet else args.format
+    connect = connector(args, args.domain)
+    if args.base and args.addresses == "file":
+        _check_base(args, connect)
+    with (
+        connect() as connection,
+        connection.response("GET", "/map", **params) as answer,
+        TemporaryDirectory(".part", f"{args.out.name}.", args.out.absolute().parent) as directory,
+    ):
+        part = Path(directory, args.out.name)
+        write(answer, part)
+        if args.out.is_dir():
+            shutil.rmtree(args.out)
+        part.replace(args.out)
+    print(args.out)
+    return 0
+
+
+def _check_base(args: argparse.Namespace, connect: Callable[[], Connection]) -> None:
+    """Raise `Conflict` if the copy that the map is to lead to is another file."""
+    form = FileForm.parse(args.layout or FileLayout.STOCK.value, args.revision)
+    flags = " ".join(f"--{name} {value}" for name, value in form.params.items())
+    with connect() as connection:
+        file = DomainFile(connection.for_domain(None), args.domain, form)
+        check_copy(args.base, file, f"Copy it there by hsparse export {args.domain} FILE {flags}.")
+
+
+def _write(answer: http.client.HTTPResponse, path: Path) -> None:
+    with path.open("xb") as file:
+        for data in _parts(answer):
+            file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_parquet(
+    write: Callable[[Path, Iterator[bytes]], dict[str, str]], answer: http.client.HTTPResponse, path: Path
+) -> None:
+    for name, reason in write(path, _parts(answer)).items():
+        print(terminal_text(f"left out: {name}: {reason}", sys.stderr), file=sys.stderr)
+
+
+def _parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+    while data := answer.read(PART):
+        yield data
+
+
+def _is_ours(path: Path) -> bool:
+    """Say whether a directory has references only, so that nothing else is lost."""
+    return (path / ".zmetadata").is_file()
+
+
+def check_copy(base: str, file: DomainFile, remedy: str) -> None:
+    """Raise `Conflict`, with the remedy, if there is another file than this one at a path or a URL.
+
+    Its size is compared, and some bytes of it all over: nearly any change of a file, also another layout, moves what is
+    behind it. Where nothing can be read, as yet or from here, that is said.
+    """
+    size, etag = file.state()
+    step = max(1, (size - PIECE) // (PIECES - 1))
+    for start in sorted({min(number * step, max(0, size - PIECE)) for number in range(PIECES)}):
+        stop = min(start + PIECE, size)
+        try:
+            found, length = _read(base, start, stop)
+        except (OSError, URLError, http.client.HTTPException, ValueError) as error:
+            text = f"{base} is not checked: {error}. Every value is read wrongly there unless it is made so: {remedy}"
+            print(terminal_text(text, sys.stderr), file=sys.stderr)
+            return
+        if length != size or found != file.read(start, stop, etag):
+            raise Conflict(f"{base} is not the file of the map, which would lead to wrong values. {remedy}")
+
+
+def _read(base: str, start: int, stop: int) -> tuple[bytes, int]:
+    """Return the bytes from `start` to before `stop`, and the size of the whole."""
+    parts = urlsplit(base)
+    if parts.scheme in ("http", "https"):
+        request = Request(base, headers={"Range": f"bytes={start}-{stop - 1}"})  # noqa: S310 - of HTTP alone
+        with urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+            total = answer.headers.get("Content-Range", "").rpartition("/")[2]
+            if answer.status != 206 or not total.isdigit():
+                raise ValueError("it is not sent in parts")
+            return answer.read(), int(total)
+    if parts.scheme not in ("", "file"):
+        raise ValueError(f"hsparse does not read {parts.scheme}: URLs")
+    with Path(unquote(parts.path) if parts.scheme else base).open("rb") as file:
+        file.seek(start)
+        return file.read(stop - start), file.seek(0, 2)

@@ -1,0 +1,312 @@
+"""Handlers of maps: all that a client needs to read datasets directly from their objects, or from HDF5 files.
+
+`GET /datasets/{id}/map` and `GET /map`, in JSON, with `format=kerchunk` as references that zarr opens, or with
+`format=dmrpp` as a DMR++ document of OPeNDAP.
+
+The etag of a dataset's map: another one after any change of its chunks or its extent.
+
+It is made of versions that the data nodes keep in memory, so that a client which has the map is told so without a
+request to the store.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import orjson
+from aiohttp import hdrs, web
+
+from hsparse.errors import BadRequest, HsparseError
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import SECTIONS
+from hsparse.format.filters.pipeline import codec_of
+from hsparse.format.selections.points import Selection
+from hsparse.hdf5.files.file_plans import FileAddresses
+from hsparse.hdf5.maps import dmrpp
+from hsparse.hdf5.maps.dmrpp import Dmrpp
+from hsparse.hdf5.maps.kerchunk import KerchunkReferences, OpenDataset
+from hsparse.model.dataspace import shape_json
+from hsparse.model.datatype import type_json
+from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
+from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
+from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
+from hsparse.sn.http.challenge import WEAK, is_known
+from hsparse.sn.http.response import encode_json
+from hsparse.sn.records.access import FileRights
+from hsparse.sn.records.dataset import Dataset, until_current
+from hsparse.sn.records.listing import respond_parts, wrap_items
+from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
+from hsparse.sn.request import Request
+from hsparse.sn.values.request_selection import selected_if_named
+from hsparse.wire.message import Record
+
+
+def map_etag(dataset: Dataset, version: str) -> str | None:
+    """Return the etag, without quotes, for a version of the chunks; None without one.
+
+    There is none of data in files, or if a data node does not answer. The version has to be asked for before
+    the chunks are listed: then the map is of that state or a newer one.
+    """
+    if not version:
+        return None
+    state = [version, dataset.id, dataset.extent, dataset.spec.generation]
+    return blake2b(json.dumps(state).encode(), digest_size=16).hexdigest()
+
+
+def etag_headers(etag: str | None) -> dict[str, str]:
+    """Return the headers of an answer with this etag; it is weak, as presigned URLs differ each time."""
+    return {} if etag is None else {hdrs.ETAG: f'{WEAK}"{etag}"', hdrs.CACHE_CONTROL: "no-cache"}
+
+
+def not_modified(request: Request, etag: str | None) -> web.Response | None:
+    """Return a 304 if the client has the map of this etag already."""
+    if etag is None or not is_known(request.http.headers, etag):
+        return None
+    return web.Response(status=304, headers=etag_headers(etag))
+
+
+MAP_VERSION = 1
+FORMATS = ("json", "kerchunk", "dmrpp")
+ADDRESSES = ("objects", "file")
+LOOPBACK = ("127.0.0.1", "::1")
+FORWARDED = ("Forwarded", "Via", "X-Forwarded-For", "X-Real-IP")
+"""Headers of requests that a proxy passes on: the client may be on another machine."""
+
+
+async def get_dataset_map(request: Request) -> web.StreamResponse:
+    """`GET /datasets/{id}/map`: a dataset and all its stored chunks, streamed."""
+    _check_request(request)
+
+    async def read(dataset: Dataset) -> web.StreamResponse:
+        file = await _file(request)
+        if request.arg("format") == "dmrpp":
+            document = _dmrpp(request, file).dataset(dataset)
+            return await respond_parts(request, document, dmrpp.DMRPP_TYPE)
+        chunks = _chunks(request, dataset, file)
+        references = _references(request, file)
+        if references is not None:
+            members = references.array("", dataset, chunks)
+            return await respond_parts(request, wrap_items("refs", members, references.head()))
+        if file is not None:
+            page = await chunks.page(map_query())
+            return await respond_parts(request, _map(dataset, chunks, page, {"file": file.to_json()}))
+        return await _object_map(request, dataset, listed_chunks(request, dataset))
+
+    return await until_current(request, read)
+
+
+async def _object_map(request: Request, dataset: Dataset, chunks: StoredChunks) -> web.StreamResponse:
+    """Answer with the map of a dataset's objects, whole or of a selection; 304 if the client has this state of it."""
+    etag = map_etag(dataset, await chunks.version())
+    if (known := not_modified(request, etag)) is not None:
+        return known
+    async with selected_if_named(request, dataset.extent) as selection:
+        page = await chunks.page(map_query((), selection))
+        parts = _map(dataset, chunks, page, _directory(request), selection)
+        return await respond_parts(request, parts, headers=etag_headers(etag))
+
+
+def _directory(request: Request) -> Json:
+    """Return the path of the store's directory, for a client on this machine that no proxy stands in front of."""
+    headers, peer = request.http.headers, request.http.remote or ""
+    directory = request.service.settings.directory
+    forwarded = any(name in headers for name in FORWARDED)
+    return {"directory": directory} if directory and peer in LOOPBACK and not forwarded else {}
+
+
+async def get_map(request: Request) -> web.StreamResponse:
+    """`GET /map`: a domain's datasets with all their stored chunks, by path, streamed."""
+    root = request.domain.root
+    if root is None:
+        raise BadRequest(f"{request.domain.path} is a folder: only domains have a map.")
+    _check_request(request)
+    file = await _file(request)
+    if request.arg("format") == "dmrpp":
+        name = request.domain.path.rpartition("/")[2]
+        groups = nested_groups(request.service.owners, root)
+        document = _dmrpp(request, file).domain(name, request.service.owners, groups)
+        return await respond_parts(request, document, dmrpp.DMRPP_TYPE)
+    open_dataset = _opening(request, file)
+    objects = mapped_objects(request.service.owners, root)
+    references = _references(request, file)
+    if references is not None:
+        return await respond_parts(request, references.domain(objects, open_dataset))
+    head = {"version": MAP_VERSION, "domain": request.domain.path, "root": root}
+    return await respond_parts(request, _domain(head, objects, open_dataset, file))
+
+
+def dataset_description(dataset: Dataset, chunks: ChunkPages) -> Json:
+    """Return the properties of a dataset for decoding its chunks.
+
+    `pipelines` has the pipeline of each section, filters by HDF5's id, with client values. `dtype` is numpy's, for
+    fixed-size elements. `fillValue` has the bytes of one element.
+    """
+    spec = dataset.spec
+    flags = [SPARSE_DATA if spec.sparse else VL_DATA]
+    kind: Json = {"class": STRUCTURED, "flags": flags} if spec.structured else {"class": CHUNKED}
+    names = SECTIONS[: len(spec.filters)] if spec.structured else ("",)
+    if spec.stripes is not None:
+        kind["stripes"] = spec.stripes.count
+    found: Json = {
+        "version": MAP_VERSION,
+        "id": dataset.id,
+        "type": type_json(dataset.record["type"]),
+        "shape": shape_json(dataset.record["shape"]),
+        "layout": kind | {"dims": list(chunks.grid.chunk)},
+        "pipelines": [
+            ({"section": name} if name else {}) | {"filters": list(map(_filter, pipeline))}
+            for name, pipeline in zip(names, spec.filters, strict=True)
+        ],
+    }
+    if not dataset.arrays.is_exact:
+        return found
+    fill = spec.fill or bytes(spec.dtype.itemsize)
+    encoded = {"fillValue": base64.b64encode(fill).decode(), "fillValue_encoding": "base64"}
+    return found | {"dtype": _descr(spec.datatype.dtype)} | encoded
+
+
+async def _map(
+    dataset: Dataset,
+    chunks: ChunkPages,
+    page: tuple[list[Json], Scaled],
+    around: Json | None = None,
+    selection: Selection | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """Yield a dataset's map; `page` is the first page of its chunks, `around` has other members."""
+    about = dataset_description(dataset, chunks) | (around or {})
+    parts = wrap_items("chunks", _rows(chunks, page, selection), about, b"[]")
+    async with aclosing(parts):
+        async for part in parts:
+            yield part
+
+
+async def _rows(
+    chunks: ChunkPages, page: tuple[list[Json], Scaled], selection: Selection | None
+) -> AsyncGenerator[bytes, None]:
+    rows, marker = page
+    while rows or marker:
+        if rows:
+            yield orjson.dumps(rows)[1:-1]
+        rows, marker = await chunks.page(map_query(marker, selection)) if marker else ([], ())
+
+
+async def _domain(
+    head: Json,
+    objects: AsyncGenerator[MappedObject, None],
+    open_dataset: OpenDataset,
+    file: FileAddresses | None,
+) -> AsyncGenerator[bytes, None]:
+    """Yield a domain's map: each dataset at its first path, with its other paths as aliases."""
+    yield orjson.dumps(head if file is None else head | {"file": file.to_json()})[:-1] + b',"datasets":{'
+    comma = b""
+    async with aclosing(objects):
+        async for found in objects:
+            if file is not None:
+                file.check(found.record)
+            if not found.is_dataset:
+                continue
+            yield comma + encode_json(found.path) + b":"
+            comma = b","
+            if found.first != found.path:
+                yield encode_json({"id": found.record["id"], "alias": found.first})
+                continue
+            try:
+                dataset, chunks = open_dataset(found.record)
+                page = await chunks.page(map_query())
+            except HsparseError as error:
+                if error.kind not in REPORTED_KINDS:
+                    raise
+                failure = {"kind": error.kind.value, "message": error.message}
+                yield encode_json({"id": found.record["id"], "error": failure})
+                continue
+            async with aclosing(_map(dataset, chunks, page)) as parts:
+                async for part in parts:
+                    yield part
+    if file is not None:
+        file.check_complete()
+    yield b"}}"
+
+
+def _opening(request: Request, file: FileAddresses | None) -> OpenDataset:
+    """Return a function from a record to a dataset and its chunks."""
+    rights = FileRights.of(request)
+
+    def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
+        dataset = Dataset.of(record, rights)
+        return dataset, _chunks(request, dataset, file)
+
+    return open_dataset
+
+
+def _chunks(request: Request, dataset: Dataset, file: FileAddresses | None) -> ChunkPages:
+    chunks = listed_chunks(request, dataset)
+    return chunks if file is None else file.chunks(dataset, chunks)
+
+
+def _dmrpp(request: Request, file: FileAddresses | None) -> Dmrpp:
+    return Dmrpp(_base(request, file), _opening(request, file), file)
+
+
+def _base(request: Request, file: FileAddresses | None) -> str:
+    """Return the prefix of objects' URLs in references, or the URL of the file."""
+    default = f"s3://{request.service.settings.bucket}/" if file is None else file.href
+    return request.arg("base") or default
+
+
+async def _file(request: Request) -> FileAddresses | None:
+    """Return the file whose addresses the map has, None for a map of objects."""
+    return await FileAddresses.of(request) if request.arg("addresses") == "file" else None
+
+
+def _references(request: Request, file: FileAddresses | None) -> KerchunkReferences | None:
+    """Return the writer of kerchunk references, None for a map in JSON."""
+    if request.arg("format") != "kerchunk":
+        return None
+    return KerchunkReferences(_base(request, file), file)
+
+
+def _check_request(request: Request) -> None:
+    """Raise `BadRequest` for unknown values of parameters, and for those that contradict each other."""
+    format = _choice(request, "format", FORMATS)
+    addresses = _choice(request, "addresses", ADDRESSES)
+    if format == "json" and request.arg("base"):
+        raise BadRequest("base is for format=kerchunk and dmrpp; in JSON chunks have bucket and key.")
+    for name in ("layout", "revision", "matrices"):
+        if addresses == "objects" and request.arg(name):
+            raise BadRequest(f"{name} is of the domain's file: ask for addresses=file too.")
+    if request.arg("select") and (format != "json" or addresses == "file"):
+        raise BadRequest("select is for maps of objects in JSON: leave out format and addresses.")
+    if url_seconds(request) is not None and format != "json" and addresses == "file":
+        raise BadRequest(
+            "urls are of objects, and these references are to the file: leave out one of the two."
+        )
+
+
+def _choice(request: Request, name: str, choices: tuple[str, ...]) -> str:
+    """Return a parameter that is one of `choices`, by default the first."""
+    value = request.arg(name) or choices[0]
+    if value not in choices:
+        raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {value[:40]!r}.")
+    return value
+
+
+def _filter(filter: Filter) -> Json:
+    return {"id": filter.id, "name": codec_of(filter).name, "values": list(filter.values)}
+
+
+def _descr(dtype: np.dtype[Any]) -> Any:
+    """Return a type as numpy's `descr` has it: a name, a list of fields, or name and shape of an array type."""
+    if dtype.names is not None:
+        return [
+            [name, *(_descr(dtype[name]) if dtype[name].subdtype else (_descr(dtype[name]),))]
+            for name in dtype.names
+        ]
+    if dtype.subdtype is not None:
+        return [_descr(dtype.subdtype[0]), list(dtype.subdtype[1])]
+    return dtype.str

@@ -1,0 +1,109 @@
+"""Kerchunk references as a directory of Parquet files, which fsspec reads on demand.
+
+`.zmetadata` has the metadata of groups and arrays; `<array>/refs.<n>.parq` the references of `RECORD` chunks, in
+row-major order of the grid: `path`, `offset`, `size` and `raw`, the path null where no chunk is stored. Empty files
+are left out. Needs the extra `hsparse[parquet]`. The input is kerchunk's JSON, read member by member, because a domain
+may have millions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hsparse.errors import Unsupported
+from hsparse.hdf5.domain_file import JsonReader
+
+RECORD = 10_000
+SCHEMA = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("raw", pa.binary()),
+    ]
+)
+REFS = "refs"
+"""The member of the JSON with the references."""
+Reference = tuple[int, str, int, int]
+"""The number of a chunk in its grid; URL, offset and size."""
+
+
+class ReferenceMembers:
+    """The members of `refs` in JSON that arrives in `blocks`. After the iteration `others` has the other members.
+
+    Iterating raises `HsparseError` for other JSON, and for JSON that is cut short.
+    """
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._json = JsonReader(iter(blocks))
+        self.others: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        for name in self._json.members():
+            if name == REFS:
+                for member in self._json.members():
+                    yield member, self._json.value()
+            else:
+                self.others[name] = self._json.value()
+
+
+def write_references(root: Path, blocks: Iterable[bytes]) -> dict[str, str]:
+    """Write references from JSON, see `write_parquet`; return the datasets that were left out, with the reason."""
+    members = ReferenceMembers(blocks)
+    write_parquet(root, members)
+    skipped: dict[str, str] = members.others.get("skipped", {})
+    return skipped
+
+
+def write_parquet(root: Path, members: Iterable[tuple[str, Any]]) -> None:
+    """Write references to a new directory. Those of an array come together with its metadata, and are in memory."""
+    root.mkdir()
+    metadata: dict[str, Any] = {}
+    for folder, found in groupby(members, lambda member: member[0].rpartition("/")[0]):
+        if "/.z" in f"/{folder}":
+            raise Unsupported(
+                f"Parquet references cannot have {folder!r}: names that begin with .z are metadata."
+            )
+        chunks: dict[str, Any] = {}
+        for name, value in found:
+            if name.rpartition("/")[2].startswith(".z"):
+                metadata[name] = json.loads(value)
+            else:
+                chunks[name.rpartition("/")[2]] = value
+        if chunks:
+            array = metadata[f"{folder}/.zarray" if folder else ".zarray"]
+            pairs = zip(array["shape"], array["chunks"], strict=True)
+            counts = [-(-size // chunk) for size, chunk in pairs]
+            _write_array(root / folder, [(_number(one, counts), *place) for one, place in chunks.items()])
+    (root / ".zmetadata").write_text(json.dumps({"metadata": metadata, "record_size": RECORD}))
+
+
+def _number(name: str, counts: list[int]) -> int:
+    """Return the number of the chunk that a key names, in a grid of `counts`."""
+    number = 0
+    for part, count in zip(name.split("."), counts or [1], strict=True):
+        number = number * count + int(part)
+    return number
+
+
+def _write_array(folder: Path, references: list[Reference]) -> None:
+    references.sort()
+    for record, some in groupby(references, lambda one: one[0] // RECORD):
+        paths: list[str | None] = [None] * RECORD
+        offsets, sizes = [0] * RECORD, [0] * RECORD
+        for number, path, offset, size in some:
+            place = number % RECORD
+            paths[place], offsets[place], sizes[place] = path, offset, size
+        table = pa.table([paths, offsets, sizes, pa.nulls(RECORD, pa.binary())], schema=SCHEMA)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Without statistics, fastparquet reads integers as nullable, that is as floats.
+        pq.write_table(
+            table, folder / f"refs.{record}.parq", compression="zstd", write_statistics=["offset", "size"]
+        )
