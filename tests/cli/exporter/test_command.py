@@ -11,11 +11,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hsparse.hdf5 import domain_file
 
 from hsparse.cli.main import main
 from hsparse.client.errors import Unreachable
 from hsparse.client.http import retrying_client
+from hsparse.hdf5 import domain_file
 
 DOMAIN = "/home/admin/export.h5"
 COUNT = 300_000

@@ -8,13 +8,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from hsparse.hdf5 import domain_file
 
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.errors import Unreachable
 from hsparse.client.http.retrying_client import TRIES
 from hsparse.errors import Busy, Corrupt, HsparseError, PreconditionFailed, RateLimited
+from hsparse.hdf5 import domain_file
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
 from hsparse.hdf5.format.file_fields import ByteRange
