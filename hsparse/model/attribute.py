@@ -27,6 +27,8 @@ from hsparse.model.vlen_array import VlenArray, split_elements
 MAX_ATTRIBUTE_BYTES = 32 * 1024 * 1024
 MAX_NAME = 65_534
 """Bytes of UTF-8 that HDF5 allows a name: its length, with a zero behind it, has 16 bits."""
+SMALL = 4096
+"""Bytes of one element whose lists, at most one for each of its bytes and dimensions, are few enough."""
 BASE64_ELEMENT = 2
 """About the fewest characters of base64 of an element."""
 WITHOUT_FLOATS = frozenset(
@@ -175,6 +177,9 @@ def attribute_value_json(stored: Json, *, ignore_nan: bool = False) -> Any:
 
 def check_size(shape: Json, datatype: Datatype) -> None:
     """Refuse, as `TooLarge`, a value that would not be held in memory easily; its lists count, too."""
+    element = datatype.element
+    if shape["class"] == "H5S_SCALAR" and isinstance(element, Fixed) and element.dtype.itemsize <= SMALL:
+        return
     lists = json_size(dims_of(shape) or (), datatype.element).lists
     size = num_elements(shape) * datatype.guessed_size + lists * LIST_MEMORY
     if size > MAX_ATTRIBUTE_BYTES:

@@ -16,6 +16,7 @@ import numpy as np
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.dataspace import MAX_RANK
 from hsparse.model.element import Element, Fixed, element_of
+from hsparse.model.json_values import item_count
 from hsparse.model.short_text import TextCache, short_repr, shorten
 
 MAX_DEPTH = 32
@@ -25,6 +26,8 @@ MAX_EMPTY_SIZE = 2**20
 """Bytes that an element of a variable-length type may take with nothing in it: arrays of many such parts do."""
 CACHED_TEXT = 2 * 1024 * 1024
 """Characters of JSON whose types are remembered; a type takes some ten times as many bytes, an enum more."""
+FEW_PARTS = 64
+"""Items in the JSON of a type that is looked up as a whole before it is checked."""
 VLEN_GUESSED_SIZE = 128
 """Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
 
@@ -277,6 +280,16 @@ def parse_requested_type(item: Any) -> Datatype:
 
     `TooLarge` for more than `MAX_TEXT`, and `BadRequest` for elements that would be nested too deeply.
     """
+    if item_count(item, FEW_PARTS) > FEW_PARTS:
+        return _checked(item)
+    try:
+        return _REQUESTED(json.dumps(item))
+    except (TypeError, ValueError) as error:
+        raise BadRequest(f"The type is not a JSON value: {error}.") from error
+
+
+def _checked(item: Any) -> Datatype:
+    """Return the type of a request's item, which may be anything."""
     check_item(item)
     item = _known(item)
     try:
@@ -294,6 +307,9 @@ def parse_requested_type(item: Any) -> Datatype:
             "dimensions, or nest less."
         )
     return parse_type(item)
+
+
+_REQUESTED = TextCache(lambda text: _checked(json.loads(text)), CACHED_TEXT, CACHED_TEXT // 8)
 
 
 def _known(item: Any) -> Any:

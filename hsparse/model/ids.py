@@ -88,6 +88,10 @@ def collection_of(id: str) -> str:
     return COLLECTIONS[id[0]]
 
 
+ID_DOMAIN = slice(2, 19)
+"""Where an id has what all ids of its domain share."""
+
+
 def domain_hex(id: str) -> str:
     """Return the 16 hex digits that all ids of a domain share."""
     return id[2:10] + id[11:19]

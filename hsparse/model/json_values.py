@@ -98,28 +98,37 @@ def fixed_array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     They are converted block by block, so that other threads run in between.
     """
     if len(values) > BLOCK:
-        first = fixed_array(values[:BLOCK], dtype)
-        whole = np.empty((len(values), *first.shape[1:]), first.dtype)
-        whole[:BLOCK] = first
-        for start in range(BLOCK, len(values), BLOCK):
-            whole[start : start + BLOCK] = fixed_array(values[start : start + BLOCK], dtype)
-        return whole
-    if dtype.subdtype is not None:
-        base, shape = dtype.subdtype
-        leaves = [leaf for value in values for leaf in leaves_of(value, shape)]
-        inner = fixed_array(leaves, base)
-        return inner.reshape(len(values), *shape, *inner.shape[1:])
-    if dtype.names is not None:
-        array = np.zeros(len(values), dtype)
-        rows = _rows(values, len(dtype.names))
-        for place, name in enumerate(dtype.names):
-            array[name] = fixed_array([row[place] for row in rows], dtype[name])
-        return array
+        return _in_blocks(values, dtype)
+    if dtype.subdtype is not None or dtype.names is not None:
+        return _of_parts(values, dtype)
     if dtype.kind == "S":
         return np.array([_text(value, dtype) for value in values], dtype)
     if dtype.kind == "V":
         return np.frombuffer(b"".join(_opaque(value, dtype.itemsize) for value in values), dtype)
     return _numbers(values, dtype)
+
+
+def _in_blocks(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    first = fixed_array(values[:BLOCK], dtype)
+    whole = np.empty((len(values), *first.shape[1:]), first.dtype)
+    whole[:BLOCK] = first
+    for start in range(BLOCK, len(values), BLOCK):
+        whole[start : start + BLOCK] = fixed_array(values[start : start + BLOCK], dtype)
+    return whole
+
+
+def _of_parts(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the column of an array type or a compound."""
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        leaves = [leaf for value in values for leaf in leaves_of(value, shape)]
+        inner = fixed_array(leaves, base)
+        return inner.reshape(len(values), *shape, *inner.shape[1:])
+    array = np.zeros(len(values), dtype)
+    rows = _rows(values, len(dtype.names or ()))
+    for place, name in enumerate(dtype.names or ()):
+        array[name] = fixed_array([row[place] for row in rows], dtype[name])
+    return array
 
 
 def _rows(values: list[Any], count: int) -> list[Any]:

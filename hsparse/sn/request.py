@@ -21,10 +21,12 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import RequestTrace
 from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.model.acl import ANONYMOUS, Principal, Right, is_allowed
-from hsparse.sn.body_memory import BodyMemory
+from hsparse.model.ids import ID_DOMAIN, check_id
+from hsparse.sn.body_memory import FIRST, BodyMemory
 from hsparse.sn.coding import Coding
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
+from hsparse.wire.message import Record
 
 SERVER_NAME = f"hsparse/{__version__}"
 """The header `Server` of every answer (RFC 9110, section 10.2.4)."""
@@ -66,6 +68,20 @@ class Domain:
     def root(self) -> str | None:
         root = self.record.get("root")
         return root if isinstance(root, str) else None
+
+    @property
+    def root_group(self) -> str:
+        """The root group's id; `BadRequest` of a folder."""
+        if self.root is None:
+            raise BadRequest(f"{self.path} is a folder: it has no objects.")
+        return self.root
+
+    def member(self, id: str, collection: str | None = None) -> str:
+        """Return `id` if it is well formed, in `collection` and in this domain; `BadRequest` otherwise."""
+        check_id(id, collection)
+        if id[ID_DOMAIN] != self.root_group[ID_DOMAIN]:
+            raise BadRequest(f"{id} is not in the domain {self.path}.")
+        return id
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -155,6 +171,16 @@ class Request:
     def collection(self) -> str:
         """The collection in the request's path: `groups`, `datasets` or `datatypes`."""
         return self.http.path.split("/", 2)[1]
+
+    # --- what it names ---------------------------------------------------------------------------------
+
+    def object_id(self, collection: str | None = None) -> str:
+        """Return the checked id in the path; its collection is `collection` or, without one, that of the path."""
+        return self.domain.member(self.params["id"], collection or self.collection)
+
+    async def record(self, collection: str | None = None) -> Record:
+        """Return the record of the object in the path."""
+        return await self.service.owners.record(self.object_id(collection))
 
     # --- parameters -----------------------------------------------------------------------------------
 
@@ -254,8 +280,9 @@ class Request:
         length = self.http.content_length
         content, memory = self.http.content, self.memory
         there = content.total_bytes if content.is_eof() and content.exception() is None else None
-        if there is not None and (memory is None or memory.has_room(there)):
-            if memory is not None:
+        if there is not None and (memory is None or there <= FIRST or memory.has_room(there)):
+            # What came with the headers is in memory anyway; a small body is counted by the place of its request.
+            if memory is not None and there > FIRST:
                 await memory.grow(there, there)
             data = bytearray(content.read_nowait())  # it came with the headers
         else:

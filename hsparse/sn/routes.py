@@ -48,10 +48,7 @@ from hsparse.sn.objects.attribute_handlers import (
 )
 from hsparse.sn.objects.dataset_handlers import (
     delete_dataset,
-    get_dataset,
-    get_dataset_by_path,
     get_dataset_type,
-    get_datasets,
     get_shape,
     post_datasets,
     put_shape,
@@ -59,6 +56,9 @@ from hsparse.sn.objects.dataset_handlers import (
 from hsparse.sn.objects.handlers import (
     delete_datatype,
     delete_group,
+    get_dataset,
+    get_dataset_by_path,
+    get_datasets,
     get_datatype,
     get_datatype_by_path,
     get_datatypes,

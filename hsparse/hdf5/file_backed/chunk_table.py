@@ -19,7 +19,6 @@ from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.object_path import check_member
 from hsparse.sn.request import Request
 from hsparse.wire.chunk_info_message import InspectFile
 from hsparse.wire.message import Record
@@ -195,7 +194,7 @@ async def check_backing_file(request: Request, record: Record) -> None:
         raise BadRequest("What a file does not have reads as the fill value: leave out the initializer.")
     owners = request.service.owners
     if layout["class"] == CHUNKED_REF_INDIRECT:
-        id = check_member(layout["chunk_table"], request.domain, "datasets")
+        id = request.domain.member(layout["chunk_table"], "datasets")
         outcome = (await owners.read(id))[0]
         # h5pyd 1.0 creates a table and its dataset in one request: a read reports a table that does not exist.
         if outcome.failure is None:

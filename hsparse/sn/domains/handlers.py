@@ -22,7 +22,7 @@ from hsparse.sn.records.access import require_domain
 from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.listing import respond_records
 from hsparse.sn.records.object_json import ObjectJsonCache
-from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path, root_of
+from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path
 from hsparse.sn.records.second_names import (
     forget_first_name,
     forget_second_name,
@@ -63,7 +63,7 @@ async def get_domain(request: Request) -> web.StreamResponse:
     h5path = request.arg("h5path")
     if h5path:
         place, record = await resolve_object(request, domain, h5path)
-        links = domain_hrefs(request, place.domain.path, root_of(domain), home=True)
+        links = domain_hrefs(request, place.domain.path, domain.root_group, home=True)
         work = object_work(request, record)
         return await offload(
             work,

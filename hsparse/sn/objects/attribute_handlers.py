@@ -45,7 +45,6 @@ from hsparse.sn.records.listing import (
     stored_names,
 )
 from hsparse.sn.records.object_json import attribute_json, read_type
-from hsparse.sn.records.object_path import check_member, requested, requested_id
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, PutAttributes
@@ -57,10 +56,10 @@ KEYS = MultiObjectRequest("obj_ids", "attributes", "attr_names")
 async def get_attributes(request: Request) -> web.StreamResponse:
     """List an object's attributes, of `attr_names` those that exist; with `follow_links` of all objects below too."""
     own = own_path(request)
-    id = requested_id(request)
+    id = request.object_id()
     links = {"hrefs": hrefs(request, self=f"{own}/attributes", home="/", owner=own)}
     if request.flag("follow_links"):
-        await request.service.owners.record(check_member(id, request.domain, "groups"))
+        await request.service.owners.record(request.domain.member(id, "groups"))
         return await _reachable(request, [id], {}, links)
     record = await request.service.owners.record(id)
     stored = record.get("attributes") or {}
@@ -127,7 +126,7 @@ async def delete_attributes(request: Request) -> web.StreamResponse:
 
     Names that are not there are ignored: h5pyd 1.0.0 repeats the request at every flush of a session.
     """
-    id = requested_id(request)
+    id = request.object_id()
     names = _decoded_names(request) if _base64(request) else split_names(request, "attr_names")
     await request.service.owners.apply(DeleteAttributes(id, names, skip_missing=True))
     return respond({"hrefs": []})
@@ -151,14 +150,14 @@ async def get_attribute(request: Request) -> web.StreamResponse:
 async def put_attribute(request: Request) -> web.StreamResponse:
     """Set one attribute; 200 if it existed already."""
     name = check_name(request.params["name"])
-    id, body = requested_id(request), await read_json_object(request)
-    return await _put(request, {id: await _parsed(request, {name: body})})
+    id, body = request.object_id(), await read_json_object(request)
+    return await _put(request, {id: {name: await _parsed_one(request, body)}})
 
 
 async def delete_attribute(request: Request) -> web.StreamResponse:
     """Delete one attribute."""
     name = check_name(request.params["name"])
-    await request.service.owners.apply(DeleteAttributes(requested_id(request), (name,)))
+    await request.service.owners.apply(DeleteAttributes(request.object_id(), (name,)))
     return respond({})
 
 
@@ -194,7 +193,7 @@ async def put_attribute_value(request: Request) -> web.StreamResponse:
             raise BadRequest("The body must have a value.")
         given = {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}
         attribute = await offload(parse_work(given), parse_attribute, given, datatype)
-    change = PutAttributes(requested_id(request), {name: attribute}, replace=True)
+    change = PutAttributes(request.object_id(), {name: attribute}, replace=True)
     await request.service.owners.apply(change)
     return respond({})
 
@@ -212,7 +211,7 @@ def _hrefs(request: Request, name: str) -> list[Href]:
 async def _requested(request: Request) -> tuple[str, Record]:
     """Return the name and the stored form of the request's attribute."""
     name = request.params["name"]
-    record = await requested(request)
+    record = await request.record()
     stored = (record.get("attributes") or {}).get(name)
     if stored is None:
         raise await missing_attribute(request.service.owners, record["id"], name)
@@ -307,14 +306,18 @@ async def _parsed(request: Request, bodies: Any) -> Record:
         raise BadRequest("attributes must be an object, with an attribute for each name.")
     if not all(isinstance(body, dict) for body in bodies.values()):
         raise BadRequest("An attribute must be an object, with type, shape and value.")
-    now = request.service.clock.now()
     return {
-        check_name(name): await offload(
-            parse_work(body), parse_attribute, body, await read_type(request, body)
-        )
-        | given_creation_time(body, now)
+        check_name(name): await _parsed_one(request, body)
         async for name, body in with_pauses(in_creation_order(bodies), ITEMS_AT_ONCE)
     }
+
+
+async def _parsed_one(request: Request, body: Record) -> Record:
+    """Return an attribute in its stored form."""
+    stored = await offload(parse_work(body), parse_attribute, body, await read_type(request, body))
+    if "created" in body:
+        stored |= given_creation_time(body, request.service.clock.now())
+    return stored
 
 
 def _decoded_names(request: Request) -> tuple[str, ...]:

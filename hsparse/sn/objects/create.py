@@ -25,7 +25,7 @@ from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.listing import ITEMS_AT_ONCE
 from hsparse.sn.records.object_json import object_json, read_type
-from hsparse.sn.records.object_path import MAX_PATH, PathSteps, check_member, resolve_path, root_of
+from hsparse.sn.records.object_path import MAX_PATH, PathSteps, resolve_path
 from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.wire.chunk_message import FenceDeleted
 from hsparse.wire.message import Record
@@ -97,11 +97,11 @@ async def draft(request: Request, collection: str, body: Any, fill: DraftMaker) 
 
 def new_record(request: Request, collection: str, body: Record) -> Record:
     """Return a record with the keys of all objects."""
-    root = root_of(request.domain)
+    root = request.domain.root_group
     id = body.get("id")
     if id is None:
         id = new_id(collection, root, request.service.clock)
-    elif not isinstance(id, str) or is_root(check_member(id, request.domain, collection)):
+    elif not isinstance(id, str) or is_root(request.domain.member(id, collection)):
         raise BadRequest(f"{short_repr(id)} cannot be the id of a new object.")
     properties = body.get("creationProperties")
     if properties is not None and not isinstance(properties, dict):
@@ -149,7 +149,7 @@ async def _link(request: Request, drafts: list[Draft]) -> None:
     for one in drafts:
         if not one.titles:
             continue
-        group = await parents.find(one.parent or root_of(request.domain), one.titles[:-1])
+        group = await parents.find(one.parent or request.domain.root_group, one.titles[:-1])
         title = one.titles[-1]
         if title in links.setdefault(group, {}):
             raise Conflict(f"Two of the new objects are to be linked as {title!r} of {group}.")
@@ -229,7 +229,7 @@ def _place(request: Request, body: Record) -> tuple[str | None, tuple[str, ...]]
     if link is not None and h5path is not None:
         raise BadRequest("A new object's place is given by link or by h5path, not by both.")
     if isinstance(link, dict) and "id" in link and "name" in link:
-        return check_member(str(link["id"]), request.domain, "groups"), (check_title(link["name"]),)
+        return request.domain.member(str(link["id"]), "groups"), (check_title(link["name"]),)
     if link is not None:
         raise BadRequest("A link needs the id of a group and a name.")
     if h5path is None:
@@ -244,7 +244,7 @@ def _place(request: Request, body: Record) -> tuple[str | None, tuple[str, ...]]
     titles = tuple(check_title(title) for title in h5path.split("/") if title)
     if not titles:
         raise BadRequest(f"The path {h5path!r} does not name a new object.")
-    return (check_member(str(parent), request.domain, "groups") if parent else None), titles
+    return (request.domain.member(str(parent), "groups") if parent else None), titles
 
 
 async def _attributes(request: Request, bodies: Any, now: float) -> Record:
@@ -268,5 +268,5 @@ async def _links(request: Request, bodies: Any, now: float) -> Record:
     }
     for link in stored.values():
         if link["class"] == HARD:
-            check_member(link["id"], request.domain)
+            request.domain.member(link["id"])
     return stored

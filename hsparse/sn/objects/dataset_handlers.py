@@ -48,13 +48,11 @@ from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.objects.create import post_objects
-from hsparse.sn.objects.handlers import delete_object, get_object, get_object_by_path, list_objects
+from hsparse.sn.objects.handlers import delete_object
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.records.object_json import read_type
-from hsparse.sn.records.object_path import requested, requested_id
 from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.sn.service import Service
-from hsparse.sn.statistics import Statistics
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.change_token import keyed_token
 from hsparse.wire.message import Record
@@ -101,13 +99,13 @@ async def changed_record(request: Request) -> Record:
 
     `BadRequest` for too long a wait, or one without `expect`.
     """
-    record = await requested(request, "datasets")
+    record = await request.record("datasets")
     seconds = request.wait_seconds()
     if not seconds:
         return record
     known = _known_extent(request.arg("expect"))
     request.leave_place()
-    id, looks = requested_id(request, "datasets"), request.service.component(ExtentLooks)
+    id, looks = request.object_id("datasets"), request.service.component(ExtentLooks)
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while tuple(dims_of(record["shape"]) or ()) == known and (left := until - loop.time()) > 0:
@@ -124,32 +122,9 @@ def _known_extent(text: str | None) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-async def get_datasets(request: Request) -> web.StreamResponse:
-    """List the datasets that can be reached."""
-    return await list_objects(request, "datasets")
-
-
-async def get_dataset(request: Request) -> web.StreamResponse:
-    """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
-
-    If counting takes too long, these are of the last count of the domain, if any.
-    """
-    extra: Record = {}
-    if request.flag("verbose"):
-        record = await requested(request, "datasets")
-        counts = await request.service.component(Statistics).of_dataset(record["root"], record["id"])
-        extra = {} if counts is None else {"num_chunks": counts[0], "allocated_size": counts[1]}
-    return await get_object(request, "datasets", **extra)
-
-
-async def get_dataset_by_path(request: Request) -> web.StreamResponse:
-    """Answer with the dataset at `h5path`."""
-    return await get_object_by_path(request, "datasets")
-
-
 async def get_dataset_type(request: Request) -> web.StreamResponse:
     """Answer with a dataset's type."""
-    record = await requested(request, "datasets")
+    record = await request.record("datasets")
     own = f"/datasets/{record['id']}"
     links = hrefs(request, self=f"{own}/type", owner=own, root=f"/groups/{record['root']}")
     return respond({"type": type_json(record["type"]), "hrefs": links})
@@ -256,7 +231,7 @@ async def put_shape(request: Request) -> web.StreamResponse:
 
     Elements outside a smaller extent are erased before the answer.
     """
-    record = await requested(request, "datasets")
+    record = await request.record("datasets")
     key = idempotency_key(request.http, request.principal.name)
     token = keyed_token(key, "" if key else request.service.clock.token(8).hex())
     body = await read_json_object(request)

@@ -19,15 +19,9 @@ from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
 from hsparse.sn.records.object_json import OBJECT_CLASSES, ObjectJsonCache, object_json, read_type
-from hsparse.sn.records.object_path import (
-    ResolvedPath,
-    paths_to,
-    requested,
-    requested_id,
-    resolve_object,
-    root_of,
-)
+from hsparse.sn.records.object_path import ResolvedPath, paths_to, resolve_object
 from hsparse.sn.request import Domain, Request
+from hsparse.sn.statistics import Statistics
 from hsparse.wire.message import Record
 
 PREVIEWED = 100
@@ -60,9 +54,9 @@ async def get_object(request: Request, collection: str, **extra: Any) -> web.Str
     """Answer with the object of the request's id, or at `h5path` from that group; add `extra`."""
     h5path = request.arg("h5path")
     if not h5path or collection != "groups":
-        record = await requested(request, collection)
+        record = await request.record(collection)
         return await answer_object(request, request.domain, record, extra)
-    place, record = await resolve_object(request, request.domain, h5path, requested_id(request, collection))
+    place, record = await resolve_object(request, request.domain, h5path, request.object_id(collection))
     _check_collection(h5path, record, collection)
     return await answer_object(request, place.domain, record, extra)
 
@@ -86,7 +80,7 @@ def _check_collection(h5path: str, record: Record, collection: str) -> None:
 
 async def delete_object(request: Request, collection: str) -> web.StreamResponse:
     """Delete the object of the request's id; the links to it stay, as in HSDS."""
-    id = requested_id(request, collection)
+    id = request.object_id(collection)
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
     await remove(request.service.owners, id)
@@ -118,7 +112,7 @@ async def _make_answer(request: Request, domain: Domain, record: Record, extra: 
     if collection == "groups":
         answer["bucket"] = request.service.settings.bucket
     if request.flag("getalias"):
-        answer["alias"] = await paths_to(request.service.owners, root_of(domain), record["id"])
+        answer["alias"] = await paths_to(request.service.owners, domain.root_group, record["id"])
     return await offload(
         work, respond_floats, answer | extra | {"hrefs": object_hrefs(request, record)}, items=work
     )
@@ -215,6 +209,29 @@ async def _fill_group(request: Request, record: Record, body: Record) -> None:
     """A group has only the keys of all objects; `BadRequest` for a type, which is meant for another collection."""
     if "type" in body:
         raise BadRequest("A group has no type: create a dataset, or commit a type by POST /datatypes.")
+
+
+async def get_datasets(request: Request) -> web.StreamResponse:
+    """List the datasets that can be reached."""
+    return await list_objects(request, "datasets")
+
+
+async def get_dataset(request: Request) -> web.StreamResponse:
+    """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
+
+    If counting takes too long, these are of the last count of the domain, if any.
+    """
+    extra: Record = {}
+    if request.flag("verbose"):
+        record = await request.record("datasets")
+        counts = await request.service.component(Statistics).of_dataset(record["root"], record["id"])
+        extra = {} if counts is None else {"num_chunks": counts[0], "allocated_size": counts[1]}
+    return await get_object(request, "datasets", **extra)
+
+
+async def get_dataset_by_path(request: Request) -> web.StreamResponse:
+    """Answer with the dataset at `h5path`."""
+    return await get_object_by_path(request, "datasets")
 
 
 async def get_datatypes(request: Request) -> web.StreamResponse:

@@ -34,7 +34,7 @@ from hsparse.sn.records.listing import (
     split_names,
     stored_names,
 )
-from hsparse.sn.records.object_path import check_member, read_each, requested, requested_id
+from hsparse.sn.records.object_path import read_each
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteLinks, PutLinks
@@ -44,7 +44,7 @@ KEYS = MultiObjectRequest("grp_ids", "links", "titles", "groups")
 
 async def get_links(request: Request) -> web.StreamResponse:
     """List a group's links, of `titles` those that exist; with `follow_links` those of all groups below, by group."""
-    id = requested_id(request, "groups")
+    id = request.object_id("groups")
     own = f"/groups/{id}"
     links = {"hrefs": hrefs(request, self=f"{own}/links", home="/", owner=own)}
     record = await request.service.owners.record(id)
@@ -111,14 +111,14 @@ async def put_links(request: Request) -> web.StreamResponse:
 
 async def delete_links(request: Request) -> web.StreamResponse:
     """Delete the links in `titles`; titles that are not there are ignored."""
-    id = requested_id(request, "groups")
+    id = request.object_id("groups")
     await request.service.owners.apply(DeleteLinks(id, split_names(request, "titles"), skip_missing=True))
     return respond({})
 
 
 async def get_link(request: Request) -> web.StreamResponse:
     """Answer with one link."""
-    record = await requested(request, "groups")
+    record = await request.record("groups")
     title = request.params["title"]
     link = (record.get("links") or {}).get(title)
     if link is None:
@@ -135,14 +135,14 @@ async def get_link(request: Request) -> web.StreamResponse:
 async def put_link(request: Request) -> web.StreamResponse:
     """Set one link; 200 if it existed already."""
     title = request.params["title"]
-    id, body = requested_id(request, "groups"), await read_json_object(request)
+    id, body = request.object_id("groups"), await read_json_object(request)
     return await _put(request, {id: await _parsed(request, {title: body})})
 
 
 async def delete_link(request: Request) -> web.StreamResponse:
     """Delete one link."""
     title = check_title(request.params["title"])
-    await request.service.owners.apply(DeleteLinks(requested_id(request, "groups"), (title,)))
+    await request.service.owners.apply(DeleteLinks(request.object_id("groups"), (title,)))
     return respond({})
 
 
@@ -172,7 +172,7 @@ async def _parsed(request: Request, bodies: Any) -> Record:
     }
     async for link in with_pauses(links.values(), ITEMS_AT_ONCE):
         if link["class"] == HARD:
-            check_member(link["id"], request.domain)
+            request.domain.member(link["id"])
     return links
 
 

@@ -19,7 +19,7 @@ from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
 from hsparse.format.value_arrays import FixedArrays, VlenArrays
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import check_id, chunk_of_key, chunk_prefix, domain_hex
+from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.request import Request
@@ -129,7 +129,7 @@ def _put(table: dict[str, T], id: str, item: T) -> None:
 
 async def load_dataset(request: Request) -> Dataset:
     """Load the dataset that the request's path names, in the request's domain."""
-    id = _in_domain(request, request.params["id"])
+    id = request.object_id("datasets")
     owners = request.service.owners
     return Dataset.of(await owners.record(id), FileRights.of(request))
 
@@ -137,7 +137,7 @@ async def load_dataset(request: Request) -> Dataset:
 async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
     """Load the datasets of these ids, all in the request's domain."""
     for id in ids:
-        _in_domain(request, id)
+        request.domain.member(id, "datasets")
     rights = FileRights.of(request)
     found: dict[str, Dataset] = {}
     async with aclosing(request.service.owners.read_parts(ids)) as parts:
@@ -146,15 +146,6 @@ async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Datas
             async for id, one in with_pauses(named, AT_ONCE):
                 found[id] = Dataset.of(one.unwrap(), rights)
     return found
-
-
-def _in_domain(request: Request, text: str) -> str:
-    """Return the id of a dataset; `BadRequest` if it is malformed or of another domain."""
-    id = check_id(text, "datasets")
-    root = request.domain.root
-    if root is None or domain_hex(id) != domain_hex(root):
-        raise BadRequest(f"{id} is not in the domain {request.domain.path}.")
-    return id
 
 
 async def until_current(request: Request, work: Callable[[Dataset], Awaitable[T]]) -> T:

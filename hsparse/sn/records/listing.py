@@ -27,7 +27,7 @@ from hsparse.sn.http.request import JSON_TYPE, MAX_NAMES, text_list
 from hsparse.sn.http.response import JSON_HEADER, Encoded, encode_json
 from hsparse.sn.http.stream import NO_HEADERS, respond_stream
 from hsparse.sn.records.crawl import RecordSource
-from hsparse.sn.records.object_path import NamePattern, check_member, requested_id
+from hsparse.sn.records.object_path import NamePattern
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
@@ -154,7 +154,7 @@ class MultiObjectRequest:
         """
         ids, items = body.get(self.ids), body.get(self.items)
         if ids is None:
-            return {requested_id(request, self.collection): await parse(items)}
+            return {request.object_id(self.collection): await parse(items)}
         if isinstance(ids, list) and ids:
             checked = await self._checked(request, ids)
             self._check_number(len(checked), len(items) if isinstance(items, dict) else 0)
@@ -180,7 +180,7 @@ class MultiObjectRequest:
         if ids is None:
             if names is None:
                 raise BadRequest(f"The body must have {self.names} or {self.ids}.")
-            return {requested_id(request, self.collection): names}
+            return {request.object_id(self.collection): names}
         if isinstance(ids, list) and ids:
             return dict.fromkeys(await self._checked(request, ids), names)
         if not isinstance(ids, dict) or not ids or names is not None or None in ids.values():
@@ -217,7 +217,7 @@ class MultiObjectRequest:
             )
 
     def _check(self, request: Request, id: Any) -> str:
-        return check_member(str(id), request.domain, self.collection)
+        return request.domain.member(str(id), self.collection)
 
 
 def _places(names: list[str] | None) -> NamePlaces | None:

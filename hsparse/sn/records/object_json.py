@@ -18,7 +18,7 @@ from hsparse.model.initial_values import fill_value_json
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json, stored_layout
 from hsparse.model.link import group_link_json
 from hsparse.sn.http.response import Encoded, encode_unless_long
-from hsparse.sn.records.object_path import check_member, read_records
+from hsparse.sn.records.object_path import read_records
 from hsparse.sn.request import Request
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
@@ -179,7 +179,7 @@ async def read_type(request: Request, body: Record) -> Datatype:
     _collect(item, named, 0)
     if not named:
         return parse_requested_type(item)
-    ids = [check_member(id, request.domain, "datatypes") for id in named]
+    ids = [request.domain.member(id, "datatypes") for id in named]
     outcomes = await read_records(request.service.owners, ids)
     committed = {
         id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)

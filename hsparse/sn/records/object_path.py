@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from hsparse.errors import MISSING_KINDS, BadRequest, Gone, NotFound, TooLarge
 from hsparse.model.acl import Right
-from hsparse.model.ids import check_id, collection_of, domain_hex
+from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, SOFT, external_domain, external_file
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.access import find_allowed, normal_path
@@ -94,33 +94,8 @@ async def resolve_path(
     `steps` counts for several paths.
     """
     start = start or request.arg("parent_id") or request.arg("grpid")
-    place = ResolvedPath(domain, check_member(start, domain, "groups") if start else root_of(domain))
+    place = ResolvedPath(domain, domain.member(start, "groups") if start else domain.root_group)
     return await _Path(request, steps or PathSteps(request)).follow(place, h5path)
-
-
-def root_of(domain: Domain) -> str:
-    """Return the root group's id; `BadRequest` for a folder."""
-    if domain.root is None:
-        raise BadRequest(f"{domain.path} is a folder: it has no objects.")
-    return domain.root
-
-
-def check_member(id: str, domain: Domain, collection: str | None = None) -> str:
-    """Return `id` if it is well formed, in `collection` and in this domain; `BadRequest` otherwise."""
-    check_id(id, collection)
-    if domain_hex(id) != domain_hex(root_of(domain)):
-        raise BadRequest(f"{id} is not in the domain {domain.path}.")
-    return id
-
-
-async def requested(request: Request, collection: str | None = None) -> Record:
-    """Return the record of the request's object."""
-    return await request.service.owners.record(requested_id(request, collection))
-
-
-def requested_id(request: Request, collection: str | None = None) -> str:
-    """Return the checked id in the request's path; its collection is `collection` or, without one, that of the path."""
-    return check_member(request.params["id"], request.domain, collection or request.collection)
 
 
 class _Path:
@@ -137,7 +112,7 @@ class _Path:
         if len(h5path) > MAX_PATH:
             raise BadRequest(f"The path has {len(h5path)} characters; the limit is {MAX_PATH}.")
         if h5path.startswith("/"):
-            place = replace(place, id=root_of(place.domain), away=None if place.away is None else "/")
+            place = replace(place, id=place.domain.root_group, away=None if place.away is None else "/")
         titles = h5path.split("/")
         await self._steps.take(len(titles))
         for title in titles:
@@ -177,7 +152,7 @@ class _Path:
         try:
             path = normal_path(service, text)
             domain = await find_allowed(service, path, self._request.principal, Right.READ)
-            root = root_of(domain)
+            root = domain.root_group
         except (BadRequest, NotFound, Gone) as error:
             raise NotFound(f"An external link in {linking.path} leads to {text}: {error.message}") from error
         return await self.follow(ResolvedPath(domain, root, "/"), link["h5path"])

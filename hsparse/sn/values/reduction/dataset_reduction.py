@@ -41,7 +41,7 @@ from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.object_path import check_member, resolve_path
+from hsparse.sn.records.object_path import resolve_path
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
 from hsparse.sn.values.request_selection import ascending_selection
@@ -127,10 +127,10 @@ async def _read_categories(request: Request, record: Record, length: int) -> Lab
 
 async def _record(request: Request, by: str) -> Record:
     if by.startswith("d-"):
-        id = check_member(by, request.domain, "datasets")
+        id = request.domain.member(by, "datasets")
     else:
         place = await resolve_path(request, request.domain, by)
-        id = check_member(place.id, request.domain)
+        id = request.domain.member(place.id)
     return await request.service.owners.record(id)
 
 
