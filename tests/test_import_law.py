@@ -17,12 +17,23 @@ from hsparse.cli.main import COMMANDS
 
 PACKAGE = Path(__file__).parent.parent / "hsparse"
 
-GROUND = {"errors", "clock", "setting", "metric", "optional_module", "concurrency", "model", "format"}
+GROUND = {
+    "errors",
+    "clock",
+    "compute",
+    "setting",
+    "metric",
+    "optional_module",
+    "concurrency",
+    "model",
+    "format",
+}
 EXTENSIONS = {"client.integrations", "hdf5", "hdf5.format", "torch"}
 """Rooms that no other one imports but each other: the rest works without them."""
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
+    "compute": set(),
     "setting": set(),
     "machine_memory": set(),
     "metric": set(),
@@ -36,7 +47,18 @@ ROOMS: dict[str, set[str]] = {
     "cluster": {"errors", "clock", "storage.object_store", "model.schema"},
     "wire": {"errors", "model", "format", "concurrency"},
     "dn": {"wire", "storage", "cluster", "machine_memory", *GROUND} - {"optional_module"},
-    "sn": {"wire", "format", "model", "cluster", "concurrency", "errors", "clock", "setting", "metric"},
+    "sn": {
+        "wire",
+        "format",
+        "model",
+        "cluster",
+        "concurrency",
+        "compute",
+        "errors",
+        "clock",
+        "setting",
+        "metric",
+    },
     "client": {
         "format",
         "model",
@@ -70,6 +92,7 @@ ROOMS: dict[str, set[str]] = {
 THIRD_PARTY: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
+    "compute": set(),
     "setting": set(),
     "machine_memory": set(),
     "metric": {"prometheus_client"},

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.scaling.command import table
 from benchmarks.scaling.installation import BINARY, Installation, Request
 from benchmarks.scaling.operations import ATTRIBUTE, INTEGER, dataset
-from hsparse.concurrency.offload import collect_seldom
+from hsparse.concurrency.collector import collect_seldom
 
 Prepare: TypeAlias = Callable[[Installation, int], Awaitable[list[Request]]]
 """Makes what is needed, and so many requests of one kind."""

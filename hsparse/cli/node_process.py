@@ -17,7 +17,7 @@ import uvloop
 from aiohttp import web
 
 from hsparse.cli.node_log import configure_log
-from hsparse.concurrency.offload import collect_seldom
+from hsparse.concurrency.collector import collect_seldom
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.sections import ServerSettings

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
+from hsparse.compute import compute
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.errors import NotFound, TooLarge
 from hsparse.storage.object_store import Buffer, ObjectStore, Stored, current_etag
 
@@ -191,7 +191,7 @@ class Codec(Protocol[V]):
         ...
 
     def work(self, nbytes: int) -> int:
-        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `OffloadPool.run`."""
+        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `hsparse.compute`."""
         ...
 
 
@@ -306,7 +306,7 @@ class StoredForm(Protocol[V]):
         ...
 
     def work(self, nbytes: int) -> int:
-        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `OffloadPool.run`."""
+        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `hsparse.compute`."""
         ...
 
     async def load(self) -> ObjectState[V]:
@@ -333,14 +333,13 @@ class StoredForm(Protocol[V]):
 class SingleObject(Generic[V]):
     """The object of `key` has the value's bytes; the version is its etag. The last `tail` bytes are remembered."""
 
-    __slots__ = ("_codec", "_memory", "_store", "_tail", "_workers", "encode", "key", "work")
+    __slots__ = ("_codec", "_memory", "_store", "_tail", "encode", "key", "work")
 
     def __init__(
         self,
         key: str,
         store: ObjectStore,
         codec: Codec[V],
-        workers: OffloadPool,
         tail: int = 0,
         memory: ObjectMemory[V] | None = None,
     ) -> None:
@@ -349,7 +348,6 @@ class SingleObject(Generic[V]):
         self._tail = tail
         self._store = store
         self._codec = codec
-        self._workers = workers
         self.encode, self.work = codec.encode, codec.work
 
     async def load(self) -> ObjectState[V]:
@@ -359,7 +357,7 @@ class SingleObject(Generic[V]):
             return ObjectState(None, None)
         if self._memory is not None:
             await self._memory.reservation.take(self._memory.decode_bound(stored.data))
-        value = await self._workers.run(len(stored.data), self._codec.decode, stored.data)
+        value = await compute(len(stored.data), self._codec.decode, stored.data)
         return self._state(value, stored.etag, stored.data)
 
     async def glimpse(self) -> ObjectState[V]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from hsparse.concurrency.offload import OffloadPool
+from hsparse.compute import compute
 from hsparse.concurrency.request_trace import (
     RequestTrace,
     begin_trace,
@@ -200,7 +200,6 @@ class CachedObject(Generic[V]):
         "_state",
         "_unanswered",
         "_waiting",
-        "_workers",
         "key",
         "name",
     )
@@ -208,7 +207,6 @@ class CachedObject(Generic[V]):
     def __init__(
         self,
         form: StoredForm[V],
-        workers: OffloadPool,
         ownership: Ownership = SOLE,
         name: str = "",
         memory: ObjectMemory[V] | None = None,
@@ -216,7 +214,6 @@ class CachedObject(Generic[V]):
         self.key = form.key
         self.name = name or form.key
         self._form = form
-        self._workers = workers
         self._ownership = ownership
         self._memory = memory
         self._state: ObjectState[V] | None = None
@@ -398,7 +395,7 @@ class CachedObject(Generic[V]):
             if self._memory is not None and state.value is not None and state.nbytes > SMALL_VALUE:
                 await self._memory.reservation.take(self._memory.encode_bound(state.value))
             weight = self._form.work(state.nbytes) + sum([waiting.weight for waiting in group])
-            applied = await self._workers.run(weight, apply_group, group, state.value, self._form.encode)
+            applied = await compute(weight, apply_group, group, state.value, self._form.encode)
             try:
                 if applied.data is not None or (applied.value is None and not state.is_absent):
                     await self._put(state, applied, base, term)

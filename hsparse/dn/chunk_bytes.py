@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.dn.chunks import ChunkObjects
@@ -74,13 +74,10 @@ class ChunkBytes:
     not to be had by its old etag.
     """
 
-    def __init__(
-        self, store: ObjectStore, cache: Cache, workers: OffloadPool, fences: Fences, versions: ChunkVersions
-    ) -> None:
+    def __init__(self, store: ObjectStore, cache: Cache, fences: Fences, versions: ChunkVersions) -> None:
         self._store = store
         self._versions = versions
         self._cache = cache
-        self._workers = workers
         self._fences = fences
 
     async def read(self, message: ReadObjectBytes) -> tuple[NDArray[np.uint8] | None, ...]:
@@ -115,14 +112,14 @@ class ChunkBytes:
         if stored.etag != etag or stored.size != len(stored.data):
             return None
         if structured:
-            await check_sealed(self._workers, key, stored.data)
+            await check_sealed(key, stored.data)
         return stored.data
 
 
-async def check_sealed(workers: OffloadPool, key: str, data: bytes) -> tuple[memoryview, Footer]:
+async def check_sealed(key: str, data: bytes) -> tuple[memoryview, Footer]:
     """Return the content and the footer of a structured chunk; `Corrupt` if a byte is wrong, with the object's key."""
     try:
-        return await workers.run(len(data) // CHECK_SPEED, unseal, data)
+        return await compute(len(data) // CHECK_SPEED, unseal, data)
     except Corrupt as error:
         raise Corrupt(f"The chunk object {key} is corrupt: {error.message}") from error
 
@@ -210,12 +207,9 @@ def footer_columns(
 class DirectChunks:
     """Reads and writes of encoded chunks, over the node's store and its cached objects."""
 
-    def __init__(
-        self, store: ObjectStore, objects: ChunkObjects, workers: OffloadPool, pending: MemoryBudget
-    ) -> None:
+    def __init__(self, store: ObjectStore, objects: ChunkObjects, pending: MemoryBudget) -> None:
         self._store = store
         self._objects = objects
-        self._workers = workers
         self._pending = pending
 
     async def read(self, message: ReadDirect) -> DirectChunk | None:
@@ -230,7 +224,7 @@ class DirectChunks:
         row = ChunkRows.of((message.scaled,), len(spec.dims), (stored.size,), (stored.etag,))
         if not spec.sparse:
             return DirectChunk(np.frombuffer(stored.data, np.uint8), row)
-        content, footer = await check_sealed(self._workers, key, stored.data)
+        content, footer = await check_sealed(key, stored.data)
         row = row.described(*footer_columns([footer], spec))
         return DirectChunk(np.frombuffer(content, np.uint8), row)
 
@@ -245,7 +239,7 @@ class DirectChunks:
         nbytes = 2 * len(message.data) + kind.direct_bound(message.sections)
         self._objects.reservation(kind.spec, scaled).check(nbytes)
         async with self._pending.hold(nbytes):
-            given = await self._workers.run(
+            given = await compute(
                 nbytes,
                 open_direct_chunk,
                 kind,

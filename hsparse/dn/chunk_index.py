@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 
-from hsparse.concurrency.offload import OffloadPool
+from hsparse.compute import compute
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_bytes import ChunkFooters, footer_columns, read_chunk_footer, read_tail
 from hsparse.dn.fences import Fences
@@ -50,13 +50,11 @@ class CachedChunkMap:
         rank: int,
         sections: int,
         store: ObjectStore,
-        workers: OffloadPool,
         columns: int = 0,
     ) -> None:
         self.key = key
         self._rank, self._sections, self._columns = rank, sections, columns
         self._store = store
-        self._workers = workers
         self._rows: ChunkMap | None = None
         self._etag: str | None = None
         self._new = 0
@@ -99,7 +97,7 @@ class CachedChunkMap:
         """
         while True:
             known = await self.rows()
-            merged = await self._workers.run(known.nbytes + new.nbytes, known.merge, new)
+            merged = await compute(known.nbytes + new.nbytes, known.merge, new)
             if self._rows is known:  # no other call has added rows meanwhile
                 break
         self._rows = merged
@@ -114,7 +112,7 @@ class CachedChunkMap:
         try:
             stored = await self._store.get(self.key)
             etag = stored.etag
-            rows = await self._workers.run(
+            rows = await compute(
                 8 * len(stored.data), decode_map, stored.data, self._rank, self._sections, self._columns
             )
         except NotFound:
@@ -132,7 +130,7 @@ class CachedChunkMap:
         rows, new = self._rows.inside(counts), self._new
         self._new = 0
         try:
-            data = await self._workers.run(rows.nbytes, encode_map, rows)
+            data = await compute(rows.nbytes, encode_map, rows)
             if self._etag is None:
                 self._etag = await self._store.put_if_absent(self.key, data)
             else:
@@ -162,10 +160,9 @@ FIRST_KEY = f"{MAP_FOLDER}~"
 class ChunkIndex:
     """The stored chunks of datasets, over the node's store; maps are in its cache."""
 
-    def __init__(self, store: ObjectStore, cache: Cache, workers: OffloadPool, fences: Fences) -> None:
+    def __init__(self, store: ObjectStore, cache: Cache, fences: Fences) -> None:
         self._store = store
         self._cache = cache
-        self._workers = workers
         self._fences = fences
         self._footers = ChunkFooters(store, cache)
 
@@ -297,12 +294,10 @@ class ChunkIndex:
         """
         rank, sections, columns = len(spec.dims), len(spec.filters), len(spec.statistic_columns)
         key = map_key(spec.dataset)
-        make = partial(CachedChunkMap, key, rank, sections, self._store, self._workers, columns)
+        make = partial(CachedChunkMap, key, rank, sections, self._store, columns)
         with self._cache.use(key, make) as chunk_map:
             known = await chunk_map.rows()
-            places = await self._workers.run(
-                known.nbytes, lambda: known.find(rows.scaled, digests(rows.etags))
-            )
+            places = await compute(known.nbytes, lambda: known.find(rows.scaled, digests(rows.etags)))
             unknown = np.flatnonzero(places < 0)
             table = np.zeros((len(rows), sections, 3), np.uint64)
             defined = np.zeros(len(rows), np.uint64)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.chunks import Chunks
 from hsparse.format.kinds.chunk_kind import ChunkKind
 from hsparse.format.kinds.registry import kind_of
@@ -29,9 +29,8 @@ PLACE_BYTES = 64
 class ChunkReductions:
     """Answers `ReduceChunks`."""
 
-    def __init__(self, chunks: Chunks, workers: OffloadPool, pending: MemoryBudget) -> None:
+    def __init__(self, chunks: Chunks, pending: MemoryBudget) -> None:
         self._chunks = chunks
-        self._workers = workers
         self._pending = pending
         self._working = MemoryBudget(REDUCTIONS_AT_ONCE)
 
@@ -48,7 +47,7 @@ class ChunkReductions:
                 parts = await gather_each(lambda number: self._reduce(message, kind, number), numbers, wave)
                 there = [part for part in parts if part is not None]
                 del parts
-                await self._workers.run(sum(part.nbytes for part in there), _merge, result, there)
+                await compute(sum(part.nbytes for part in there), _merge, result, there)
             return result.compact()
 
     async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
@@ -59,9 +58,7 @@ class ChunkReductions:
                 return None
             assert isinstance(at.selection, Orthogonal)
             async with self._working.hold(kind.reduce_bound(chunk, at.selection)):
-                return await self._workers.run(
-                    kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number
-                )
+                return await compute(kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number)
 
 
 def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:

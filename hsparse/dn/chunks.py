@@ -15,9 +15,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import SMALL_VALUE, Cache, ObjectMemory, Reservation, SingleObject
 from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import Fences, LaterChanges
@@ -104,7 +104,6 @@ class ChunkObjects:
         self,
         store: ObjectStore,
         cache: Cache,
-        workers: OffloadPool,
         fences: Fences,
         summaries: HsdsSummaries,
         ownership: Ownership = SOLE,
@@ -116,7 +115,6 @@ class ChunkObjects:
         self._memory = memory
         self._ownership = ownership
         self._cache = cache
-        self._workers = workers
         self._fences = fences
         self._summaries = summaries
         self._later = later
@@ -154,8 +152,8 @@ class ChunkObjects:
         tail = MAX_FOOTER if kind.spec.sparse else 0
         codec = ChunkCodec(key, kind, self.reservation(kind.spec, scaled))
         memory = ObjectMemory(codec.reservation, codec.decode_bound, kind.encode_bound)
-        form = SingleObject(key, self._store, codec, self._workers, tail, memory)
-        return CachedObject(form, self._workers, self._ownership, memory=memory)
+        form = SingleObject(key, self._store, codec, tail, memory)
+        return CachedObject(form, self._ownership, memory=memory)
 
     async def apply(
         self,
@@ -222,9 +220,8 @@ class NewChunks:
 class Chunks:
     """Answers the messages of `hsparse.wire.chunk_message`."""
 
-    def __init__(self, objects: ChunkObjects, workers: OffloadPool, pending: MemoryBudget) -> None:
+    def __init__(self, objects: ChunkObjects, pending: MemoryBudget) -> None:
         self._objects = objects
-        self._workers = workers
         self._pending = pending
         self._working = MemoryBudget(WORK_AT_ONCE)
         self._new = NewChunks()
@@ -243,7 +240,7 @@ class Chunks:
                 if chunk is None:
                     return None
                 work = kind.read_work(chunk, at.selection, fields)
-                found = await self._workers.run(work, kind.read, chunk, at.selection, fields, left)
+                found = await compute(work, kind.read, chunk, at.selection, fields, left)
             nbytes = found if isinstance(found, int) else 0 if found is None else kind.answer_bytes(found)
             left -= nbytes
             return found if found is None or left >= 0 else nbytes
@@ -262,7 +259,7 @@ class Chunks:
                 chunk = await self._chunk(kind, at, cached)
                 if chunk is None:
                     return None
-                found = await self._workers.run(
+                found = await compute(
                     kind.defined_work(chunk, at.selection),
                     kind.defined,
                     chunk,
@@ -289,7 +286,7 @@ class Chunks:
                 chunk = await self._chunk(kind, at, cached)
                 if chunk is None:
                     return 0
-                return await self._workers.run(kind.nbytes(chunk), kind.count, chunk, at.selection)
+                return await compute(kind.nbytes(chunk), kind.count, chunk, at.selection)
 
         return tuple(await gather_each(count, message.selections, kind.chunks_at_once))
 
@@ -350,7 +347,7 @@ class Chunks:
                     chunk = await self._chunk(kind, at, cached)
                     if chunk is None:
                         return None
-                    return await self._workers.run(work, kind.find, chunk, at.selection, search)
+                    return await compute(work, kind.find, chunk, at.selection, search)
 
         found: list[FoundElements | None] = []
         seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(selections)
@@ -426,7 +423,7 @@ class Chunks:
         chunk = await cached.read()
         if chunk is not None:
             return chunk
-        return await self._workers.run(kind.spec.computed_bytes, kind.missing, at.scaled)
+        return await compute(kind.spec.computed_bytes, kind.missing, at.scaled)
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Return the budget for work on `nbytes`, to be held while it lasts."""

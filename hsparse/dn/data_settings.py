@@ -26,7 +26,7 @@ class DataSettings:
     `cache_size` bounds decoded chunks and records together, see `cache_bytes`; `chunk_memory` bounds what large chunks
     take while they are loaded and encoded, and so one chunk, see `chunk_bytes`; `pending_size` bounds the values of
     writes that are accepted but not yet durable; `max_record_size` is that of one object's record, as JSON. Changes
-    of a record of more than `large_record_size` are stored beside it. `workers` threads encode and decode large ones.
+    of a record of more than `large_record_size` are stored beside it.
     `messages_at_once` and `store_requests` bound what is under way.
     """
 
@@ -61,7 +61,6 @@ class DataSettings:
         256, "messages that a data node of a cluster works on at a time", ge=1, le=100_000
     )
     store_requests: int = setting(64, "requests to a store under way at a time", ge=1, le=10_000)
-    workers: int = 4
     large_record_size: int = 256 * 1024
     max_object_size: int = 5 * 1024 * MIB
 

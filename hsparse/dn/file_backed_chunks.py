@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import count_hits, count_loads
 from hsparse.dn.cache import Cache
 from hsparse.dn.fences import Fences
@@ -200,10 +200,9 @@ class FileBackedChunk:
 class FileBackedChunks:
     """File-backed chunks by the pieces that they are assembled of, over the node's cache and files."""
 
-    def __init__(self, files: BackingFiles, cache: Cache, workers: OffloadPool, fences: Fences) -> None:
+    def __init__(self, files: BackingFiles, cache: Cache, fences: Fences) -> None:
         self._files = files
         self._cache = cache
-        self._workers = workers
         self._fences = fences
         self._working = MemoryBudget(WORK_AT_ONCE)
 
@@ -276,22 +275,20 @@ class FileBackedChunks:
         self, message: ReadFileBacked, pieces: ChunkPieces, chunks: list[FileBackedChunk], size: int
     ) -> None:
         try:
-            ranges = await self._workers.run(PIECE_BYTES * len(pieces.chunk), coalesce_ranges, pieces)
+            ranges = await compute(PIECE_BYTES * len(pieces.chunk), coalesce_ranges, pieces)
             nbytes = size * len(chunks) + sum(found.stop - found.start for found in ranges)
             step = max(
                 1,
                 DECODE_BATCH // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize),
             )
             async with self._working.hold(nbytes):
-                arrays = await self._workers.run(size * len(chunks), _blank, message, pieces, len(chunks))
+                arrays = await compute(size * len(chunks), _blank, message, pieces, len(chunks))
 
                 async def read(found: CoalescedRange) -> None:
                     data = await self._files.read(message.files[found.file], found.start, found.stop)
                     batches = [found.rows[at : at + step] for at in range(0, len(found.rows), step)]
                     await gather_all(
-                        self._workers.run(
-                            size * len(rows), _decode, message, pieces, found, rows, data, arrays
-                        )
+                        compute(size * len(rows), _decode, message, pieces, found, rows, data, arrays)
                         for rows in batches
                     )
 

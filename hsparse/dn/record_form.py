@@ -218,7 +218,7 @@ OVERHEAD = 1024
 SAMPLE = 16 * 1024
 """Bytes of JSON of which the memory is counted; counting them takes as long as parsing them."""
 SPEED = 16
-"""How many times faster JSON is encoded than `OffloadPool` assumes, for each byte of memory that it takes."""
+"""How many times faster JSON is encoded than `compute` assumes, for each byte of memory that it takes."""
 
 
 class RecordCodec:

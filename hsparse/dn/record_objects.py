@@ -34,8 +34,8 @@ from typing import Any
 import orjson
 
 from hsparse.clock import Clock
+from hsparse.compute import compute
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import ObjectState
 from hsparse.dn.record_form import RecordCodec, add_checksum, check_checksum, memory_of_json, parse_json
 from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFailed
@@ -223,21 +223,19 @@ class RecordObjects:
     A request that reads a large one holds some of `memory` until it is answered.
     """
 
-    __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "_workers", "key")
+    __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "key")
 
     def __init__(
         self,
         key: str,
         store: ObjectStore,
         clock: Clock,
-        workers: OffloadPool,
         limit: int = LARGE_RECORD,
         memory: MemoryBudget | None = None,
     ) -> None:
         self.key = key
         self._store = store
         self._clock = clock
-        self._workers = workers
         self._limit = limit
         self._memory = memory
         self._codec = RecordCodec(key)
@@ -308,7 +306,7 @@ class RecordObjects:
         size = len(stored.data)
         if self._memory is not None and size > LARGE_READ:
             await self._memory.hold_for_request(memory_of_json(bytes(stored.data)))
-        record = await self._workers.run(size, self._codec.decode, stored.data)
+        record = await compute(size, self._codec.decode, stored.data)
         token = self._codec.take_delta(record)
         memory = self._codec.nbytes(record, stored.data)
         if not token:
@@ -321,7 +319,7 @@ class RecordObjects:
             delta.apply(record)
             return delta, sealed
 
-        delta, sealed = await self._workers.run(len(found.data), change)
+        delta, sealed = await compute(len(found.data), change)
         version = RecordVersion(stored.etag, token, found.etag, sealed, memory)
         state = self._state(RecordValue(record, delta), version)
         if sealed:
@@ -342,7 +340,7 @@ class RecordObjects:
         new = RecordVersion("")
         if len(data) > self._limit:
             new = await self._new_delta()
-            data = await self._workers.run(len(data), self._codec.name_delta, data, record, new.token)
+            data = await compute(len(data), self._codec.name_delta, data, record, new.token)
         try:
             if old is None:
                 base = await self._store.put_if_absent(self.key, data)
@@ -366,7 +364,7 @@ class RecordObjects:
         assert state.value is not None
         delta = state.value.delta
         assert delta is not None  # or it were sealed
-        data = await self._workers.run(delta.size, delta.encode, sealed=True)
+        data = await compute(delta.size, delta.encode, sealed=True)
         etag = await self._store.put_if_match(delta_key(self.key, version.token), data, version.delta)
         return replace(version, delta=etag, sealed=True)
 

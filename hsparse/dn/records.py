@@ -11,7 +11,6 @@ from dataclasses import replace
 from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache, SingleObject, StoredForm
 from hsparse.dn.cached_object import Base, CachedObject
@@ -107,7 +106,6 @@ class Records:
         self,
         store: ObjectStore,
         cache: Cache,
-        workers: OffloadPool,
         summaries: HsdsSummaries,
         clock: Clock,
         ownership: Ownership = SOLE,
@@ -120,7 +118,6 @@ class Records:
         self._memory = MemoryBudget(READ_MEMORY)
         self._ownership = ownership
         self._cache = cache
-        self._workers = workers
         self._clock = clock
         self._deleted = DeletedNames()
         self.recent = RecentChanges(clock)
@@ -278,15 +275,13 @@ class Records:
             await self._summaries.remove(id)
 
     def _make(self, key: str, id: str) -> CachedObject[RecordValue]:
-        form: StoredForm[RecordValue]
-        if id[0] in COLLECTIONS:
-            form = self._objects(key)
-        else:
-            form = SingleObject(key, self._store, WholeRecord(key), self._workers)
-        return CachedObject(form, self._workers, self._ownership, id)
+        form: StoredForm[RecordValue] = (
+            self._objects(key) if id[0] in COLLECTIONS else SingleObject(key, self._store, WholeRecord(key))
+        )
+        return CachedObject(form, self._ownership, id)
 
     def _objects(self, key: str) -> RecordObjects:
-        return RecordObjects(key, self._store, self._clock, self._workers, self._large_size, self._memory)
+        return RecordObjects(key, self._store, self._clock, self._large_size, self._memory)
 
     def _note_deletions(self, change: RecordChange, before: Record) -> None:
         """Note which names a change has deleted from the record `before` it, or made again."""

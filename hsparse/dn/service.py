@@ -11,7 +11,6 @@ from typing import Any, TypeVar, cast
 from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import queue_deadline, queue_user, seconds_left
 from hsparse.dn.cache import BucketCache, Cache
 from hsparse.dn.chunk_bytes import ChunkBytes, DirectChunks
@@ -73,13 +72,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """The memory and threads of a data node, which the services of its buckets share; `requests` counts for all.
+    """The memory of a data node, which the services of its buckets share; `requests` counts for all.
 
     `stores` are those of all buckets by name, so that datasets can be linked to files of another one.
     """
 
     cache: Cache
-    workers: OffloadPool
     pending: MemoryBudget
     chunk_memory: MemoryBudget
     """What large chunks take while they are loaded and encoded."""
@@ -103,7 +101,6 @@ class NodeResources:
         """Make those that the settings allow, for these stores if they are several."""
         return cls(
             Cache(settings.cache_bytes()),
-            OffloadPool(settings.workers),
             MemoryBudget(settings.pending_size),
             MemoryBudget(settings.chunk_bytes()),
             {store.name: store for store in stores},
@@ -142,12 +139,10 @@ class DataService:
         chunk_store = TracedStore(store, resources.requests, places, self._versions)
         store = self._store = TracedStore(store, resources.requests, places)
         self._cache = resources.cache
-        self._workers = resources.workers
         summaries = HsdsSummaries(store)
         self._records = Records(
             store,
             self._cache,
-            self._workers,
             summaries,
             clock,
             ownership,
@@ -161,21 +156,18 @@ class DataService:
         objects = ChunkObjects(
             chunk_store,
             self._cache,
-            self._workers,
             fences,
             summaries,
             ownership,
             later,
             memory=resources.chunk_memory,
         )
-        self._chunks = Chunks(objects, self._workers, pending)
-        self._reductions = ChunkReductions(self._chunks, self._workers, pending)
-        self._index = ChunkIndex(store, self._cache, self._workers, fences)
-        self._direct = DirectChunks(store, objects, self._workers, pending)
-        self._bytes = ChunkBytes(store, self._cache, self._workers, fences, self._versions)
-        self._file_backed = FileBackedChunks(
-            BackingFiles(store, resources.stores), self._cache, self._workers, fences
-        )
+        self._chunks = Chunks(objects, pending)
+        self._reductions = ChunkReductions(self._chunks, pending)
+        self._index = ChunkIndex(store, self._cache, fences)
+        self._direct = DirectChunks(store, objects, pending)
+        self._bytes = ChunkBytes(store, self._cache, fences, self._versions)
+        self._file_backed = FileBackedChunks(BackingFiles(store, resources.stores), self._cache, fences)
         self._answers = self._answers_by_type()
         self._start_time = clock.now()
         self._resuming: asyncio.Task[None] | None = None
@@ -286,7 +278,6 @@ class DataService:
             self._resuming.cancel()
             await asyncio.wait([self._resuming])
         await self.drain()
-        self._workers.close()
         await self._store.close()
 
 

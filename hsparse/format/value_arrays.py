@@ -71,7 +71,7 @@ class ValueArrays(Protocol):
         ...
 
     def work(self, count: int) -> int:
-        """Return how many of `count` elements are processed one by one, see `hsparse.concurrency.offload.offload`."""
+        """Return how many of `count` elements are processed one by one, see `hsparse.compute`."""
         ...
 
     # --- assembling and cutting ------------------------------------------------------------

@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from hsparse.concurrency.collector import FrozenObjects
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import FrozenObjects
 
 FIRST = 16 * 1024
 """Bytes that a body takes when the first of it arrives; then twice what it had, each time."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import zlib
 from collections.abc import AsyncGenerator
 from enum import StrEnum
@@ -10,8 +9,10 @@ from typing import Any
 
 import imagecodecs
 
-INLINE_BYTES = 64 * 1024
-"""Bytes that are compressed on the event loop, in a tenth of a millisecond; more are compressed in a thread."""
+from hsparse.compute import compute
+
+SPEED = 4
+"""Bytes that are compressed in the time of one byte of other work: 64 KiB take a tenth of a millisecond."""
 LEVEL = 1
 PART = 1 << 20
 
@@ -50,10 +51,7 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
             view = memoryview(piece)
             for first in range(0, len(view), PART):
                 part = view[first : first + PART]
-                if len(part) <= INLINE_BYTES:
-                    data = coder.compress(part)
-                else:
-                    data = await asyncio.to_thread(coder.compress, part)
+                data = await compute(len(part) // SPEED, coder.compress, part)
                 if data:
                     yield data
         yield coder.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import orjson
 import yaml
 from aiohttp import web
 
+from hsparse.compute import LONG, compute
 from hsparse.sn.request import Request
 
 PATH = Path(__file__).with_name("openapi.yaml")
@@ -30,4 +30,4 @@ def _json() -> bytes:
 
 async def get_openapi(request: Request) -> web.StreamResponse:
     """Answer with the OpenAPI document."""
-    return web.Response(body=await asyncio.to_thread(_json), content_type="application/json")
+    return web.Response(body=await compute(LONG, _json), content_type="application/json")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hsparse.concurrency.offload import (
+from hsparse.concurrency.collector import (
     MANY,
     SERVER_THRESHOLDS,
     FrozenObjects,

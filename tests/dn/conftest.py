@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -27,10 +26,3 @@ def faulty() -> FaultyStore:
 @pytest.fixture
 def store(faulty: FaultyStore) -> CountingStore:
     return CountingStore(faulty)
-
-
-@pytest.fixture
-def workers() -> Iterator[OffloadPool]:
-    pool = OffloadPool(2)
-    yield pool
-    pool.close()

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache, SingleObject
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.record_form import OVERHEAD, RecordCodec, memory_of_json
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
-WORKERS = OffloadPool(1)
 RECORD_BYTES = OVERHEAD + memory_of_json(b'{"key":"a"}')
 
 
 def make(key: str, store: MemoryStore | FaultyStore) -> CachedObject[dict[str, object]]:
-    return CachedObject(SingleObject(key, store, RecordCodec(key), WORKERS), WORKERS)
+    return CachedObject(SingleObject(key, store, RecordCodec(key)))
 
 
 async def fill(cache: Cache, store: MemoryStore | FaultyStore, key: str) -> None:

@@ -7,7 +7,6 @@ import asyncio
 import numpy as np
 import pytest
 
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.chunk_index import MIN_NEW_ROWS, CachedChunkMap
 from hsparse.errors import Gone, StoreFailed
 from hsparse.format.chunk_map import ChunkMap, decode_map
@@ -33,8 +32,8 @@ def fine() -> None:
 
 
 @pytest.fixture
-def held(store: CountingStore, workers: OffloadPool) -> CachedChunkMap:
-    return CachedChunkMap(KEY, 1, 2, store, workers)
+def held(store: CountingStore) -> CachedChunkMap:
+    return CachedChunkMap(KEY, 1, 2, store)
 
 
 async def stored(store: CountingStore) -> list[int]:
@@ -69,10 +68,8 @@ async def test_what_lies_outside_the_grid_is_not_put(held: CachedChunkMap, store
     assert await stored(store) == list(range(150))
 
 
-async def test_anothers_map_is_taken_and_added_to(
-    held: CachedChunkMap, store: CountingStore, workers: OffloadPool
-) -> None:
-    other = CachedChunkMap(KEY, 1, 2, store, workers)
+async def test_anothers_map_is_taken_and_added_to(held: CachedChunkMap, store: CountingStore) -> None:
+    other = CachedChunkMap(KEY, 1, 2, store)
     await other.rows()
     await held.add(rows(0, 100), (10**6,), fine)
     await other.add(rows(100, 100), (10**6,), fine)

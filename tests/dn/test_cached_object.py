@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import SingleObject
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.dn.membership.ownership import NoOwnership
@@ -43,13 +42,13 @@ def add(word: str) -> Callable[[str | None], tuple[str, str]]:
 
 
 @pytest.fixture
-def owned(store: CountingStore, workers: OffloadPool) -> CachedObject[str]:
-    return CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers)
+def owned(store: CountingStore) -> CachedObject[str]:
+    return CachedObject(SingleObject(KEY, store, TextCodec()))
 
 
-def again(store: CountingStore, workers: OffloadPool) -> CachedObject[str]:
+def again(store: CountingStore) -> CachedObject[str]:
     """Another owner of the same object: a restart, or a second node."""
-    return CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers)
+    return CachedObject(SingleObject(KEY, store, TextCodec()))
 
 
 async def test_a_change_is_stored_before_it_is_answered(
@@ -146,19 +145,19 @@ async def test_an_unchanged_value_is_not_put(owned: CachedObject[str], store: Co
 
 
 async def test_what_needs_no_change_here_may_need_one_in_the_store(
-    owned: CachedObject[str], store: CountingStore, workers: OffloadPool
+    owned: CachedObject[str], store: CountingStore
 ) -> None:
     def without_b(value: str | None) -> tuple[str | None, None]:
         return (value.replace(",b", "") if value and ",b" in value else value), None
 
     await owned.apply(add("a"))
-    await again(store, workers).apply(add("b"))
+    await again(store).apply(add("b"))
     await owned.apply(without_b)
     assert (await store.store.get(KEY)).data == b"a"
 
 
-async def test_two_owners_lose_nothing(store: CountingStore, workers: OffloadPool) -> None:
-    one, two = again(store, workers), again(store, workers)
+async def test_two_owners_lose_nothing(store: CountingStore) -> None:
+    one, two = again(store), again(store)
     words = [f"{owner}{i}" for i in range(50) for owner in "ab"]
     await asyncio.gather(*((one if w[0] == "a" else two).apply(add(w)) for w in words))
     for word in words:
@@ -193,11 +192,11 @@ async def test_what_was_taken_for_absent_is_not_deleted_unseen(
 
 
 async def test_an_ignored_base_is_replaced_without_loading(
-    store: CountingStore, workers: OffloadPool, owned: CachedObject[str]
+    store: CountingStore, owned: CachedObject[str]
 ) -> None:
     await owned.apply(lambda value: ("new", None), base=Base.IGNORED)
     assert store.calls == {"put_if_absent": 1}
-    cold = again(store, workers)
+    cold = again(store)
     store.reset()
     await cold.apply(lambda value: ("newer", None), base=Base.IGNORED)
     assert store.calls == {"put_if_absent": 1, "get_range": 1, "put_if_match": 1}
@@ -220,11 +219,9 @@ async def test_returning_none_deletes(owned: CachedObject[str], store: CountingS
     assert (await store.store.get(KEY)).data == b"b"
 
 
-async def test_a_deletion_sees_what_was_put_just_before_it(
-    store: CountingStore, workers: OffloadPool
-) -> None:
+async def test_a_deletion_sees_what_was_put_just_before_it(store: CountingStore) -> None:
     faulty = FaultyStore(store)
-    owned = CachedObject(SingleObject(KEY, faulty, TextCodec(), workers), workers)
+    owned = CachedObject(SingleObject(KEY, faulty, TextCodec()))
     await owned.apply(add("a"))
     fault = faulty.hang("delete_if_match")
 
@@ -233,7 +230,7 @@ async def test_a_deletion_sees_what_was_put_just_before_it(
 
     deleting = asyncio.create_task(owned.apply(clear))
     await fault.entered.wait()
-    await again(store, workers).apply(add("b"))
+    await again(store).apply(add("b"))
     fault.release()
     assert await deleting == "a,b"
     assert (await store.store.get(KEY)).data == b"a,b"
@@ -289,10 +286,8 @@ async def test_endless_contention_ends_as_busy(owned: CachedObject[str], store: 
 
     inner = MemoryStore()
     await inner.put(KEY, b"x")
-    workers = OffloadPool(1)
     with pytest.raises(Busy):
-        await CachedObject(SingleObject(KEY, Contended(inner), TextCodec(), workers), workers).apply(add("a"))
-    workers.close()
+        await CachedObject(SingleObject(KEY, Contended(inner), TextCodec())).apply(add("a"))
     assert (await inner.get(KEY)).data == b"somebody else"
 
 
@@ -343,11 +338,9 @@ class Lease:
         return self.holds and term == self.term
 
 
-async def test_nothing_is_deleted_once_the_lease_has_run_out(
-    store: CountingStore, workers: OffloadPool
-) -> None:
+async def test_nothing_is_deleted_once_the_lease_has_run_out(store: CountingStore) -> None:
     lease = Lease()
-    cached = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, lease)
+    cached = CachedObject(SingleObject(KEY, store, TextCodec()), lease)
     await cached.apply(add("a"))
 
     def delete(value: str | None) -> tuple[None, None]:
@@ -360,10 +353,10 @@ async def test_nothing_is_deleted_once_the_lease_has_run_out(
 
 
 async def test_after_a_put_without_an_answer_reads_ask_the_store_until_a_put_is_answered(
-    faulty: FaultyStore, store: CountingStore, workers: OffloadPool
+    faulty: FaultyStore, store: CountingStore
 ) -> None:
     """The put may still be carried out, after any read: another node may see it before this one does."""
-    cached = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, Lease())
+    cached = CachedObject(SingleObject(KEY, store, TextCodec()), Lease())
     await cached.apply(add("a"))
     faulty.fail_before("puts")
     with pytest.raises(StoreFailed):
@@ -379,11 +372,11 @@ async def test_after_a_put_without_an_answer_reads_ask_the_store_until_a_put_is_
 
 @pytest.mark.parametrize("again", [False, True], ids=["no lease", "another lease"])
 async def test_a_change_is_not_stored_once_another_node_may_have_carried_it_out(
-    faulty: FaultyStore, store: CountingStore, workers: OffloadPool, again: bool
+    faulty: FaultyStore, store: CountingStore, again: bool
 ) -> None:
     """It was sent again to the next owner, which has been told more since: the put would succeed, and undo that."""
     lease = Lease()
-    cached = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, lease)
+    cached = CachedObject(SingleObject(KEY, store, TextCodec()), lease)
     fault = faulty.hang("get")
     changing = asyncio.create_task(cached.apply(add("old")))
     await fault.entered.wait()
@@ -398,11 +391,9 @@ async def test_a_change_is_not_stored_once_another_node_may_have_carried_it_out(
     assert (await store.store.get(KEY)).data == b"old,new,b"
 
 
-async def test_who_only_reads_what_others_may_write_confirms_each_read(
-    store: CountingStore, workers: OffloadPool
-) -> None:
+async def test_who_only_reads_what_others_may_write_confirms_each_read(store: CountingStore) -> None:
     await store.store.put(KEY, b"a")
-    reader = CachedObject(SingleObject(KEY, store, TextCodec(), workers), workers, NoOwnership())
+    reader = CachedObject(SingleObject(KEY, store, TextCodec()), NoOwnership())
     assert [await reader.read() for _ in range(3)] == ["a"] * 3
     assert store.calls == {"get": 1, "get_range": 2}
     await store.store.put(KEY, b"b")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base
 from hsparse.dn.chunks import ChunkObjects
@@ -29,13 +28,11 @@ def cache() -> Cache:
 
 
 @pytest.fixture
-def chunks(store: CountingStore, cache: Cache, workers: OffloadPool) -> ChunkObjects:
+def chunks(store: CountingStore, cache: Cache) -> ChunkObjects:
     async def generation(_: str) -> int:
         return 3
 
-    return ChunkObjects(
-        store, cache, workers, Fences(generation), HsdsSummaries(store), memory=MemoryBudget(1 << 20)
-    )
+    return ChunkObjects(store, cache, Fences(generation), HsdsSummaries(store), memory=MemoryBudget(1 << 20))
 
 
 async def write(chunks: ChunkObjects, spec: ChunkSpec) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from hsparse.concurrency.offload import OffloadPool
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace
 from hsparse.dn.cache import SingleObject
 from hsparse.dn.cached_object import CachedObject
@@ -27,8 +26,7 @@ class Clients:
 
     def __init__(self) -> None:
         self.store = CountingStore(SlowStore(MemoryStore(), slow_puts, after=False))
-        self._workers = OffloadPool(1)
-        self._object = CachedObject(SingleObject(KEY, self.store, TextCodec(), self._workers), self._workers)
+        self._object = CachedObject(SingleObject(KEY, self.store, TextCodec()))
 
     async def change(self, times: int, thought: float = THOUGHT) -> None:
         for _ in range(times):

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
+from hsparse.compute import INLINE, compute
 from hsparse.dn import chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
@@ -177,6 +178,7 @@ async def test_nothing_outlives_its_request(
                     ReadChunks(spec, (ChunkSelection((8,), WHOLE),))
                 )  # the cache looks what is left
                 await node.close()
+                await compute(INLINE + 1, int)  # the thread for small work has let go of its last work
                 if payloads.alive:
                     left.append((method, fault, payloads.alive))
                     payloads.forget()

@@ -25,7 +25,7 @@ from tests.simulation.virtual_clock import VirtualClock
 from tests.simulation.virtual_loop import Process, VirtualLoop
 
 T = TypeVar("T")
-SETTINGS = DataSettings(cache_size=2**20, workers=1)
+SETTINGS = DataSettings(cache_size=2**20)
 TOKEN = "secret"
 RESTART = 1.0
 """Seconds after which a node is started again that could not join."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.concurrency.offload import INLINE_BYTES, OffloadPool
+from hsparse.compute import INLINE, compute
 from tests.simulation.virtual_loop import Process, Stuck, VirtualLoop, current_process
 
 
@@ -162,15 +162,13 @@ def test_a_process_can_die_at_any_await(loop: VirtualLoop, steps: int) -> None:
 
 
 def test_offloaded_work_runs_inline(loop: VirtualLoop) -> None:
-    pool = OffloadPool(2)
 
     async def main() -> tuple[int, int]:
         with pytest.raises(ZeroDivisionError):
-            await pool.run(INLINE_BYTES, lambda: 1 // 0)
-        return await pool.run(INLINE_BYTES, lambda: 7), await asyncio.to_thread(lambda: 8)
+            await compute(INLINE, lambda: 1 // 0)
+        return await compute(INLINE, lambda: 7), await asyncio.to_thread(lambda: 8)
 
     assert loop.run(main()) == (7, 8)
-    pool.close()
 
 
 def test_tasks_that_are_left_are_cancelled(loop: VirtualLoop) -> None:

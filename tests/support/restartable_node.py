@@ -22,7 +22,7 @@ class RestartableNode:
     def __init__(self, store: ObjectStore, open_driver: OpenDriver, *, cache_size: int = 2**27) -> None:
         self.store = CrashingStore(store)
         self._open_driver = open_driver
-        self._node = DataService(self.store, SystemClock(), DataSettings(cache_size=cache_size, workers=2))
+        self._node = DataService(self.store, SystemClock(), DataSettings(cache_size=cache_size))
         self.driver: Driver
 
     async def start(self) -> RestartableNode:

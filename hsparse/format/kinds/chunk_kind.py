@@ -250,11 +250,11 @@ class ChunkKind(Protocol[V]):
         ...
 
     def read_work(self, chunk: V, selection: Selection, fields: tuple[str, ...]) -> int:
-        """Return how many bytes `read` works on, see `OffloadPool.run`."""
+        """Return how many bytes `read` works on, see `hsparse.compute`."""
         ...
 
     def defined_work(self, chunk: V, selection: Selection) -> int:
-        """Return how many bytes `defined` works on, see `OffloadPool.run`."""
+        """Return how many bytes `defined` works on, see `hsparse.compute`."""
         ...
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:

@@ -8,7 +8,6 @@ chunk.
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFound, TooLarge
 from hsparse.format.buffer import Buffer
@@ -168,7 +168,7 @@ class _FileReader:
         """Run a reader to its end; its steps run in threads, since an index may be large."""
         data: Sequence[Buffer] | None = None
         while True:
-            wanted, found = await asyncio.to_thread(_step, reads, data)
+            wanted, found = await compute(LONG, _step, reads, data)
             if wanted is None:
                 result: Result = found
                 return result

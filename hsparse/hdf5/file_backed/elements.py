@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, Conflict, Forbidden, TooLarge
 from hsparse.format.fields import as_type, end_texts, has_text_ends, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
@@ -138,7 +138,7 @@ class FileBackedElements:
                 if codes is not None:
                     at = planned[number].origin[reduction.grouped]
                     own = codes[at : at + values.shape[reduction.grouped]]
-                part = await offload(values.size, reduce_array, as_type(values, dtype), reduction, own)
+                part = await compute(values.size, reduce_array, as_type(values, dtype), reduction, own)
                 state.merge(part.placed(reduction, values.shape, planned[number].origin))
             first = until
         return [state]
@@ -176,7 +176,7 @@ class FileBackedElements:
             result[i] = value
             if value is not None and has_text_ends(item):
                 result[i] = value = value.copy()  # replies are read-only
-                await offload(value.nbytes, end_texts, value, item)
+                await compute(value.nbytes, end_texts, value, item)
         return result
 
     async def existing(self) -> NDArray[np.uint64]:

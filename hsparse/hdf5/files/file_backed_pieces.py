@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.compute import LONG, compute
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
@@ -107,7 +107,7 @@ async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks
 
     The bytes of the first chunk reveal the filters, sizes reveal where one was skipped. `Unsupported` if none fit.
     """
-    return await asyncio.to_thread(_detected, chunks, await read_piece(owners, chunks, 0))
+    return await compute(LONG, _detected, chunks, await read_piece(owners, chunks, 0))
 
 
 def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:

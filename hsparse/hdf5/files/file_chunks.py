@@ -16,6 +16,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import ErrorKind, HsparseError, Moved
@@ -279,7 +280,7 @@ class SizedChunks:
             ):
                 data = await read_planned(self._owners, spec, chunks, row)
                 work = partial(transcode_sections, spec, data, chunks.sections[row], revision, lambda _: None)
-                sections, _ = await asyncio.to_thread(work)
+                sections, _ = await compute(LONG, work)
             return sections
 
         found = await gather_each(convert, range(len(chunks)), READS_AT_ONCE)
@@ -296,7 +297,7 @@ class SizedChunks:
             full = prod(spec.dims) * (1 + file_type(spec.datatype.item).size)
             async with self._answers.hold(2 * (int(chunks.sections[row, :, UNFILTERED].sum()) + full)):
                 data = await read_planned(self._owners, spec, chunks, row)
-                return await asyncio.to_thread(packed_sizes, spec, data, chunks.sections[row], key_of)
+                return await compute(LONG, packed_sizes, spec, data, chunks.sections[row], key_of)
 
         sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
         packed = np.array(sizes, np.uint64).reshape(len(chunks), 2)
@@ -310,7 +311,7 @@ class SizedChunks:
             stored = int(chunks.size[row]) + prod(spec.dims) * file_type(spec.datatype.item).size
             async with self._answers.hold(2 * stored):
                 data = await read_planned(self._owners, spec, chunks, row)
-                return await asyncio.to_thread(transcoded_size, spec, data, chunks.sections[row], key_of)
+                return await compute(LONG, transcoded_size, spec, data, chunks.sections[row], key_of)
 
         sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
         return chunks.sized(np.array(sizes, np.uint64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
@@ -34,8 +34,6 @@ from hsparse.sn.data_nodes.owners import Owners
 Result = TypeVar("Result")
 PART = 256 * 1024
 """Bytes of a part of an answer, which small pieces are joined to."""
-INLINE = 64 * 1024
-"""Bytes that are encoded on the event loop; more are encoded in a thread."""
 
 
 class FilePieces:
@@ -119,9 +117,7 @@ class FilePieces:
         return None if region is None else self._chunks(region, address, start, stop)
 
     async def _encoded(self, piece: FilePiece) -> bytes:
-        if piece.size <= INLINE:
-            return self._plan.file.bytes_of(piece)
-        return await asyncio.to_thread(self._plan.file.bytes_of, piece)
+        return await compute(piece.size, self._plan.file.bytes_of, piece)
 
     async def _chunks(
         self, region: ChunkRegion, address: int, start: int, stop: int
@@ -221,4 +217,4 @@ class FilePieces:
 
     async def _run(self, nbytes: int, make: Callable[[], Result]) -> Result:
         """Return `make()`, which works on `nbytes` bytes, computed in a thread if these are many."""
-        return make() if nbytes <= INLINE // 4 else await asyncio.to_thread(make)
+        return await compute(nbytes, make)

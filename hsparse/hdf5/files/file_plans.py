@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hsparse.clock import Clock
+from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import KeyedLock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import BadRequest, Busy, Conflict, Gone, Moved, NotFound, PreconditionFailed, Unsupported
@@ -154,7 +155,7 @@ class FilePlans:
             return cached.file
         chunks = await self._sized.of(state, form)
         compressed = await self._compressed.of(state, chunks, form)
-        plan = await asyncio.to_thread(plan_domain, root, state.records, chunks, form, compressed)
+        plan = await compute(LONG, plan_domain, root, state.records, chunks, form, compressed)
         for column in plan.columns.values():
             check_bands(column.bands, self._most_answered)
         parts = (str(LAYOUT_VERSION), *form.params.values(), state.digest.hex())

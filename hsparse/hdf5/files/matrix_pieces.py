@@ -7,7 +7,6 @@ The compressed arrays of matrices in a file: their chunks, and before the file i
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -18,6 +17,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import KeyedLock, gather_all
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.format.buffer import Buffer, byte_view
@@ -135,7 +135,7 @@ class MatrixPieces:
         bands = column.bands
         for low in range(first, last, BLOCK):
             high = min(last, low + BLOCK)
-            pointers = await asyncio.to_thread(known_pointers, bands, low, high)
+            pointers = await compute(LONG, known_pointers, bands, low, high)
             for some in self._batches(bands, bands.bands_of(column.part, low, high)):
                 for band, one in zip(some, await self._bands(bands, some), strict=True):
                     add_pointers(bands, band, one, pointers, low)
@@ -157,8 +157,8 @@ class MatrixPieces:
             rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
             for some in row_batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
                 found = await gather_all([self._stored(bands, row) for row in some])
-                await asyncio.to_thread(_add, maker, found)
-            return await asyncio.to_thread(maker.finish)
+                await compute(LONG, _add, maker, found)
+            return await compute(LONG, maker.finish)
 
         return await self._cache.get(bands, band, make)
 
@@ -264,10 +264,10 @@ async def compressed_chunks(
                 pending += taken
                 at += len(taken)
                 if len(pending) == size:
-                    yield await asyncio.to_thread(encode_column_chunk, spec, pending)
+                    yield await compute(LONG, encode_column_chunk, spec, pending)
                     pending = bytearray()
     if pending:
-        yield await asyncio.to_thread(encode_column_chunk, spec, pending)
+        yield await compute(LONG, encode_column_chunk, spec, pending)
 
 
 def _matrix_state(

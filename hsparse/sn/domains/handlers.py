@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.model.schema import check_changeable
@@ -65,7 +65,7 @@ async def get_domain(request: Request) -> web.StreamResponse:
         place, record = await resolve_object(request, domain, h5path)
         links = domain_hrefs(request, place.domain.path, domain.root_group, home=True)
         work = object_work(request, record)
-        return await offload(
+        return await compute(
             work,
             lambda: respond_floats(
                 object_json_with_class(record, place, request) | {"hrefs": links}, items=work

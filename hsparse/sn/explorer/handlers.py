@@ -10,7 +10,6 @@ The built files of the explorer, as the package has them: compressed, with names
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import re
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from importlib.resources import files
 
 from aiohttp import hdrs, web
 
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, NotFound, Unauthenticated
 from hsparse.sn.auth.code_flow import CodeFlow, CodeGrant, IssuedTokens
 from hsparse.sn.coding import Coding, accepted_coding
@@ -213,5 +213,5 @@ async def _respond(request: Request, file: StaticFile, caching: str) -> web.Stre
         return web.Response(status=304, headers=headers)
     headers[hdrs.CONTENT_TYPE] = file.media
     if is_plain:
-        return web.Response(body=await asyncio.to_thread(file.body), headers=headers)
+        return web.Response(body=await compute(len(file.compressed), file.body), headers=headers)
     return web.Response(body=file.compressed, headers=headers | {hdrs.CONTENT_ENCODING: Coding.GZIP.value})

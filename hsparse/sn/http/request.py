@@ -14,7 +14,8 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from hsparse.concurrency.offload import MANY, FrozenObjects, offload, paused_collector
+from hsparse.compute import compute
+from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.json_values import item_count
 from hsparse.sn.body_memory import BodyMemory
@@ -59,7 +60,7 @@ MAX_NAMES = 100_000
 REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)")
 """The weight of a media type that is not to be sent (RFC 9110, section 12.4.2)."""
 JSON_BYTES = 16
-"""Bytes of JSON that take as long to parse as one element takes otherwise, see `offload`."""
+"""Bytes of JSON that take as long to parse as one element takes otherwise, see `compute`."""
 SCANNED_BYTES = 64
 """Bytes of JSON that take as long to be counted."""
 FEW = 1 << 14
@@ -81,9 +82,9 @@ async def read_json(request: Request, pack: Callable[[Any], None] = lambda value
         return None
     memory = request.memory
     if memory is not None and len(data) >= LEAST:
-        await _make_room(request, memory, await offload(len(data) // SCANNED_BYTES, value_memory, data))
+        await _make_room(request, memory, await compute(len(data) // SCANNED_BYTES, value_memory, data))
     frozen = memory.frozen_objects() if memory is not None and len(data) >= 2 * MANY else None
-    value = await offload(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
+    value = await compute(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
     if memory is not None and item_count(value, FEW) <= FEW:
         # Arrays took the place of lists: a client that reads its answer slowly holds no more.
         await memory.drop_value()

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.model.json_values import list_count
 from hsparse.model.short_text import shorten
@@ -204,6 +204,6 @@ def _rows(values: Any, first: int, last: int) -> Any:
 
 
 async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -> web.Response:
-    """Answer with the JSON of `value`, see `encode_pieces`; `count` is about the number of items, see `offload`."""
-    body = await offload(count, lambda: b"".join(encode_pieces(value, encode)))
+    """Answer with the JSON of `value`, see `encode_pieces`; `count` is about the number of items, see `compute`."""
+    body = await compute(count, lambda: b"".join(encode_pieces(value, encode)))
     return web.Response(body=body, headers={"Content-Type": JSON_HEADER})

@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import with_pauses
-from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, ErrorKind
 from hsparse.model.acl import Right
 from hsparse.model.attribute import (
@@ -165,12 +165,12 @@ async def get_attribute_value(request: Request) -> web.StreamResponse:
     """Answer with one attribute's value: bytes if they are accepted, length-prefixed for variable-length types."""
     name, stored = await _requested(request)
     work = answer_work([stored])
-    await offload(work, attribute_values, stored)  # raises for a null dataspace
+    await compute(work, attribute_values, stored)  # raises for a null dataspace
     if BINARY in request.http.headers.get(hdrs.ACCEPT, ""):
-        return web.Response(body=await offload(work, attribute_bytes, stored), content_type=BINARY)
+        return web.Response(body=await compute(work, attribute_bytes, stored), content_type=BINARY)
     links = {"hrefs": _hrefs(request, name)}
     if "encoding" in stored or _base64(request):
-        text = base64.b64encode(await offload(work, attribute_bytes, stored)).decode()
+        text = base64.b64encode(await compute(work, attribute_bytes, stored)).decode()
         return respond({"value": text, "encoding": "base64"} | links)
     return await _respond(
         [stored],
@@ -186,13 +186,13 @@ async def put_attribute_value(request: Request) -> web.StreamResponse:
     datatype = parse_type(stored["type"])
     if BINARY in request.http.headers.get(hdrs.CONTENT_TYPE, ""):
         data = await request.body()
-        attribute = await offload(len(data), attribute_from_bytes, data, stored["shape"], datatype)
+        attribute = await compute(len(data), attribute_from_bytes, data, stored["shape"], datatype)
     else:
         body = await read_json_object(request)
         if "value" not in body:
             raise BadRequest("The body must have a value.")
         given = {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}
-        attribute = await offload(parse_work(given), parse_attribute, given, datatype)
+        attribute = await compute(parse_work(given), parse_attribute, given, datatype)
     change = PutAttributes(request.object_id(), {name: attribute}, replace=True)
     await request.service.owners.apply(change)
     return respond({})
@@ -277,7 +277,7 @@ def _attribute_answer(request: Request, name: str, stored: Record, *, data: bool
 async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> web.Response:
     """Answer with what `answer` returns, made and encoded in a thread if attributes or their elements are many."""
     work = max(answer_work(attributes), len(attributes))
-    return await offload(work, lambda: respond_floats(answer(), items=work))
+    return await compute(work, lambda: respond_floats(answer(), items=work))
 
 
 def _base64(request: Request) -> bool:
@@ -314,7 +314,7 @@ async def _parsed(request: Request, bodies: Any) -> Record:
 
 async def _parsed_one(request: Request, body: Record) -> Record:
     """Return an attribute in its stored form."""
-    stored = await offload(parse_work(body), parse_attribute, body, await read_type(request, body))
+    stored = await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
     if "created" in body:
         stored |= given_creation_time(body, request.service.clock.now())
     return stored

@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_all, with_pauses
-from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
 from hsparse.model.attribute import check_name, parse_attribute, parse_work
 from hsparse.model.ids import collection_of, is_root, new_id
@@ -254,7 +254,7 @@ async def _attributes(request: Request, bodies: Any, now: float) -> Record:
     async for name, body in with_pauses(bodies.items(), ITEMS_AT_ONCE):
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {short_repr(name)} must be an object.")
-        parsed = await offload(parse_work(body), parse_attribute, body, await read_type(request, body))
+        parsed = await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
         stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
+from hsparse.compute import INLINE, compute
 from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec, statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
@@ -209,8 +209,8 @@ async def _initial_values(
         return None
     parse = parse_initial_value if text is None else parse_initial_bytes
     # The length of a nested list is not its number of elements.
-    count = len(text) if isinstance(text, str) else INLINE_ELEMENTS + 1
-    return await offload(count, parse, value if text is None else text, shape, datatype)
+    count = len(text) if isinstance(text, str) else INLINE + 1
+    return await compute(count, parse, value if text is None else text, shape, datatype)
 
 
 async def get_shape(request: Request) -> web.StreamResponse:

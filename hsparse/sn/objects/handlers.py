@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
@@ -107,13 +107,13 @@ async def answer_object(
 async def _make_answer(request: Request, domain: Domain, record: Record, extra: Record) -> web.Response:
     collection = collection_of(record["id"])
     work = object_work(request, record)
-    answer = await offload(work, _requested_json, request, record)
+    answer = await compute(work, _requested_json, request, record)
     answer["domain"] = domain.path
     if collection == "groups":
         answer["bucket"] = request.service.settings.bucket
     if request.flag("getalias"):
         answer["alias"] = await paths_to(request.service.owners, domain.root_group, record["id"])
-    return await offload(
+    return await compute(
         work, respond_floats, answer | extra | {"hrefs": object_hrefs(request, record)}, items=work
     )
 

@@ -6,11 +6,10 @@ gzip, and values that do not compress would be ten times slower.
 
 from __future__ import annotations
 
-import asyncio
-
 from aiohttp import hdrs, payload, web
 
-from hsparse.sn.coding import INLINE_BYTES, STREAMED, Coding, accepted_coding, compress
+from hsparse.compute import compute
+from hsparse.sn.coding import SPEED, STREAMED, Coding, accepted_coding, compress
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
@@ -59,11 +58,7 @@ class Compression:
         body = response.body
         whole = await body.as_bytes() if isinstance(body, payload.Payload) else body
         assert whole is not None
-        data = (
-            compress(whole, coding)
-            if size <= INLINE_BYTES
-            else await asyncio.to_thread(compress, whole, coding)
-        )
+        data = await compute(size // SPEED, compress, whole, coding)
         if len(data) < size:
             response.body = data
             response.headers[hdrs.CONTENT_ENCODING] = coding.value

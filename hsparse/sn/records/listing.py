@@ -18,8 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 
+from hsparse.compute import INLINE, LONG, compute
 from hsparse.concurrency.gather import with_pauses
-from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
 from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
 from hsparse.model.json_values import item_count
 from hsparse.sn.data_nodes.owners import Owners
@@ -118,7 +118,7 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
 
 async def offload_listing(request: Request, count: int, function: Callable[[], T]) -> T:
     """Return `function()`, which lists `count` names, computed in a thread when that takes long."""
-    return await offload(_work(request, count), function)
+    return await compute(_work(request, count), function)
 
 
 def encode_listing(request: Request, count: int, make: Callable[[], Any]) -> Encoded:
@@ -127,7 +127,7 @@ def encode_listing(request: Request, count: int, make: Callable[[], Any]) -> Enc
     def encode() -> bytes:
         return encode_json(make(), count)
 
-    return encode if _work(request, count) > INLINE_ELEMENTS else encode()
+    return encode if _work(request, count) > INLINE else encode()
 
 
 def _work(request: Request, count: int) -> int:
@@ -161,7 +161,7 @@ class MultiObjectRequest:
             common = await parse(items)
             if len(checked) > 1:
                 count = item_count(common)
-                encoded = await offload(count, encode_json, common, count)
+                encoded = await compute(count, encode_json, common, count)
                 self._check_bytes(request, len(checked), len(encoded))
             return dict.fromkeys(checked, common)
         if not isinstance(ids, dict) or not ids or items is not None:
@@ -344,7 +344,7 @@ async def _encoded_records(
             size, some = 0, bytearray()
             for done, (name, record) in enumerate(batch, 1):
                 found = to_json(name, record)
-                item = found if isinstance(found, bytes) else await asyncio.to_thread(found)
+                item = found if isinstance(found, bytes) else await compute(LONG, found)
                 some += b"%b%b:%b" % (b"," if some else b"", encode_json(name), item)
                 if len(some) >= ENCODED_BYTES or done % ENCODED_AT_ONCE == 0 or done == len(batch):
                     size += len(some)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.clock import Clock
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, Busy, Conflict, HsparseError, Moved, TooLarge
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
@@ -335,7 +335,7 @@ class AppendGroups:
         try:
             target = Dataset.of(record).with_length(dim, starts[0] + count)
             elements = sum(one.selection.size for one in group) if len(group) > 1 else 0
-            selection, values = await offload(elements, _joined, group, starts, target)
+            selection, values = await compute(elements, _joined, group, starts, target)
             await _renewing(self._owners, begin, first.write(target, selection, values))
             await self._show(slab.id, begin.token)
         except Exception:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
+from hsparse.compute import INLINE, compute
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
@@ -35,7 +35,7 @@ MANY_WHOLE = 64
 MAX_WRITE_CHUNKS = 1 << 17
 """The most chunks of one write: one value for all elements is a short body, but each chunk adds to the messages."""
 PLAN_WORK = 32
-"""To plan a chunk takes as long as so many single elements, see `offload`."""
+"""To plan a chunk takes as long as so many single elements, see `compute`."""
 MAX_COMPUTED = 1 << 15
 """The most chunks of computed values (`arange`) of one page of a read: each takes as long as all of its values."""
 
@@ -57,19 +57,19 @@ class ChunkFanout:
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
         """Plan a read or an erasure, some chunks at a time, without chunks that are known not to exist."""
         grid, scattered = self._dataset.grid, _scattered(selection)
-        count = await offload(scattered, count_chunks, selection, grid)
+        count = await compute(scattered, count_chunks, selection, grid)
         # With an initializer, owners generate the values of chunks that do not exist.
         if self._dataset.spec.arange and count > MAX_COMPUTED:
             raise TooLarge(
                 f"The selection meets more than {MAX_COMPUTED} computed chunks; read less at a time."
             )
         if count <= MANY_CHUNKS or self._dataset.spec.arange:
-            yield await offload(scattered + PLAN_WORK * count, plan, selection, grid)
+            yield await compute(scattered + PLAN_WORK * count, plan, selection, grid)
             return
         existing = await self.existing()
         for first in range(0, len(existing), MANY_CHUNKS):
             some = existing[first : first + MANY_CHUNKS]
-            yield await offload(scattered + PLAN_WORK * len(some), plan, selection, grid, some)
+            yield await compute(scattered + PLAN_WORK * len(some), plan, selection, grid, some)
             await asyncio.sleep(0)  # let other requests run
 
     async def planned(self, selection: Selection) -> list[PlannedChunk]:
@@ -109,7 +109,7 @@ class ChunkFanout:
         if few:
             return few
         work = arrays.work(selection.size) if len(planned) != 1 else 0
-        return await offload(work, arrays.assemble, selection, planned, parts)
+        return await compute(work, arrays.assemble, selection, planned, parts)
 
     async def pages(
         self, selection: Selection, fields: Sequence[str], limit: int
@@ -261,15 +261,15 @@ class ChunkFanout:
             return
         arrays, spec = self._dataset.arrays, self._dataset.spec
         work = _scattered(selection) + arrays.work(selection.size)
-        if selection.size > INLINE_ELEMENTS // PLAN_WORK:  # or there are fewer chunks
-            work += PLAN_WORK * await offload(work, count_chunks, selection, self._dataset.grid)
+        if selection.size > INLINE // PLAN_WORK:  # or there are fewer chunks
+            work += PLAN_WORK * await compute(work, count_chunks, selection, self._dataset.grid)
 
         def cut() -> tuple[Sequence[PlannedChunk], list[ChunkSelection], list[Values]]:
             planned = plan(selection, self._dataset.grid)
             written = [self._written_selection(chunk) for chunk in planned]
             return planned, written, arrays.cut(selection, planned, values)
 
-        planned, written, parts = await offload(work, cut)
+        planned, written, parts = await compute(work, cut)
         await self._owners.scatter(
             planned,
             self._objects.key,

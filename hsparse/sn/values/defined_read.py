@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import TooLarge
 from hsparse.format.kinds.chunk_kind import DefinedElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, run_of
@@ -99,7 +99,7 @@ class DefinedRead:
             ]
             if there:
                 total = sum(len(item.offsets) for _, item in there)
-                yield await offload(total, self._piece, there)
+                yield await compute(total, self._piece, there)
             if good < len(found):
                 room = page
                 too_much = found[good]

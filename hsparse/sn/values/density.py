@@ -17,7 +17,7 @@ import numpy as np
 from aiohttp import hdrs, web
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.orthogonal import Orthogonal, as_span
 from hsparse.format.selections.select_syntax import parse_axes
@@ -260,7 +260,7 @@ async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str 
     elements = DefinedRead(dataset, chunks, page_size, places_only=reduction is None)
     async for columns, values in elements.pieces(bins.selection(dataset.extent)):
         numbers = values if isinstance(values, np.ndarray) and reduction else None
-        await offload(8 * (len(columns[0]) + bins.size), density.add, columns, numbers)
+        await compute(8 * (len(columns[0]) + bins.size), density.add, columns, numbers)
     return density
 
 
@@ -276,12 +276,12 @@ async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[
         most = CHUNKS_AT_ONCE if limit is None else min(CHUNKS_AT_ONCE, limit - asked)
         message = ListChunks(dataset.spec, dataset.extent, box, False, marker, 0, most)
         page = await request.service.owners.ask_owner(map_key(dataset.id), message)
-        await offload(8 * (len(page.rows) + bins.size), counts.add, page.rows.scaled, page.rows.defined)
+        await compute(8 * (len(page.rows) + bins.size), counts.add, page.rows.scaled, page.rows.defined)
         asked, marker = asked + most, page.marker
         if not marker:
             break
     size = 8 * bins.size + spread_size(bins, dataset.grid.chunk)
-    return await offload(size, counts.counts), chunk_name(marker) if marker else ""
+    return await compute(size, counts.counts), chunk_name(marker) if marker else ""
 
 
 async def _answer(

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_spec import NANS, extremes_of, is_known
@@ -44,8 +44,6 @@ PLACE_BYTES = 8
 """Bytes of a coordinate of what is found."""
 BOXES_AT_ONCE = 1 << 18
 """Elements of boxes whose coordinates are made at a time."""
-INLINE_ROWS = 1 << 16
-"""Up to this many elements are sorted on the event loop, more in a thread."""
 
 
 class DatasetQuery(Protocol):
@@ -180,7 +178,7 @@ class FixedQuery:
             return
         existing = await self._chunks.existing() if candidates is None else candidates
         for part, some in row_bands(selection, existing, grid, self._room):
-            planned = await offload(PLAN_WORK * len(some), plan, part, grid, some)
+            planned = await compute(PLAN_WORK * len(some), plan, part, grid, some)
             if planned:
                 yield planned
             await asyncio.sleep(0)
@@ -195,7 +193,7 @@ class FixedQuery:
         """Return what was found in each planned chunk, with its offsets in the extent; None is for no such chunk."""
         pairs = list(zip(planned, found, strict=True))
         count = sum(self._row_count(chunk, item, limit) for chunk, item in pairs)
-        return await offload(
+        return await compute(
             count * len(self._dataset.extent),
             lambda: [self._rows(chunk, item, limit, fields) for chunk, item in pairs],
         )
@@ -220,9 +218,7 @@ class FixedQuery:
         return ravel(coords, self._dataset.extent), rows
 
     async def _ordered(self, pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
-        if sum(len(offsets) for offsets, _ in pieces) <= INLINE_ROWS:
-            return _sorted(pieces, dtype)
-        return await asyncio.to_thread(_sorted, pieces, dtype)
+        return await compute(sum(len(offsets) for offsets, _ in pieces), _sorted, pieces, dtype)
 
 
 class VlenQuery:
@@ -253,14 +249,14 @@ class VlenQuery:
             async with aclosing(self._chunks.pages(part, (), self._page_size)) as pieces:
                 async for values in pieces:
                     piece: Any = values
-                    positions = np.flatnonzero(await offload(piece.size, self._mask, piece))
+                    positions = np.flatnonzero(await compute(piece.size, self._mask, piece))
                     if self._limit:
                         positions = positions[:left]
                         left -= len(positions)
                     if len(positions):
                         offsets = ravel(coords_at(part, first + positions), self._dataset.extent)
-                        rows = await offload(piece.size, take_elements, [piece], positions)
-                        yield offsets, await offload(rows.size, picked.pick, rows) if picked else rows
+                        rows = await compute(piece.size, take_elements, [piece], positions)
+                        yield offsets, await compute(rows.size, picked.pick, rows) if picked else rows
                     if self._limit and not left:
                         return
                     first += piece.size

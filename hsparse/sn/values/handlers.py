@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
@@ -139,9 +139,9 @@ class ValueWrite:
             dataset.require_sparse()
         check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
         named, work = self.body.named, self.body.work(dataset.arrays)
-        points = await offload(selection_work(named), points_bytes, named, dataset.extent)
+        points = await compute(selection_work(named), points_bytes, named, dataset.extent)
         async with hold_points(self._request, points):
-            selection, values, nbytes = await offload(
+            selection, values, nbytes = await compute(
                 work + points // COORDINATE_BYTES, self._resolve, dataset
             )
             await self._request.make_room(nbytes)
@@ -210,7 +210,7 @@ async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> 
             selection = await _defined_places(request, dataset, selection)
         else:
             _check_listable(request, dataset, selection)
-        return await offload(selection.size, accepted_medium(request.http).answer_places, request, selection)
+        return await compute(selection.size, accepted_medium(request.http).answer_places, request, selection)
 
     return await until_current(request, read)
 

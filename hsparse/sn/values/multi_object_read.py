@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
+from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_each
-from hsparse.concurrency.offload import offload
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED_BYTES
@@ -186,7 +186,7 @@ async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterato
         named[_place(read, datasets)] = {"select": read.select, "orthogonal": read.orthogonal}
     sizes: dict[_Place, int] = {}
     for place, body in named.items():
-        sizes[place] = await offload(selection_work(body), points_bytes, body, place[-1])
+        sizes[place] = await compute(selection_work(body), points_bytes, body, place[-1])
         await asyncio.sleep(0)  # let other requests run
     nbytes = sum(sizes.values())
     if nbytes > MAX_PAIRED_BYTES:
@@ -197,7 +197,7 @@ async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterato
         known: dict[_Place, Selection] = {}
         for place, body in named.items():
             work = selection_work(body) + sizes[place] // COORDINATE_BYTES
-            known[place] = await offload(
+            known[place] = await compute(
                 work, select_selection, body["select"], place[-1], body["orthogonal"]
             )
             await asyncio.sleep(0)

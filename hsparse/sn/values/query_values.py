@@ -16,7 +16,7 @@ import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_spec import extremes_of, is_known
@@ -77,7 +77,7 @@ class OrderedQuery(FixedQuery):
                     break
                 pieces = await self._pieces(planned, stored)
                 count = sum(len(offsets) for offsets, _ in pieces)
-                best = await offload(count, self._best, [best, *pieces])
+                best = await compute(count, self._best, [best, *pieces])
         if len(best[0]):
             yield best[0], pick_fields(best[1], fields)
 

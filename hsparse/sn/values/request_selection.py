@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
@@ -43,7 +43,7 @@ class ReadRequest:
     query: str | None
     limit: int
     work: int
-    """About how many numbers `resolve` looks at, see `offload`."""
+    """About how many numbers `resolve` looks at, see `compute`."""
     order_by: str = ""
     body: Mapping[str, Any] = field(default_factory=dict)
     """The selection as it was given."""
@@ -306,9 +306,9 @@ async def selected(
     at, 0 for as many as the body has. `TooLarge` for too many points.
     """
     work = work or selection_work(body)
-    nbytes = await offload(work, points_bytes, body, extent)
+    nbytes = await compute(work, points_bytes, body, extent)
     async with hold_points(request, nbytes):
-        yield await offload(work + nbytes // COORDINATE_BYTES, resolve, extent)
+        yield await compute(work + nbytes // COORDINATE_BYTES, resolve, extent)
 
 
 def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:

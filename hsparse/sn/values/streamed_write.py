@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
@@ -64,7 +64,7 @@ async def _write_page(request: Request, page: Selection, fields: Sequence[str], 
     dataset = await load_dataset(request)
     arrays = dataset.arrays.of_fields(fields)
     data = await request.part(page.size * arrays.guessed_size)
-    values: Values = await offload(arrays.work(page.size), arrays.from_bytes, data, page.size, page.shape)
+    values: Values = await compute(arrays.work(page.size), arrays.from_bytes, data, page.size, page.shape)
 
     async def write(current: Dataset) -> None:
         where = page

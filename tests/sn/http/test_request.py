@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from hsparse.concurrency import offload as collector
+from hsparse.concurrency import collector
 from tests.support.rest_client import RestClient
 
 JSON = {"headers": {"Content-Type": "application/json"}}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.concurrency import offload
+from hsparse import compute
 from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.http import request
@@ -62,8 +62,8 @@ async def test_long_listings_are_made_in_a_thread(
 
         return found
 
-    monkeypatch.setattr(offload, "INLINE_ELEMENTS", 20)
-    monkeypatch.setattr(listing, "INLINE_ELEMENTS", 20)
+    monkeypatch.setattr(compute, "INLINE", 20)
+    monkeypatch.setattr(listing, "INLINE", 20)
     module = link_handlers if what == "links" else attribute_handlers
     monkeypatch.setattr(module, "ordered_names", noted(listing.ordered_names))
     key = "grp_ids" if what == "links" else "obj_ids"

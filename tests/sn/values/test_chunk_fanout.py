@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.concurrency.offload import INLINE_ELEMENTS, offload
+from hsparse.compute import INLINE, compute
 from hsparse.format.plan.chunk_plan import plan
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.sn.http import stream
@@ -97,8 +97,8 @@ async def test_a_failure_late_in_an_answer_breaks_the_connection(monkeypatch: py
 
 async def test_much_work_is_done_aside() -> None:
     here = threading.get_ident()
-    assert await offload(INLINE_ELEMENTS, threading.get_ident) == here
-    assert await offload(INLINE_ELEMENTS + 1, threading.get_ident) != here
+    assert await compute(INLINE, threading.get_ident) == here
+    assert await compute(INLINE + 1, threading.get_ident) != here
 
 
 async def test_many_chunks_are_planned_aside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ async def test_many_chunks_are_planned_aside(monkeypatch: pytest.MonkeyPatch) ->
         path = await create(client, [2000], "H5T_STD_I8LE", layout=sparse(1))
         assert (await client("PUT", f"{path}/value", {"start": [0], "stop": [900], "value": 1})).status == 200
         assert (await client("DELETE", f"{path}/value", select="[5:905]")).status == 200
-    assert [here for count, here in threads if count > INLINE_ELEMENTS // PLAN_WORK] == [False] * 2
+    assert [here for count, here in threads if count > INLINE // PLAN_WORK] == [False] * 2
 
 
 async def test_whole_chunks_are_counted_by_their_footers() -> None:

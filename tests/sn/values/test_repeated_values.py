@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.concurrency import offload as collector
+from hsparse.concurrency import collector
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import BINARY, create, read, sparse, value_client
 from tests.support.rest_client import RestClient

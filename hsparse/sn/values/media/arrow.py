@@ -16,7 +16,7 @@ from aiohttp import web
 from nanoarrow import ipc
 from numpy.typing import DTypeLike, NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import Column, batch_parts, read_batches
 from hsparse.format.selections.points import Points, Selection
@@ -232,7 +232,7 @@ async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[byt
     async for places, values in DefinedRead(dataset, read.chunks, page_size).pieces(read.selection):
         if values.size:
             work = max(arrays.work(values.size), values.size // COPIED)
-            for part in await offload(work, writer.parts, places, values):
+            for part in await compute(work, writer.parts, places, values):
                 if part:
                     yield part
     yield writer.end()

@@ -21,7 +21,7 @@ from aiohttp import web
 from nanoarrow import ipc
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import Column
 from hsparse.model.element import Element, Fixed, VlenSequence, VlenString
@@ -151,7 +151,7 @@ GROUP = "group"
 
 async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamResponse:
     """Answer with the result as a table."""
-    body = await offload(reduced.reduction.places, arrow_table, reduced)
+    body = await compute(reduced.reduction.places, arrow_table, reduced)
     return web.Response(body=body, content_type=ARROW_TYPE)
 
 

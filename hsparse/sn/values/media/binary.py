@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.fields import parse_fields
 from hsparse.format.selections.encoded_selection import encode_selection
@@ -62,7 +62,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
     async def answer(points: Selection, values: Values) -> web.Response:
         work = read.arrays.work(values.size)
-        body = await offload(work, read.arrays.to_region, points, values)
+        body = await compute(work, read.arrays.to_region, points, values)
         return web.Response(body=body, content_type=BINARY_TYPE)
 
     return await answer_whole(read, read.request.service.settings.max_request_size, answer)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from hsparse.concurrency.offload import offload, paused_collector
+from hsparse.compute import compute
+from hsparse.concurrency.collector import paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.selections.extent import unravel
@@ -117,7 +118,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     async def answer(points: Selection, values: Values) -> web.Response:
         if LIST_BYTES * json_size(values.shape, arrays.element).lists > limit:
             raise defined_too_large(limit)
-        places = await offload(points.size, selection_json, points, arrays=True)
+        places = await compute(points.size, selection_json, points, arrays=True)
         return await respond_values(request, {"selection": places}, values, arrays)
 
     return await answer_whole(read, limit, answer, 1 + TEXT_BYTES)
@@ -200,7 +201,7 @@ async def collect_found(
                 "select less, give a Limit or, to read, ask for octet-stream."
             )
     none = np.zeros(0, np.uint64)
-    return np.concatenate([none, *offsets]), await offload(
+    return np.concatenate([none, *offsets]), await compute(
         nbytes if not arrays.is_exact else 0, arrays.join, values
     )
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_spec import SUMMED, is_known, partials_of
@@ -97,7 +97,7 @@ async def read_groups(request: Request, by: str | list[Any], length: int) -> Lab
     if isinstance(by, list):
         check_labels(len(by), length)
         async with answers.hold(len(by) * GROUPED_BYTES):
-            return await offload(len(by), LabelGroups.of_list, by)
+            return await compute(len(by), LabelGroups.of_list, by)
     record = await _record(request, by)
     if collection_of(record["id"]) == "groups":
         return await _read_categories(request, record, length)
@@ -105,8 +105,8 @@ async def read_groups(request: Request, by: str | list[Any], length: int) -> Lab
     async with answers.hold(_needed(request, dataset)):
         values = await _read(request, dataset)
         if isinstance(values, list):
-            return await offload(len(values), LabelGroups.of_list, values)
-        return await offload(len(values), LabelGroups.of_numbers, values)
+            return await compute(len(values), LabelGroups.of_list, values)
+        return await compute(len(values), LabelGroups.of_numbers, values)
 
 
 async def _read_categories(request: Request, record: Record, length: int) -> LabelGroups:
@@ -122,7 +122,7 @@ async def _read_categories(request: Request, record: Record, length: int) -> Lab
     categories = _labels(request, categories_record, None)
     async with request.service.answers.hold(_needed(request, codes) + _needed(request, categories)):
         read, labels = await _read(request, codes), await _read(request, categories)
-        return await offload(len(read), LabelGroups.of_categories, read, labels, codes.id)
+        return await compute(len(read), LabelGroups.of_categories, read, labels, codes.id)
 
 
 async def _record(request: Request, by: str) -> Record:
@@ -163,7 +163,7 @@ async def _read(request: Request, dataset: Dataset) -> NDArray[Any] | list[Any]:
         raise _too_large(dataset, limit)
     if not isinstance(values, VlenArray) and values.dtype.kind in "biuf":
         return np.asarray(values.view(dataset.dtype))
-    return await offload(values.size, _listed, dataset, values)
+    return await compute(values.size, _listed, dataset, values)
 
 
 def _listed(dataset: Dataset, values: Values) -> list[Any]:
@@ -315,8 +315,8 @@ class DatasetReduction:
                     rest, part = described.split(planned, reduction)
                     state.merge(part)
                 for part in await chunks.reduce(rest, reduction, codes):
-                    await offload(part.size, state.merge, part)
-            values = await offload(max(reduction.places, num_codes), self._finished, state, reduction, codes)
+                    await compute(part.size, state.merge, part)
+            values = await compute(max(reduction.places, num_codes), self._finished, state, reduction, codes)
         labels = None if groups is None else groups.labels
         kept = [dim for dim in reduction.kept if dim != reduction.grouped]
         coords = {dim: ax.indices(self._selection.axes[dim]) for dim in kept}
@@ -357,7 +357,7 @@ class DatasetReduction:
         length = self._dataset.extent[axes[0]]
         found = await read_groups(self._request, self._asked.by, length)
         axis = self._selection.axes[axes[0]]
-        picked = await offload(axis.size, _picked, found.codes, axis)
+        picked = await compute(axis.size, _picked, found.codes, axis)
         return LabelGroups(picked, found.labels)
 
     def _reduction(self, axes: Sequence[int], groups: LabelGroups | None) -> Reduction:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from hsparse.concurrency.offload import offload
+from hsparse.compute import compute
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.request import Request
@@ -28,7 +28,7 @@ async def _reduce(request: Request, asked: ReduceRequest) -> web.StreamResponse:
 
     async def reduce(dataset: Dataset) -> web.StreamResponse:
         work = selection_work({"select": asked.select})
-        selection = await offload(work, asked.resolve, dataset.extent)
+        selection = await compute(work, asked.resolve, dataset.extent)
         reduction = DatasetReduction(request, dataset, asked, selection)
         return await medium.answer_reduced(request, await reduction.run())
 

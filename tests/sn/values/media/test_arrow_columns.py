@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nanoarrow import ipc
 
-from hsparse.concurrency.offload import INLINE_ELEMENTS
+from hsparse.compute import INLINE
 from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.registry import arrays_of
@@ -174,4 +174,4 @@ def test_batches_without_elements_are_read_off_the_event_loop() -> None:
             writer.write_array(empty)
     body = ArrowBody(sink.getvalue(), None, None)
     spec = ChunkSpec("d-1", "H5T_STD_U32LE", (10,), True, b"", ((), ()))
-    assert body.work(arrays_of(spec)) > INLINE_ELEMENTS
+    assert body.work(arrays_of(spec)) > INLINE
