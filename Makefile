@@ -3,7 +3,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # A worker that a hang or a crash ends is replaced; after 20 of them something else is wrong.
 PARALLEL := -n logical --maxprocesses 8 --dist worksteal --max-worker-restart 20
-PURE := tests/model tests/format tests/wire tests/cluster
 FLAGS ?=
 # Tests start hundreds of processes, and each worker collects every test: none of them is to compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -35,14 +34,14 @@ check: $(BIN)/.installed ## lint, types, the import law, names, the walk of requ
 	$(BIN)/python -m benchmarks walk
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-test: $(BIN)/.installed ## every test, campaigns in short, in several processes; FLAGS are pytest's
-	$(BIN)/pytest $(PARALLEL) $(FLAGS)
+test: $(BIN)/.installed ## the tests of tests/lanes.py but the long ones, in several processes; FLAGS are pytest's
+	$(BIN)/pytest $(PARALLEL) --lane test $(FLAGS)
 
-endure: $(BIN)/.installed ## the campaigns of make test at full length: kills, random programs, damaged files; minutes
-	$(BIN)/pytest $(PARALLEL) -m 'endurance or hypothesis' --endure --timeout 600 $(FLAGS)
+endure: $(BIN)/.installed ## the long ones: processes, kills, other libraries, browsers, campaigns at full length; minutes
+	$(BIN)/pytest $(PARALLEL) --lane endure --timeout 600 $(FLAGS)
 
 quick: $(BIN)/.installed ## the tests of what does no I/O; under a minute
-	$(BIN)/pytest $(PARALLEL) -m 'not slow' $(PURE) $(FLAGS)
+	$(BIN)/pytest $(PARALLEL) --lane pure $(FLAGS)
 
 demo: $(BIN)/.installed ## load real data into an embedded server and check what comes back
 	$(BIN)/python -m demo

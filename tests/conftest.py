@@ -22,11 +22,13 @@ from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from tests.lanes import LANES, is_of, is_passed_over
 from tests.support.endurance import ENDURANCE, repeats
 from tests.support.find_program import find_program
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
 
+TESTS = Path(__file__).parent
 NUMBERS = itertools.count()
 
 MakeStore = Callable[..., Awaitable[ObjectStore]]
@@ -84,6 +86,7 @@ JUDGES = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what makes the long runs long."""
+    parser.addoption("--lane", choices=LANES, help="run the tests of a lane of tests/lanes.py alone")
     parser.addoption("--endure", action="store_true", help="run campaigns at the length of make endure")
     parser.addoption("--examples", type=int, default=None, help="examples a state machine runs")
     parser.addoption("--frames", type=int, default=120, help="frames that 16 writers append in each medium")
@@ -120,7 +123,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.setpgid(0, 0)
     # To read all certificates of this machine takes each process that imports aiohttp a sixth of a second.
     os.environ["SSL_CERT_FILE"] = os.devnull
-    ENDURANCE.full = config.getoption("endure")
+    ENDURANCE.full = config.getoption("endure") or config.getoption("lane") == "endure"
     # How long an example takes says nothing about it. Each run has other examples, but one that judges a change.
     settings.register_profile(
         "hsparse", deadline=None, max_examples=repeats(100, short=20), derandomize="CI" in os.environ
@@ -151,8 +154,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest tests, so that no core waits for one of them at the end."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Pass over files that have nothing of the lane that is asked for."""
+    lane = config.getoption("lane")
+    if lane is None or collection_path.suffix != ".py":
+        return None
+    return is_passed_over(collection_path.relative_to(TESTS).as_posix(), lane) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep those of the lane; begin with the longest, so that no core waits for one of them at the end."""
+    lane = config.getoption("lane")
+    if lane is not None:
+        others = [item for item in items if not is_of(item, lane)]
+        items[:] = [item for item in items if is_of(item, lane)]
+        config.hook.pytest_deselected(items=others)
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 

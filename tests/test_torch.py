@@ -92,7 +92,6 @@ def test_four_forked_workers_have_each_row_once_and_other_orders_in_other_epochs
     assert np.array_equal(found[0].x.numpy(), matrix[found[0].rows.numpy()].toarray())
 
 
-@pytest.mark.slow
 def test_four_spawned_workers_have_the_order_of_forked_ones(dataset: SparseDataset) -> None:
     rows = rows_of(list(loader(dataset, "spawn")))
     assert sorted(rows) == list(range(ROWS))

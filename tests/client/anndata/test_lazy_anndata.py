@@ -214,7 +214,6 @@ def test_every_block_is_what_its_array_says(access: Access, three_blocks: None, 
         )
 
 
-@pytest.mark.slow
 def test_scanpy_works_on_blocks_as_it_does_in_memory() -> None:
     """In a process of its own: scanpy needs numba's compiler, which tests switch off before they import anything."""
     tests = Path(__file__).with_name("scanpy_on_blocks.py")

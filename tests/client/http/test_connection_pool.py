@@ -233,7 +233,6 @@ def test_a_pickled_dataset_is_read_elsewhere(connection: Connection) -> None:
         )
 
 
-@pytest.mark.slow
 @pytest.mark.endurance
 def test_threads_and_processes_share_a_client(
     request: pytest.FixtureRequest, embedded_url: str, tmp_path: Path

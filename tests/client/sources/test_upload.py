@@ -169,7 +169,6 @@ def test_parts_end_where_chunks_do(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [((0, start), (4, start + 10)) for start in (0, 10, 20, 30)]
 
 
-@pytest.mark.slow
 def test_112_megabytes_by_the_defaults(connection: Connection) -> None:
     file = hsparse.open(f"{connection.url}{connection.domain}")
     assert isinstance(file, hsparse.File)

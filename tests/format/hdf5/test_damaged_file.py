@@ -128,7 +128,6 @@ def test_what_is_whole_is_read(kind: str) -> None:
         assert read_all(whole).bytes_read > 1000
 
 
-@pytest.mark.slow
 @pytest.mark.endurance
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=repeats(300, short=25))
@@ -148,7 +147,6 @@ def test_changed_bytes(kind: str, data: st.DataObject) -> None:
         check(bytes(changed))
 
 
-@pytest.mark.slow
 @pytest.mark.endurance
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=repeats(200, short=20))

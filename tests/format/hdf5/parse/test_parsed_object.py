@@ -102,7 +102,6 @@ def test_everything(tmp_path: Path, libver: str, track_order: bool) -> None:
     assert {one.kind for one in found.values()} == set(ObjectKind)
 
 
-@pytest.mark.slow
 @pytest.mark.endurance
 @pytest.mark.parametrize("track_order", [False, True])
 @pytest.mark.parametrize("libver", LIBVERS)

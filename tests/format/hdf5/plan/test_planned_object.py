@@ -144,7 +144,6 @@ def test_many_links_and_attributes(tmp_path: Path, count: int, ordered: bool) ->
     assert (len(found.links), len(found.attributes)) == (count, count)
 
 
-@pytest.mark.slow
 @pytest.mark.endurance
 @pytest.mark.parametrize("count", [60_001, 60_002][: repeats(2, short=1)])
 def test_an_index_of_several_leaves(tmp_path: Path, count: int) -> None:
@@ -189,7 +188,6 @@ def test_other_links(tmp_path: Path, long: list[PlannedLink]) -> None:
         assert file.id.links.get_info(b"u").type == 200
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [False, True])
 def test_large_attributes(tmp_path: Path, ordered: bool) -> None:
     sizes = [8_000_000, 70_000, 16_383, 16_384, 10]

@@ -1,0 +1,135 @@
+"""Which tests are run by what: the lanes.
+
+- *pure*: models and bytes, no I/O. `make quick`.
+- *contract*: protocols of stores, nodes and members, over every implementation.
+- *REST*: requests to a service node, and the client, over data nodes in this process.
+- *endure*: processes, kills, other libraries, browsers, campaigns.
+
+`make test` is the first three and, of each part of the fourth, the tests that stand beside it below. `make endure` is
+the rest of the fourth, campaigns at full length, and properties with all their examples. What is in no other lane is of
+REST. `pytest` without `--lane` runs all that it is given.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+PURE = ("model", "format", "wire", "concurrency", "test_errors.py", "test_clock.py", "test_setting.py")
+CONTRACT = ("cluster", "dn", "storage", "testing", "support", "test_hsds_bucket.py", "test_striping.py")
+ENDURE = {
+    # Browsers.
+    "web": (
+        "test_browsing.py::test_from_the_top_level_to_a_dataset",
+        "test_build.py::test_the_files_are_built_from_these_sources",
+    ),
+    "clients/test_h5web.py": (),
+    # Processes and kills.
+    "attack/test_attack.py": ("test_attack[broken_requests]", "test_attack[many_points]"),
+    "cli/exporter/test_s3_export.py": ("test_an_object_that_is_there",),
+    "cli/importer/test_command.py": ("test_a_killed_import_goes_on", "test_signing_in"),
+    "cli/test_serve.py": (
+        "test_what_is_refused_says_what_to_do",
+        "test_data_nodes_end_with_the_server_however_it_ends",
+    ),
+    "cli/test_main.py": ("test_every_command_is_listed_and_has_its_own_help",),
+    "cli/test_shared_bucket.py": (),
+    "cli/tree/test_server_tree.py": (),
+    "client/direct/test_concurrent_writes.py": (),
+    "client/http/test_connection_pool.py::test_threads_and_processes_share_a_client": (),
+    "client/test_embedded.py": ("test_a_running_server_has_the_directory",),
+    "client/test_killed_server.py": (),
+    "sn/jobs/test_served_jobs.py": ("test_a_cancelled_import_leaves_no_domain",),
+    "sn/values/test_streamed_write.py::test_of_a_body_that_does_not_come_the_parts_that_came_are_there": (),
+    "storage/test_posix.py::test_a_kill_leaves_no_torn_object": ("by a rename",),
+    "storage/wal/test_wal_process.py": ("test_what_one_that_was_killed_has_left_is_recovered_by_the_next",),
+    "test_client_install.py": ("test_the_base_install_is_numpy",),
+    "test_many_requests.py": (),
+    "test_two_owners.py::test_two_processes_on_one_directory": (),
+    "upgrade": ("test_upgrade.py::test_everything_is_read_as_it_was_written",),
+    # Other libraries and their files.
+    "client/anndata/test_lazy_anndata.py": (
+        "test_every_block_is_what_its_array_says[embedded-True]",
+        "test_pbmc_in_today_s_encoding",
+    ),
+    "client/dask/test_dask_array.py": (
+        "test_every_block_is_what_its_array_says[embedded",
+        "test_blocks_are_sparse",
+    ),
+    "clients": (
+        "test_h5pyd.py::test_a_sparse_dataset_through_chunks",
+        "test_h5pyd.py::test_walking_links_and_deleting",
+        "test_h5pyd.py::test_compound_datasets",
+        "test_h5pyd_table.py::test_changing_rows_by_a_condition",
+        "test_hsload.py::test_a_domain_is_served_as_the_file_that_it_was",
+        "test_hdf5_difference.py::test_a_change_is_found",
+        "test_xarray.py",
+        "test_programs.py::test_programs",
+    ),
+    "demo/test_main.py": (
+        "test_a_request_that_fails_is_named_and_fails",
+        "test_flags_out_of_range_are_refused",
+    ),
+    "demo/test_cells.py": (),
+    "deployment/test_supply.py": (),
+    "examples": ("test_read_sparse.py::test_it_reads_what_was_written[all]",),
+    "files_matrix": ("test_files_matrix.py::test_what_comes_out_is_what_went_in[/files]",),
+    "interchange/test_recorded.py": ("test_it_is_served_and_changed[1.0.2]",),
+    "test_torch.py": ("test_batches_are_tensors[torch_csr]",),
+    # Campaigns and measurements.
+    "benchmarks/test_append.py": (),
+    "benchmarks/test_cells.py": (),
+    "benchmarks/test_files.py": (),
+    "benchmarks/test_hsparse.py": (),
+    "benchmarks/test_scaling.py": ("test_growth_is_measured",),
+    "dn/test_payload_lifetime.py": ("[memory-",),
+    "simulation/test_defects.py": ("test_messages_of_older_epochs_that_are_carried_out",),
+    "simulation/test_simulation.py": ("test_faults_of_any_kind", "test_whole_servers_that_share_a_store"),
+    "sn/test_co_tenant.py": (
+        "test_no_right_but_read_tells_names_or_values",
+        "test_every_body_is_that_of_a_route",
+    ),
+    "sn/test_openapi_fuzz.py": ("/datasets/{id}/value",),
+    "test_chaos.py": ("test_what_was_acknowledged_survives_kills",),
+    "test_memory_bound.py": ("test_a_gigabyte_in_half_of_it",),
+    "test_stateful.py": ("test_one_node[memory", "test_two_nodes_that_own_the_same[memory"),
+}
+"""Files and folders of the fourth lane, with what `make test` runs of them."""
+
+LANES = ("pure", "contract", "REST", "test", "endure")
+
+
+def is_of(item: pytest.Item, lane: str) -> bool:
+    """Return whether a test is of the lane that is asked for: "test" is what `make test` runs."""
+    name = item.nodeid.removeprefix("tests/")
+    own = _lane(name)
+    short = any(form in name for place, forms in ENDURE.items() if _is_in(name, place) for form in forms)
+    if lane == "test":
+        return own != "endure" or short
+    if lane != "endure":
+        return own == lane
+    # Campaigns and properties are of both, each at a length of its own.
+    return (own == "endure" and not short) or any(
+        item.get_closest_marker(mark) for mark in ("endurance", "hypothesis")
+    )
+
+
+def is_passed_over(path: str, lane: str) -> bool:
+    """Return whether a file has no test of the lane that is asked for, so that it need not be read."""
+    own = _lane(path)
+    if lane == "test" and own == "endure":
+        forms = [form for place, forms in ENDURE.items() if _is_in(path, place) for form in forms]
+        named = [form.partition("::")[0] for form in forms if "::" in form or form.endswith(".py")]
+        return not forms or (bool(named) and not any(path.endswith(name) for name in named))
+    return lane in {"pure", "contract", "REST"} and own not in {lane, "endure"}
+
+
+def _lane(name: str) -> str:
+    """Return the lane of a test or a file, by its name from `tests` on."""
+    for lane, places in ("endure", ENDURE), ("pure", PURE), ("contract", CONTRACT):
+        if any(_is_in(name, place) for place in places):
+            return lane
+    return "REST"
+
+
+def _is_in(name: str, place: str) -> bool:
+    return name == place or (name.startswith(place) and name[len(place)] in "/:[")
