@@ -20,12 +20,15 @@ file in place: the kernel then sets another time, and the etag changes with it.
 *Durable.* A put answers after fsync of the file, then of its directory. New directories are durable with all
 directories above them first (`hsparse.storage.filesystem.root_directory`). When a store is opened, write-ahead
 logs of dead processes are recovered.
+
+*Free space.* Puts leave some on the file system, so that what is stored can still be changed and deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import stat
 import time
@@ -54,7 +57,6 @@ from hsparse.storage.filesystem.root_directory import (
     RootDirectory,
     unusable_directory,
 )
-from hsparse.storage.filesystem.served_root import FreeSpace
 from hsparse.storage.object_store import (
     Buffer,
     Entry,
@@ -66,13 +68,54 @@ from hsparse.storage.object_store import (
     resolve_range,
 )
 from hsparse.storage.wal.file_deletion import delete_file, delete_files
-from hsparse.storage.wal.put_packets import fits_a_packet
 from hsparse.storage.wal.recovery import recover, repair, repairing
-from hsparse.storage.wal.wal_process import WalProcess
+from hsparse.storage.wal.wal_process import WalProcess, fits_a_packet
 
 PAGE_SIZE = 1000
 
 R = TypeVar("R")
+
+
+SMALL = 64 * 1024
+"""Objects of fewer bytes, such as records, may use all of the reserve but a quarter: deleting puts notes."""
+PART = 20
+"""A reserve is at most this part of the file system."""
+SECONDS = 1.0
+"""How long what was free stands, less what was put since."""
+MIB = 1024 * 1024
+
+
+class FreeSpace:
+    """The free space of the file system that has the directory `path`, of which `reserve` bytes are kept free."""
+
+    def __init__(self, path: str, reserve: int) -> None:
+        self._path = path
+        self._reserve = self._wanted = reserve
+        self._free = 0
+        self._seen_at = math.inf
+
+    def is_outdated(self, now: float) -> bool:
+        """Say whether `look` should be called first; `now` is in seconds."""
+        return bool(self._wanted) and not 0 <= now - self._seen_at < SECONDS
+
+    def look(self, now: float) -> None:
+        """Ask the file system, which blocks."""
+        status = os.statvfs(self._path)
+        self._reserve = min(self._wanted, status.f_blocks * status.f_frsize // PART)
+        self._free = status.f_bavail * status.f_frsize
+        self._seen_at = now
+
+    def take(self, nbytes: int, store: str) -> None:
+        """Count a put of so many bytes; `StoreFailed` if it would leave less than the reserve."""
+        if not self._wanted:
+            return
+        keep = self._reserve if nbytes >= SMALL else self._reserve // 4
+        if self._free - nbytes < keep:
+            raise StoreFailed(
+                f"The store {store!r} has {self._free // MIB} MiB free and keeps {self._reserve // MIB} MiB "
+                "(reserve_size), so that data can be deleted; free space on its file system. Nothing was stored."
+            )
+        self._free -= nbytes
 
 
 class PosixStore:

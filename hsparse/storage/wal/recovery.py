@@ -31,9 +31,10 @@ from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.filesystem.served_root import open_file_of_dead_process
 from hsparse.storage.object_store import is_key
 from hsparse.storage.wal.deletion_markers import DeletionMarkers, remove_old_deletion_markers
-from hsparse.storage.wal.put_packets import PreparedPut, Put
 from hsparse.storage.wal.write_ahead_log import (
     LogRecord,
+    PreparedPut,
+    Put,
     is_damaged,
     latest_record,
     log_folder,

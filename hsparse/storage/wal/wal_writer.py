@@ -40,9 +40,14 @@ from hsparse.storage.filesystem.root_directory import (
     raise_high_water_mark,
 )
 from hsparse.storage.wal.deletion_markers import remove_old_deletion_markers, write_deletion_marker
-from hsparse.storage.wal.put_packets import NotLoggable, PreparedPut, Put, open_for_writing
 from hsparse.storage.wal.recovery import repair, repairing
-from hsparse.storage.wal.write_ahead_log import WriteAheadLog
+from hsparse.storage.wal.write_ahead_log import (
+    NotLoggable,
+    PreparedPut,
+    Put,
+    WriteAheadLog,
+    open_for_writing,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from hsparse.errors import StoreFailed
-from hsparse.storage.filesystem import served_root as free_space
-from hsparse.storage.filesystem.served_root import MIB, SMALL, FreeSpace
-from hsparse.storage.posix import PosixStore
+from hsparse.storage import posix
+from hsparse.storage.posix import MIB, SMALL, FreeSpace, PosixStore
 
 Disk = Callable[[int, int], None]
 
@@ -22,7 +21,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
     def set_space(size: int, free: int) -> None:
         status = SimpleNamespace(f_frsize=1, f_blocks=size, f_bavail=free)
-        monkeypatch.setattr(free_space.os, "statvfs", lambda path: status)
+        monkeypatch.setattr(posix.os, "statvfs", lambda path: status)
 
     return set_space
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import Conflict, HsparseError, PreconditionFailed
 from hsparse.storage.filesystem.object_file import Condition
-from hsparse.storage.wal.put_packets import (
+from hsparse.storage.wal.wal_process import (
     MAX_REPLIES_SIZE,
     decode_put,
     decode_replies,

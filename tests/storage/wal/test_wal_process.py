@@ -15,7 +15,7 @@ import pytest
 
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.storage.posix import PosixStore
-from hsparse.storage.wal.put_packets import MAX_LOGGED_SIZE
+from hsparse.storage.wal.wal_process import MAX_LOGGED_SIZE
 from hsparse.testing.store_conformance import *  # noqa: F403
 
 

@@ -26,10 +26,9 @@ from hsparse.storage.object_store import Entry
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal import wal_writer
 from hsparse.storage.wal.file_deletion import delete_file, delete_files
-from hsparse.storage.wal.put_packets import PreparedPut, Put
 from hsparse.storage.wal.recovery import recover, repair, repairing
 from hsparse.storage.wal.wal_writer import WalWriter
-from hsparse.storage.wal.write_ahead_log import WriteAheadLog, log_paths, read_log
+from hsparse.storage.wal.write_ahead_log import PreparedPut, Put, WriteAheadLog, log_paths, read_log
 from tests.support.endurance import repeats
 
 KEYS = ("a", "d/b", "d/e/c")
