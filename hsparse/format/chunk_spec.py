@@ -17,6 +17,7 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, TypeAlias
 
@@ -53,6 +54,7 @@ SUMMED = ("greatest", "least", "total")
 """The columns of `Partials` that statistics have, besides the count."""
 
 
+@lru_cache(maxsize=1024)
 def statistic_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:
     """Return the names of the columns that elements of `dtype` have statistics of; "" is the element itself."""
     names: Sequence[str] = dtype.names if dtype.names is not None else ("",)
@@ -61,9 +63,14 @@ def statistic_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:
 
 def statistics_of(values: NDArray[Any], dtype: np.dtype[Any]) -> Statistics:
     """Return the statistics of a chunk's values, (n,) of `dtype`."""
+    words = np.frombuffer(statistics_bytes(values, dtype), "<u8")
+    return words.reshape(-1, WORDS).astype(np.uint64)
+
+
+def statistics_bytes(values: NDArray[Any], dtype: np.dtype[Any]) -> bytes:
+    """Return the statistics of a chunk's values as a footer has them."""
     columns = [values[name] if name else values for name in statistic_columns(dtype)]
-    data = b"".join(map(_column_words, columns))
-    return np.frombuffer(data, "<u8").reshape(len(columns), WORDS).astype(np.uint64)
+    return b"".join(map(_column_words, columns))
 
 
 def _column_words(column: NDArray[Any]) -> bytes:
@@ -152,7 +159,7 @@ CACHED_TEXT = 4 * 1024 * 1024
 """Characters of JSON whose specifications are remembered."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChunkSpec:
     """A dataset's chunks: taken from its record by the service node, sent with every chunk message.
 
@@ -181,7 +188,7 @@ class ChunkSpec:
         """Return the key of a chunk's object, by which its owner is found, too."""
         return chunk_key(self.dataset, scaled, self.stripes)
 
-    @property
+    @cached_property
     def datatype(self) -> Datatype:
         """The type of an element as it is stored."""
         return parse_type(self.type)
@@ -196,20 +203,19 @@ class ChunkSpec:
         """Say whether chunks are structured chunks: sparse ones are, and dense ones may be."""
         return self.sparse or len(self.filters) > 1
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The numpy type of an element as it is stored."""
         return self.datatype.element_dtype
 
-    @property
+    @cached_property
     def fill_value(self) -> NDArray[Any]:
         """The fill value of a fixed-size type, an array of no dimensions; `Unsupported` of another type."""
         dtype = self.dtype
         if dtype.hasobject:
             raise Unsupported("This is not supported for elements of variable length; read them as they are.")
-        if not self.fill:
-            return np.zeros((), dtype)
-        return np.frombuffer(self.fill, np.uint8).view(dtype).reshape(())
+        data = self.fill or bytes(dtype.itemsize)
+        return np.frombuffer(data, np.uint8).view(dtype).reshape(())
 
     def fill_of(self, scaled: tuple[int, ...]) -> NDArray[Any]:
         """Return the values of unwritten elements of a chunk: an array of no dimensions, or of the chunk's."""

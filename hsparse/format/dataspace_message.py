@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.buffer import Buffer
@@ -135,8 +136,16 @@ def encode_image(
     dims: Sequence[int], max_dims: Sequence[int] | None, selection: bytes, message_version: int = 1
 ) -> bytes:
     """Return an H5Sencode image; `max_dims` are `dims` by default, 2^64-1 is unlimited."""
+    return image_head(tuple(dims), max_dims and tuple(max_dims), message_version) + selection
+
+
+@lru_cache(maxsize=1024)
+def image_head(
+    dims: tuple[int, ...], max_dims: tuple[int, ...] | None = None, message_version: int = 1
+) -> bytes:
+    """Return what an H5Sencode image has before its selection; those of the chunks that are written are remembered."""
     message = encode_dataspace(dims, max_dims, message_version)
-    return struct.pack("<BBBI", 1, 0, 8, len(message)) + message + selection
+    return struct.pack("<BBBI", 1, 0, 8, len(message)) + message
 
 
 def decode_image(data: Buffer) -> tuple[tuple[int, ...], ByteReader]:

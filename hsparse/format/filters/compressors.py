@@ -166,7 +166,7 @@ class Deflate(Compressor):
         return ()
 
     def encode(self, values: ClientValues, data: Buffer) -> Buffer:
-        return raw_codec.deflate_encode(data, value_at(values, 0, self.level))
+        return raw_codec.deflate_encode(data, values[0] if values else self.level)
 
     def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         # Two bits code at most 258 bytes, so memory need not be taken for more.

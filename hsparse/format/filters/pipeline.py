@@ -133,7 +133,7 @@ def apply_filters(pipeline: tuple[Filter, ...], data: Buffer) -> tuple[Buffer, i
     if not len(data):
         return data, mask
     for place, filter in enumerate(pipeline):
-        codec = codec_of(filter)
+        codec = CODECS.get(filter.id) or codec_of(filter)
         try:
             output = codec.encode(filter.values, data)
         except (RuntimeError, ValueError) as error:

@@ -46,7 +46,7 @@ class Shuffle(FilterDefinition):
         split = count * itemsize
         output[:split].reshape(itemsize, count)[:] = whole[:split].reshape(count, itemsize).T
         output[split:] = whole[split:]
-        return byte_view(output)
+        return output.data
 
     def decode(self, values: ClientValues, data: Buffer, limit: int) -> Buffer:
         count, itemsize = _elements(values, data)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED, sections_of
-from hsparse.format.chunk_spec import ChunkSpec, statistics_of
+from hsparse.format.chunk_spec import ChunkSpec, statistics_bytes
 from hsparse.format.fields import pick_fields
 from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
@@ -262,12 +262,12 @@ class ChunkKind(Protocol[V]):
         ...
 
 
-def check_drop_fill(fields: Sequence[str], drop_fill: bool) -> None:
-    """Raise `BadRequest` for a write of some fields that is to leave out elements equal to the fill value.
+def check_drop_fill(fields: Sequence[str]) -> None:
+    """Raise `BadRequest` for a write of some fields, if any, that is to leave out elements equal to the fill value.
 
     Whether an element equals it depends on its other fields, those that are stored.
     """
-    if fields and drop_fill:
+    if fields:
         raise BadRequest("drop_fill is about whole elements; leave out fields.")
 
 
@@ -328,7 +328,5 @@ def sealed(
         )
     sections, view = sections_of(table), memoryview(data)
     images = tuple(view[section.offset : section.offset + section.size] for section in sections)
-    words = statistics_of(chunk.values, chunk.values.dtype) if statistics else np.zeros(0, np.uint64)
-    return DirectWrite(
-        chunk, seal(StoredChunk(images, sections), len(chunk.offsets), words.astype("<u8").tobytes())
-    )
+    words = statistics_bytes(chunk.values, chunk.values.dtype) if statistics else b""
+    return DirectWrite(chunk, seal(StoredChunk(images, sections), len(chunk.offsets), words))

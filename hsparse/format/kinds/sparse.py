@@ -109,7 +109,8 @@ class Sparse:
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
     ) -> ChunkChange[SparseChunk, None]:
-        check_drop_fill(fields, drop_fill)
+        if drop_fill:
+            check_drop_fill(fields)
         selection, fill = at.selection, self._fill
         given = as_type(values, packed_type(self._dtype, fields)).reshape(-1)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.chunk_spec import statistics_of
+from hsparse.format.chunk_spec import statistics_bytes
 from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
 from hsparse.format.structured.container import (
@@ -142,8 +142,8 @@ def encode_sparse(
         raise Unsupported("Sparse chunks of a variable-length datatype are not supported.")
     selection = encode_offsets(chunk.offsets, chunk.dims, max_dims)
     stored = build((selection, byte_view(chunk.values)), METADATA_FIXED, pipelines)
-    words = statistics_of(chunk.values, chunk.values.dtype) if statistics else np.zeros(0, np.uint64)
-    return seal(stored, len(chunk.offsets), words.astype("<u8").tobytes())
+    words = statistics_bytes(chunk.values, chunk.values.dtype) if statistics else b""
+    return seal(stored, len(chunk.offsets), words)
 
 
 def decode_sparse(

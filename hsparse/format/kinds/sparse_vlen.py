@@ -106,7 +106,8 @@ class SparseVlen:
     def write(
         self, at: ChunkSelection, values: Any, fields: tuple[str, ...], drop_fill: bool
     ) -> ChunkChange[SparseVlenChunk, None]:
-        check_drop_fill(fields, drop_fill)
+        if drop_fill:
+            check_drop_fill(fields)
         selection, fill = at.selection, self._fill
         named = VlenFields.named(self._element, fields) if fields else None
 

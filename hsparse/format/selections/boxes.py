@@ -420,8 +420,3 @@ def _chain_lengths(following: NDArray[np.intp]) -> NDArray[np.uint32]:
         jump[active] = further
         active = active[further >= 0]
     return lengths + np.uint32(1)
-
-
-def box_count(spans: Sequence[Span]) -> int:
-    """Return how many boxes a regular hyperslab consists of."""
-    return math.prod(1 if span.contiguous else span.count for span in spans)

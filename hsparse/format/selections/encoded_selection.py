@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, HsparseError
 from hsparse.format.buffer import Buffer
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.dataspace_message import decode_image, encode_image
+from hsparse.format.dataspace_message import decode_image, encode_image, image_head
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import (
     Boxes,
     RowRuns,
-    box_count,
     count_mergers,
     find_regular,
     merge,
@@ -48,11 +47,11 @@ from hsparse.format.selections.serialized_selection import (
     blocks_size,
     decode_serialized,
     encode_blocks,
+    encode_hyperslab,
     encode_points,
     encode_regular,
     encode_simple,
     points_size,
-    regular_size,
     volume,
 )
 
@@ -184,25 +183,17 @@ def encode_offsets(
     the result. The smallest of ALL, one regular hyperslab, disjoint boxes or points is chosen, by size
     before any is built, in the narrowest encoding that libhdf5 1.12 and later decode.
     """
-    count = len(offsets)
+    count, head = len(offsets), image_head(tuple(chunk), max_dims and tuple(max_dims))
     if count == 0 or count == math.prod(chunk):
-        return encode_image(chunk, max_dims, encode_simple(ALL if count else NONE))
+        return head + encode_simple(ALL if count else NONE)
     runs = row_runs(offsets, chunk[-1])
     spans = find_regular(runs, chunk)
     if spans is not None:
-        return encode_image(chunk, max_dims, _encode_spans(spans))
+        return head + encode_hyperslab(spans)
     boxes = _boxes_if_smaller(runs, offsets, chunk)
     if boxes is not None:
-        return encode_image(chunk, max_dims, encode_blocks(boxes[0], boxes[1] - np.uint64(1)))
-    return encode_image(chunk, max_dims, encode_points(coordinate_columns(offsets, chunk)))
-
-
-def _encode_spans(spans: Sequence[Span]) -> bytes:
-    blocks = box_count(spans)
-    if blocks == 1 and blocks_size(1, len(spans), 0, 1) < regular_size(spans):
-        corners = np.array([[(span.start, span.stop - 1) for span in spans]], np.uint64)
-        return encode_blocks(corners[..., 0], corners[..., 1], 1)
-    return encode_regular(spans)
+        return head + encode_blocks(boxes[0], boxes[1] - np.uint64(1))
+    return head + encode_points(coordinate_columns(offsets, chunk))
 
 
 # Sizes before compression decide. After shuffle and deflate they nearly always agree: points take 1.02,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import ByteReader
+from hsparse.format.dataspace_message import CODES, ByteReader
 from hsparse.format.selections.orthogonal import Span
 from hsparse.model.dataspace import MAX_RANK
 
@@ -256,8 +256,8 @@ def regular_size(spans: Sequence[Span]) -> int:
 def encode_regular(spans: Sequence[Span], version: int = 3) -> bytes:
     """Return a regular hyperslab of version 2 or 3 (in the narrowest width that fits)."""
     width = width_for(_highest(spans)) if version == 3 else 8
-    fields = [(s.start, s.stride, s.count, s.block) for s in spans]
-    body = b"".join(number.to_bytes(width, "little") for row in fields for number in row)
+    numbers = [number for span in spans for number in (span.start, span.stride, span.count, span.block)]
+    body = struct.pack(f"<{len(numbers)}{CODES[width]}", *numbers)
     rank = struct.pack("<I", len(spans))
     if version == 2:
         return struct.pack("<IIBI", HYPERSLABS, 2, REGULAR, 4 + len(body)) + rank + body
@@ -266,8 +266,24 @@ def encode_regular(spans: Sequence[Span], version: int = 3) -> bytes:
     raise BadRequest(f"Regular hyperslabs have no version {version}; 2 and 3 exist, 1 has blocks.")
 
 
+def encode_hyperslab(spans: Sequence[Span]) -> bytes:
+    """Return a regular hyperslab, as a block where that is shorter: with few dimensions, and wide coordinates."""
+    is_wide = width_for(_highest(spans)) > WIDTHS[0] and blocks_size(1, len(spans), 0, 1) < regular_size(
+        spans
+    )
+    if is_wide and all(span.contiguous for span in spans):
+        corners = np.array([[(span.start, span.stop - 1) for span in spans]], np.uint64)
+        return encode_blocks(corners[..., 0], corners[..., 1], 1)
+    return encode_regular(spans)
+
+
 def _highest(spans: Sequence[Span]) -> int:
-    return max(max(span.stop, span.stride, span.count, span.block) for span in spans)
+    """Return the highest number in the encoding of a regular hyperslab, or the end of it."""
+    highest = 0
+    for span in spans:
+        end = span.start + (span.count - 1) * span.stride + span.block
+        highest = max(highest, end, span.start, span.stride, span.count, span.block)
+    return highest
 
 
 def blocks_size(count: int, rank: int, highest: int, version: int = 3) -> int:

@@ -137,7 +137,8 @@ class ValueWrite:
         """Have the selection, in memory that is held, and the values; `BadRequest` if the dataset cannot take them."""
         if self._sparse:
             dataset.require_sparse()
-        check_drop_fill(parse_fields(self.body.fields, dataset.dtype), self._drop_fill)
+        if self._drop_fill:
+            check_drop_fill(parse_fields(self.body.fields, dataset.dtype))
         named, work = self.body.named, self.body.work(dataset.arrays)
         points = await compute(selection_work(named), points_bytes, named, dataset.extent)
         async with hold_points(self._request, points):

@@ -45,7 +45,7 @@ async def put_streamed(request: Request) -> web.StreamResponse:
         request.check_length()
     if drops_fill:
         dataset.require_sparse()
-    check_drop_fill(fields, drops_fill)
+        check_drop_fill(fields)
     async with selected_in_url(request, dataset.extent) as selection:
         nbytes, length = selection.size * arrays.guessed_size, request.http.content_length
         if length != nbytes:
