@@ -27,7 +27,8 @@ MAX_EMPTY_SIZE = 2**20
 CACHED_TEXT = 2 * 1024 * 1024
 """Characters of JSON whose types are remembered; a type takes some ten times as many bytes, an enum more."""
 FEW_PARTS = 64
-"""Items in the JSON of a type that is looked up as a whole before it is checked."""
+SHORT_TEXT = 1024
+"""Items and characters in the JSON of a type that is looked up as a whole before it is checked."""
 VLEN_GUESSED_SIZE = 128
 """Bytes a variable-length element is taken to have where a size must be guessed, as in HSDS."""
 
@@ -283,9 +284,15 @@ def parse_requested_type(item: Any) -> Datatype:
     if item_count(item, FEW_PARTS) > FEW_PARTS:
         return _checked(item)
     try:
-        return _REQUESTED(json.dumps(item))
+        text = json.dumps(item)
     except (TypeError, ValueError) as error:
         raise BadRequest(f"The type is not a JSON value: {error}.") from error
+    return _requested(text) if len(text) <= SHORT_TEXT else _checked(item)
+
+
+@lru_cache(maxsize=1024)
+def _requested(text: str) -> Datatype:
+    return _checked(json.loads(text))
 
 
 def _checked(item: Any) -> Datatype:
@@ -307,9 +314,6 @@ def _checked(item: Any) -> Datatype:
             "dimensions, or nest less."
         )
     return parse_type(item)
-
-
-_REQUESTED = TextCache(lambda text: _checked(json.loads(text)), CACHED_TEXT, CACHED_TEXT // 8)
 
 
 def _known(item: Any) -> Any:

@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
-from hsparse.model.attribute import decode_base64, unpack_elements
+from hsparse.model.attribute import NAMES, decode_base64, name_non_finite, restore_non_finite, unpack_elements
 from hsparse.model.dataspace import Shape, dims_of, num_elements
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.element import Element, Fixed
 from hsparse.model.json_values import Values, from_json
 from hsparse.model.layout import MAX_CHUNK_ELEMENTS
-from hsparse.model.number_json import NAMES, name_non_finite, restore_non_finite
 from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray, split_elements
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, cast
 
 from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
@@ -35,6 +35,23 @@ class Component(Protocol):
 
 
 C = TypeVar("C", bound=Component)
+
+
+class Components(Protocol):
+    """Returns the component of a class."""
+
+    def __call__(self, kind: type[C], /) -> C: ...
+
+
+def _components(service: Service) -> Components:
+    """Return what makes each component of a service when it is first asked for."""
+
+    class Made(dict[type[Component], Any]):
+        def __missing__(self, kind: type[Component]) -> Any:
+            made = self[kind] = kind.of(service)
+            return made
+
+    return cast("Components", Made().__getitem__)
 
 
 class Service:
@@ -69,8 +86,10 @@ class Service:
         metrics.show(self.admission)
         self.named_bucket: str | None = None
         """The bucket if requests must name it, None for the first one."""
-        self._components: dict[type[Component], Any] = {}
-        self._ready = True
+        self.component = _components(self)
+        """Returns the node's component of a class; the first call makes it."""
+        self.ready = True
+        """Whether requests should be sent here. A node that is about to stop is not ready, and answers all the same."""
         self._first: Service = self
         self._others: dict[str, Service] = {}
 
@@ -90,7 +109,7 @@ class Service:
             other.settings = replace(first.settings, bucket=bucket, directory="")
             other.owners = first.owners.of_bucket(bucket)
             other.named_bucket = bucket
-            other._components, other._others = {}, {}
+            other.component, other._others = _components(other), {}
         return other
 
     @property
@@ -98,22 +117,11 @@ class Service:
         """The names of all buckets that are served."""
         return (self._first.settings.bucket, *self._first.settings.other_buckets)
 
-    @property
-    def ready(self) -> bool:
-        """Whether requests should be sent here. A node that is about to stop is not ready, and answers all the same."""
-        return self._first._ready
-
     def end_soon(self) -> None:
         """Be ready no more: from now on each answer closes its connection, so that clients go to another node."""
-        self._first._ready = False
+        for one in self._first.all_buckets():
+            one.ready = False
 
     def all_buckets(self) -> list[Service]:
         """Return the services of all buckets that were asked for, this one first."""
         return [self, *self._others.values()]
-
-    def component(self, kind: type[C]) -> C:
-        """Return the node's component of a class; the first call makes it."""
-        found: C | None = self._components.get(kind)
-        if found is None:
-            found = self._components[kind] = kind.of(self)
-        return found

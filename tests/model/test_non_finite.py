@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from hsparse.model.attribute import has_floats, name_non_finite, restore_non_finite
 from hsparse.model.datatype import parse_type
-from hsparse.model.number_json import has_floats, name_non_finite, restore_non_finite
 from tests.model.type_strategies import text
 
 FLOAT = "H5T_IEEE_F64LE"

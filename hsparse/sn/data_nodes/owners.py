@@ -193,7 +193,10 @@ class Owners:
 
     async def record(self, id: str) -> Record:
         """Read one record; `NotFound` or `Gone` when there is none."""
-        return (await self.read(id))[0].unwrap()
+        outcome = (await self.read(id))[0]
+        if outcome.failure is not None:
+            raise outcome.failure.error()
+        return outcome.record or {}
 
     async def change(self, *changes: RecordChange) -> list[Outcome]:
         """Apply changes, each atomically; one outcome for each change, in order. Failures are not raised."""

@@ -294,9 +294,10 @@ async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamRes
     changes = [PutAttributes(id, some, replace) for id, some in attributes.items()]
     outcomes = await request.service.owners.change(*changes)
     for outcome in outcomes:
-        if asked and outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
-            require_right(request.principal, request.domain, Right.UPDATE)
-        outcome.unwrap()
+        if outcome.failure is not None:
+            if asked and outcome.failure.kind == ErrorKind.CONFLICT:
+                require_right(request.principal, request.domain, Right.UPDATE)
+            raise outcome.failure.error()
     return respond({}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
 
 

@@ -60,7 +60,8 @@ async def find_domain(
         created = await create_home(service, path, principal)
         if created is not None:
             return Domain(path, created)
-    record = outcome.unwrap()
+        raise outcome.failure.error()
+    record = outcome.record or {}
     if "deleted" in record and not dangling:
         raise Gone(f"The objects of {path} were deleted by another name that they had; delete {path}, too.")
     domain = Domain(path, record)
