@@ -9,8 +9,6 @@ What JSON becomes has memory of its own, half as much again, which is taken at o
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
 
 from hsparse.concurrency.collector import FrozenObjects
 from hsparse.concurrency.memory_budget import MemoryBudget
@@ -34,7 +32,7 @@ class BodyBudget:
 
 
 class BodyMemory:
-    """The memory of one body, a context that gives it back."""
+    """The memory of one body."""
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
@@ -42,12 +40,8 @@ class BodyMemory:
         self._value = AsyncExitStack()
         self._nbytes = 0
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def aclose(self) -> None:
+        """Give all of it back."""
         await self.drop_value()
         await self._held.aclose()
 

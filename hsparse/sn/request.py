@@ -143,7 +143,7 @@ class Request:
         self.limit = service.settings.max_request_size
         """The most bytes that the body may have."""
         self.memory: BodyMemory | None = None
-        """What the body takes, None for a request without one."""
+        """What the body takes, None for nothing yet; given back at the end of the request."""
         self.room: Room | None = None
         """What the request may add to the domain, None where no quota holds."""
         self.checks: list[Callable[[Request], Awaitable[None]]] = []
@@ -278,12 +278,12 @@ class Request:
         """
         self.check_length()
         length = self.http.content_length
-        content, memory = self.http.content, self.memory
+        content = self.http.content
         there = content.total_bytes if content.is_eof() and content.exception() is None else None
-        if there is not None and (memory is None or there <= FIRST or memory.has_room(there)):
-            # What came with the headers is in memory anyway; a small body is counted by the place of its request.
-            if memory is not None and there > FIRST:
-                await memory.grow(there, there)
+        # What came with the headers is in memory anyway; a small body is counted by the place of its request.
+        if there is not None and (there <= FIRST or self.body_memory().has_room(there)):
+            if there > FIRST:
+                await self.body_memory().grow(there, there)
             data = bytearray(content.read_nowait())  # it came with the headers
         else:
             data = await self._late(None)
@@ -294,6 +294,12 @@ class Request:
         if self.room is not None and self.route.grows:
             await self.room.take(max(len(data), OBJECT_BYTES))
         return data
+
+    def body_memory(self) -> BodyMemory:
+        """Return the memory that the body takes; there is one for each request."""
+        if self.memory is None:
+            self.memory = BodyMemory(self.service.bodies)
+        return self.memory
 
     async def part(self, nbytes: int) -> bytearray:
         """Return the next bytes of a body that is not read as a whole; `BadRequest` if it was cut short.
@@ -318,7 +324,7 @@ class Request:
 
     async def _received(self, part: int | None) -> bytearray:
         """Receive the body, or the next `part` bytes of it, into memory; raise if the client is too slow."""
-        data, content, memory = bytearray(), self.http.content, self.memory
+        data, content, memory = bytearray(), self.http.content, self.body_memory()
         most = min(self.http.content_length or self.limit, self.limit) if part is None else part
         clock = asyncio.get_running_loop().time
         late = clock() + BODY_PATIENCE
@@ -334,10 +340,9 @@ class Request:
                     raise TooLarge(
                         f"The body has more than {self.limit} bytes, the limit (max_request_size)."
                     )
-                if memory is not None:
-                    asked = clock()
-                    await memory.grow(len(data), most)
-                    late += clock() - asked  # the client could not send meanwhile
+                asked = clock()
+                await memory.grow(len(data), most)
+                late += clock() - asked  # the client could not send meanwhile
             return data
         except TimeoutError as error:
             raise BadRequest(f"The body came too slowly, or not at all; {applied}.") from error

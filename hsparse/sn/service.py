@@ -46,12 +46,12 @@ class Components(Protocol):
 def _components(service: Service) -> Components:
     """Return what makes each component of a service when it is first asked for."""
 
-    class Made(dict[type[Component], Any]):
+    class Cache(dict[type[Component], Any]):
         def __missing__(self, kind: type[Component]) -> Any:
             made = self[kind] = kind.of(service)
             return made
 
-    return cast("Components", Made().__getitem__)
+    return cast("Components", Cache().__getitem__)
 
 
 class Service:

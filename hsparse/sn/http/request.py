@@ -80,8 +80,8 @@ async def read_json(request: Request, pack: Callable[[Any], None] = lambda value
         )
     if not data.strip():
         return None
-    memory = request.memory
-    if memory is not None and len(data) >= LEAST:
+    memory = request.body_memory() if len(data) >= LEAST else None
+    if memory is not None:
         await _make_room(request, memory, await compute(len(data) // SCANNED_BYTES, value_memory, data))
     frozen = memory.frozen_objects() if memory is not None and len(data) >= 2 * MANY else None
     value = await compute(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)

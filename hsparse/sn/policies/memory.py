@@ -5,7 +5,6 @@ from __future__ import annotations
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest
-from hsparse.sn.body_memory import BodyBudget, BodyMemory
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
@@ -18,10 +17,7 @@ WITH_BODY = frozenset({"PUT", "POST", "DELETE"})
 
 
 class Bodies:
-    """Has the memory that a request's body takes, for as long as the request."""
-
-    def __init__(self, budget: BodyBudget) -> None:
-        self._budget = budget
+    """Refuses bodies that nobody reads, and gives back the memory that one has taken."""
 
     def applies(self, route: Route) -> bool:
         return route.authenticated and route.method in WITH_BODY
@@ -41,5 +37,8 @@ class Bodies:
             raise BadRequest(
                 "The only Transfer-Encoding of a request's body is chunked; leave out the others."
             )
-        async with BodyMemory(self._budget) as request.memory:
+        try:
             return await next(request)
+        finally:
+            if request.memory is not None:
+                await request.memory.aclose()

@@ -33,5 +33,5 @@ def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy
         Queueing(service.admission, settings.request_timeout, settings.max_read_time),
         Access(),
         QuotaPolicy(),
-        Bodies(service.bodies),
+        Bodies(),
     )

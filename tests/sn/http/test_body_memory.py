@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 from aiohttp import web
@@ -100,7 +101,7 @@ async def test_bodies_that_grow_side_by_side_are_all_finished(sizes: list[int], 
     budget = BodyBudget(limit)
 
     async def receive(size: int) -> None:
-        async with BodyMemory(budget) as memory:
+        async with aclosing(BodyMemory(budget)) as memory:
             for there in range(0, size + FIRST, FIRST):
                 await memory.grow(min(there, size), size)
                 assert budget.used <= limit
@@ -112,7 +113,7 @@ async def test_bodies_that_grow_side_by_side_are_all_finished(sizes: list[int], 
 
 async def test_values_of_json_wait_for_room() -> None:
     budget = BodyBudget(4 * MIB)
-    async with BodyMemory(budget) as first, BodyMemory(budget) as second:
+    async with aclosing(BodyMemory(budget)) as first, aclosing(BodyMemory(budget)) as second:
         await first.grow(MIB, MIB)
         await first.hold_value(100 * MIB)
         assert budget.values.used == 2 * MIB
@@ -137,7 +138,7 @@ async def test_only_values_of_many_items_hold_memory(server: Server) -> None:
 
 async def test_a_body_takes_no_more_than_twice_what_has_arrived() -> None:
     budget = BodyBudget(200 * MIB)
-    async with BodyMemory(budget) as memory:
+    async with aclosing(BodyMemory(budget)) as memory:
         for there in range(FIRST, 20 * FIRST, 1000):
             await memory.grow(there, 90 * MIB)
             assert there <= budget.used <= 2 * there
