@@ -6,14 +6,15 @@
 - *endure*: processes, kills, other libraries, browsers, campaigns.
 
 `make test` is the first three and, of each part of the fourth, the tests that stand beside it below. `make endure` is
-the rest of the fourth, campaigns at full length, and properties with all their examples. What is in no other lane is of
-REST. `pytest` without `--lane` runs all that it is given.
+the rest of the fourth, campaigns at full length, and properties with all their examples. `make check` has a few of its
+own. What is in no other lane is of REST. `pytest` without `--lane` runs all that it is given.
 """
 
 from __future__ import annotations
 
 import pytest
 
+CHECK = ("test_import_law.py", "test_names.py")
 PURE = ("model", "format", "wire", "concurrency", "test_errors.py", "test_clock.py", "test_setting.py")
 CONTRACT = ("cluster", "dn", "storage", "testing", "support", "test_hsds_bucket.py", "test_striping.py")
 ENDURE = {
@@ -22,7 +23,6 @@ ENDURE = {
         "test_browsing.py::test_from_the_top_level_to_a_dataset",
         "test_build.py::test_the_files_are_built_from_these_sources",
     ),
-    "clients/test_h5web.py": (),
     # Processes and kills.
     "attack/test_attack.py": ("test_attack[broken_requests]", "test_attack[many_points]"),
     "cli/exporter/test_s3_export.py": ("test_an_object_that_is_there",),
@@ -34,7 +34,9 @@ ENDURE = {
     "cli/test_main.py": ("test_every_command_is_listed_and_has_its_own_help",),
     "cli/test_shared_bucket.py": (),
     "cli/tree/test_server_tree.py": (),
+    "cli/test_store_schema.py::test_a_server_refuses_a_store_it_cannot_read": (),
     "client/direct/test_concurrent_writes.py": (),
+    "client/direct/test_direct_source.py::test_the_map_follows_the_writes_of_all_data_nodes": (),
     "client/http/test_connection_pool.py::test_threads_and_processes_share_a_client": (),
     "client/test_embedded.py": ("test_a_running_server_has_the_directory",),
     "client/test_killed_server.py": (),
@@ -63,7 +65,6 @@ ENDURE = {
         "test_hsload.py::test_a_domain_is_served_as_the_file_that_it_was",
         "test_hdf5_difference.py::test_a_change_is_found",
         "test_xarray.py",
-        "test_programs.py::test_programs",
     ),
     "demo/test_main.py": (
         "test_a_request_that_fails_is_named_and_fails",
@@ -75,13 +76,33 @@ ENDURE = {
     "files_matrix": ("test_files_matrix.py::test_what_comes_out_is_what_went_in[/files]",),
     "interchange/test_recorded.py": ("test_it_is_served_and_changed[1.0.2]",),
     "test_torch.py": ("test_batches_are_tensors[torch_csr]",),
-    # Campaigns and measurements.
+    # Campaigns and measurements, and ever more of the same.
     "benchmarks/test_append.py": (),
     "benchmarks/test_cells.py": (),
     "benchmarks/test_files.py": (),
     "benchmarks/test_hsparse.py": (),
     "benchmarks/test_scaling.py": ("test_growth_is_measured",),
     "dn/test_payload_lifetime.py": ("[memory-",),
+    "cli/importer/test_hdf5_import.py::test_contiguous_data_of_several_chunks": (
+        "shape1-300000]",
+        "shape2-67108864]",
+    ),
+    "client/anndata/test_element_assignment.py::test_a_new_column_is_one": ("[in the group",),
+    "client/sources/test_upload.py::test_sparse_datasets_take_values_of_any_size": ("[from_csr]",),
+    "client/test_created_values.py::test_nothing_is_left_of_one_that_is_not_filled": (
+        "[Ctrl-C-/links",
+        "-assign]",
+    ),
+    "format/hdf5/chunk_indexes/test_index_registry.py::test_addresses_and_lengths_of_other_widths": (
+        "filters1]",
+    ),
+    "format/hdf5/parse/test_parsed_object.py::test_thousands": ("[earliest-True]", "[latest-False]"),
+    "format/kinds/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": (
+        "[all-",
+        "[rows-steps-sparse",
+    ),
+    "sn/values/test_element_query.py::test_a_band_of_chunks_larger_than_a_page": (),
+    "storage/s3/test_s3_store.py::test_what_a_store_honours_is_found_out_whichever_is_lost": ("[replies]",),
     "simulation/test_defects.py": ("test_messages_of_older_epochs_that_are_carried_out",),
     "simulation/test_simulation.py": ("test_faults_of_any_kind", "test_whole_servers_that_share_a_store"),
     "sn/test_co_tenant.py": (
@@ -94,8 +115,16 @@ ENDURE = {
     "test_stateful.py": ("test_one_node[memory", "test_two_nodes_that_own_the_same[memory"),
 }
 """Files and folders of the fourth lane, with what `make test` runs of them."""
+SAME = {
+    "client": ("[s3", "[presigned", "[server", "-s3-", "-s3]"),
+    "dn": ("[s3", "-s3-", "-s3]"),
+    "test_two_owners.py": ("-s3-", "[posix", "-posix-"),
+    "test_shrink_race.py": ("[s3", "-s3"),
+}
+"""Folders whose tests run over more stores, or ways to them, than `make test` needs: what the names of those have."""
 
 LANES = ("pure", "contract", "REST", "test", "endure")
+LANES_BY_PLACE = {"endure": ENDURE, "check": CHECK, "pure": PURE, "contract": CONTRACT}
 
 
 def is_of(item: pytest.Item, lane: str) -> bool:
@@ -104,7 +133,7 @@ def is_of(item: pytest.Item, lane: str) -> bool:
     own = _lane(name)
     short = any(form in name for place, forms in ENDURE.items() if _is_in(name, place) for form in forms)
     if lane == "test":
-        return own != "endure" or short
+        return short or own not in {"endure", "check"}
     if lane != "endure":
         return own == lane
     # Campaigns and properties are of both, each at a length of its own.
@@ -125,7 +154,9 @@ def is_passed_over(path: str, lane: str) -> bool:
 
 def _lane(name: str) -> str:
     """Return the lane of a test or a file, by its name from `tests` on."""
-    for lane, places in ("endure", ENDURE), ("pure", PURE), ("contract", CONTRACT):
+    if any(_is_in(name, place) and any(part in name for part in parts) for place, parts in SAME.items()):
+        return "endure"
+    for lane, places in LANES_BY_PLACE.items():
         if any(_is_in(name, place) for place in places):
             return lane
     return "REST"
