@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from aiohttp import hdrs, web
@@ -19,11 +19,12 @@ from hsparse import __version__
 from hsparse.concurrency.admission import Place
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import RequestTrace
-from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.errors import BadRequest, Forbidden, TooLarge, Unsupported
 from hsparse.model.acl import ANONYMOUS, Principal, Right, is_allowed
 from hsparse.model.ids import ID_DOMAIN, check_id
 from hsparse.sn.body_memory import FIRST, BodyMemory
 from hsparse.sn.coding import Coding
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
@@ -93,6 +94,67 @@ class Domain:
         own = is_allowed(self.record.get("acls") or {}, principal, right)
         return own and (self.first is None or self.first.allows(principal, right))
 
+    def require(self, principal: Principal, right: Right) -> None:
+        """Raise `Forbidden` if `principal` does not have `right`."""
+        if not self.allows(principal, right):
+            raise self._refusal(principal, right)
+
+    def _refusal(self, principal: Principal, right: Right) -> Forbidden:
+        """Return the error; without the right to read, that of a name that is not there."""
+        lacking = right if self.allows(principal, Right.READ) else Right.READ
+        if replace(self, first=None).allows(principal, lacking):
+            return Forbidden(
+                f"{self.path} is a second name of another domain's objects, in which {principal.name} does not have "
+                f"the right {lacking.value}: it opens no more than that one."
+            )
+        return without_right(principal, lacking, self.path)
+
+
+def without_right(principal: Principal, right: Right, path: str) -> Forbidden:
+    """Return the error for a right that a principal lacks at a path."""
+    return Forbidden(f"{principal.name} does not have the right {right.value} in {path}.")
+
+
+class FileRights(Protocol):
+    """The rights of a principal to files of the store."""
+
+    @property
+    def owners(self) -> Owners:
+        """The owners of the objects of the request's bucket."""
+        ...
+
+    def owners_of(self, uri: str) -> tuple[Owners, str, str]:
+        """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""
+        ...
+
+    async def require(self, *uris: str) -> None:
+        """Raise `Forbidden` for a file in a folder where the principal may not read."""
+        ...
+
+
+class Access(Protocol):
+    """Says what a principal may do in domains, and with files."""
+
+    async def find(
+        self, service: Service, path: str, principal: Principal, right: Right, *, dangling: bool = False
+    ) -> Domain:
+        """Return the domain or folder at `path`, in which `principal` has `right`; `NotFound`, `Gone` or `Forbidden`.
+
+        With `dangling`, as the name itself is asked for, it is enough to have the right there, without the first
+        name's.
+        """
+        ...
+
+    def hiding_names(
+        self, service: Service, path: str, principal: Principal
+    ) -> AbstractAsyncContextManager[None]:
+        """Make of a missing `path` the `Forbidden` of one that is there, for who may not read the folder it is in."""
+        ...
+
+    def files(self, service: Service, principal: Principal) -> FileRights:
+        """Return the rights of `principal` to files of a bucket, and of others that are served."""
+        ...
+
 
 class Room(Protocol):
     """What a request may add to its domain."""
@@ -106,6 +168,7 @@ class Request:
     """A request to a service node, the one argument of policies and handlers."""
 
     __slots__ = (
+        "access",
         "begun",
         "checks",
         "choose_coding",
@@ -136,6 +199,8 @@ class Request:
         """What stands in the path for the names in braces of the route's."""
         self.trace = RequestTrace("")
         self.principal = ANONYMOUS
+        self.access: Access
+        """Set where the route asks who sends it."""
         self.domain_path: str | None = None
         """The normalised path of a domain that the request names, None without one."""
         self.found: Domain | None = None
@@ -181,6 +246,28 @@ class Request:
     async def record(self, collection: str | None = None) -> Record:
         """Return the record of the object in the path."""
         return await self.service.owners.record(self.object_id(collection))
+
+    # --- what it may do --------------------------------------------------------------------------------
+
+    async def find(
+        self, path: str, right: Right, *, dangling: bool = False, service: Service | None = None
+    ) -> Domain:
+        """Return the domain or folder at `path` of the bucket, in which the principal has `right`; see `Access`."""
+        return await self.access.find(service or self.service, path, self.principal, right, dangling=dangling)
+
+    async def named_domain(self, right: Right, *, dangling: bool = False) -> Domain:
+        """Return the domain that the request names, as `find`; for handlers whose route has no right."""
+        if self.domain_path is None:
+            raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
+        return await self.find(self.domain_path, right, dangling=dangling)
+
+    def hiding_names(self, path: str) -> AbstractAsyncContextManager[None]:
+        """See `Access`."""
+        return self.access.hiding_names(self.service, path, self.principal)
+
+    def file_rights(self) -> FileRights:
+        """Return the principal's rights to files of the store."""
+        return self.access.files(self.service, self.principal)
 
     # --- parameters -----------------------------------------------------------------------------------
 

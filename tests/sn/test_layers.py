@@ -85,5 +85,5 @@ def test_a_module_imports_only_what_stands_below_it(module: str, path: Path) -> 
 
 def test_a_dataset_is_a_leaf() -> None:
     """What all that reads and writes values shares imports nothing that does."""
-    below = {"records.access", "request", "data_nodes.owners"}
+    below = {"request", "data_nodes.owners"}
     assert imports_of(SN / "records" / "dataset.py") <= below

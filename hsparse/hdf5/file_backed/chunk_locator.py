@@ -47,10 +47,9 @@ from hsparse.model.file_backed import (
 )
 from hsparse.model.ids import chunk_name
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
-from hsparse.sn.request import Request
+from hsparse.sn.request import FileRights, Request
 from hsparse.wire.chunk_info_message import ReadPiece
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
@@ -102,7 +101,7 @@ async def located_chunks(
     `NotFound` without the file or the dataset, `Forbidden` without the right to read the file, `BadRequest` for a file
     that is not HDF5, a dataset without chunks, or a table that they do not fit.
     """
-    rights = FileRights.of(request)
+    rights = request.file_rights()
     await rights.require(locator.uri)
     table = _empty_table(shape, datatype)
     reader = await _FileReader.open(rights, locator.uri)

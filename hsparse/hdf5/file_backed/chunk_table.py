@@ -17,7 +17,6 @@ from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound, TooLarge
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
 from hsparse.wire.chunk_info_message import InspectFile
@@ -206,7 +205,7 @@ async def check_backing_file(request: Request, record: Record) -> None:
 
 async def _state_of(request: Request, uri: str) -> Record:
     """Return the etag and the head of a file, or that it cannot be seen."""
-    rights = FileRights.of(request)
+    rights = request.file_rights()
     try:
         rights.owners_of(uri)
     except Forbidden:  # the bucket is not served

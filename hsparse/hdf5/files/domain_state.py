@@ -22,9 +22,9 @@ from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import find_domain, normal_path
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.records.domain_path import find_domain, normal_path
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service

@@ -18,7 +18,6 @@ from hsparse.model.acl import Right
 from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
-from hsparse.sn.records.access import FileRights, hiding_names, require_right
 from hsparse.sn.request import Request
 
 HDF5 = "application/x-hdf5"
@@ -31,7 +30,7 @@ async def get_file(request: Request) -> web.StreamResponse:
     form, (_, root) = requested_form(request), await _domain(request)
     headers, files = request.http.headers, request.service.component(FilePlans)
     file = await files.current(root, form, check=hdrs.RANGE not in headers)
-    await FileRights.of(request).require(*file.changed)
+    await request.file_rights().require(*file.changed)
     refused = _conditional_answer(request, file)
     if refused is not None:
         return refused
@@ -57,7 +56,7 @@ async def head_file(request: Request) -> web.StreamResponse:
     """`HEAD /files/{path}`: the length and etag of the file of the domain's current state."""
     form, (path, root) = requested_form(request), await _domain(request)
     file = await request.service.component(FilePlans).current(root, form, check=True)
-    await FileRights.of(request).require(*file.changed)
+    await request.file_rights().require(*file.changed)
     refused = _conditional_answer(request, file)
     if refused is not None:
         return refused
@@ -76,10 +75,10 @@ async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer,
 async def _domain(request: Request) -> tuple[str, str]:
     """Return path and root group of the domain that the URL names, and check the right to read."""
     path = "/" + request.params["path"]
-    async with hiding_names(request.service.owners, path, request.principal):
+    async with request.hiding_names(path):
         domain = await file_domain(request.service, path)
     # Under the name in the request, as of one that is not there: with or without the suffix.
-    require_right(request.principal, replace(domain, path=path), Right.READ)
+    replace(domain, path=path).require(request.principal, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
     return domain.path, domain.root

@@ -12,7 +12,7 @@ from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, 
 from hsparse.sn.domains.domain_creation import require_creation
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import respond
-from hsparse.sn.records.access import find_allowed, normal_path
+from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
@@ -129,6 +129,6 @@ async def _require_import(request: Request, job: Job) -> None:
 
 
 async def _require_export(request: Request, job: Job) -> None:
-    domain = await find_allowed(request.service, job.domain, request.principal, Right.READ)
+    domain = await request.find(job.domain, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{job.domain} is a folder: only domains are exported.")

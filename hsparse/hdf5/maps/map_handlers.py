@@ -38,7 +38,6 @@ from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
 from hsparse.sn.http.challenge import WEAK, is_known
 from hsparse.sn.http.response import encode_json
-from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.listing import respond_parts, wrap_items
 from hsparse.sn.records.stored_chunks import ChunkPages, Json, Scaled, StoredChunks, map_query
@@ -235,7 +234,7 @@ async def _domain(
 
 def _opening(request: Request, file: FileAddresses | None) -> OpenDataset:
     """Return a function from a record to a dataset and its chunks."""
-    rights = FileRights.of(request)
+    rights = request.file_rights()
 
     def open_dataset(record: Record) -> tuple[Dataset, ChunkPages]:
         dataset = Dataset.of(record, rights)

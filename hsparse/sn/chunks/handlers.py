@@ -27,7 +27,6 @@ from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
 from hsparse.sn.http.response import respond
-from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (
     ChunkObjectInfo,
@@ -61,7 +60,7 @@ def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
     if seconds is None:
         return chunks
     # A URL opens the whole file, while the right to the domain opens only the file-backed datasets.
-    rights = FileRights.of(request) if is_file_backed(dataset.record) else None
+    rights = request.file_rights() if is_file_backed(dataset.record) else None
     return SignedChunks(chunks, request.service.owners, seconds, rights)
 
 

@@ -11,16 +11,13 @@ from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.model.short_text import short_repr
 from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.quotas.quotas import DomainNames, Quotas
-from hsparse.sn.records.access import (
+from hsparse.sn.records.domain_path import (
     TOP_FOLDER,
     check_bucket,
     check_not_reserved,
-    find_allowed,
     find_domain,
     folder_acls,
-    hiding_names,
     normal_path,
-    require_right,
 )
 from hsparse.sn.records.second_names import first_name, named_after, note_second_name
 from hsparse.sn.request import OBJECT_BYTES, Domain, Request
@@ -138,7 +135,7 @@ async def require_creation(request: Request, new_path: str) -> Domain:
             raise Forbidden(f"{new_path} is at the top level: only an admin can create it.")
         return TOP_FOLDER
     try:
-        async with hiding_names(request.service.owners, path, request.principal):
+        async with request.hiding_names(path):
             parent = await find_domain(request.service, path, request.principal)
     except HsparseError as error:
         if error.kind is ErrorKind.GONE:
@@ -150,7 +147,7 @@ async def require_creation(request: Request, new_path: str) -> Domain:
                 f"The parent folder {path} does not exist; create it first: hsparse mkdir {path}"
             ) from error
         raise
-    require_right(request.principal, parent, Right.CREATE)
+    parent.require(request.principal, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
     with request.service.component(Quotas).growth(DomainNames(new_path), request.principal) as growth:
@@ -173,11 +170,11 @@ async def _first_name(request: Request, path: str, new_path: str) -> Domain:
     A name may become the only one, when the first is taken away, so the principal needs all rights there. `OverQuota`
     if a quota above the new domain has no room for them.
     """
-    domain = await find_allowed(request.service, path, request.principal, Right.READ)
+    domain = await request.find(path, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
-        require_right(request.principal, domain, right)
+        domain.require(request.principal, right)
     quotas = request.service.component(Quotas)
     await quotas.check_second_name(new_path, request.principal, path, domain.root)
     return first_name(domain)

@@ -21,7 +21,7 @@ from hsparse.model.schema import check_changeable
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.quotas.folder_usage import names_below
 from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.records.access import normal_path
+from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.records.second_names import FIRST_NAME, SECOND_NAMES, with_first_names
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service

@@ -25,7 +25,6 @@ from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, BadRequest
 from hsparse.model.acl import Right
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
 from hsparse.sn.http.stream import NO_HEADERS
-from hsparse.sn.records.access import find_allowed
 from hsparse.sn.records.listing import name_matcher, offload_listing, respond_parts, wrap_items
 from hsparse.sn.records.object_path import read_each, read_records
 from hsparse.sn.records.second_names import with_first_names
@@ -176,7 +175,7 @@ OBJECTS = "db/"
 async def get_domains(request: Request) -> web.StreamResponse:
     """List the domains and folders in a folder that the principal may read."""
     path = request.domain_path or "/"
-    await find_allowed(request.service, path, request.principal, Right.READ)
+    await request.find(path, Right.READ)
     return await respond_folder(request, path, hrefs(request, self="/domains"))
 
 

@@ -18,7 +18,6 @@ from hsparse.sn.explorer.handlers import get_explorer, wants_explorer
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.handlers import object_json_with_class, object_work
-from hsparse.sn.records.access import require_domain
 from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.listing import respond_records
 from hsparse.sn.records.object_json import ObjectJsonCache
@@ -59,7 +58,7 @@ async def get_domain(request: Request) -> web.StreamResponse:
         return await get_explorer(request)
     if request.domain_path is None or request.domain_path == "/":
         return await respond_folder(request, "/", hrefs(request, self="/"), VARYING)
-    domain = await require_domain(request, Right.READ)
+    domain = await request.named_domain(Right.READ)
     h5path = request.arg("h5path")
     if h5path:
         place, record = await resolve_object(request, domain, h5path)
@@ -106,7 +105,7 @@ async def post_domain(request: Request) -> web.StreamResponse:
         raise BadRequest("The body must have h5paths.")
     if len(paths) > MAX_PATHS:
         raise BadRequest(f"h5paths has {len(paths)} paths; the limit is {MAX_PATHS}.")
-    domain = await require_domain(request, Right.READ)
+    domain = await request.named_domain(Right.READ)
     steps = PathSteps(request)
     places = {path: await resolve_path(request, domain, path, steps=steps) for path in paths}
 
@@ -127,7 +126,7 @@ async def put_domain(request: Request) -> web.StreamResponse:
     body = await read_json_object(request)
     wants_ids = _truth(request, body, "getdnids")
     if _truth(request, body, "flush") or _truth(request, body, "rescan"):
-        domain = await require_domain(request, Right.UPDATE)
+        domain = await request.named_domain(Right.UPDATE)
         if domain.root is None and _truth(request, body, "rescan"):
             raise BadRequest(f"{domain.path} is a folder: it has nothing to count.")
         if domain.root is not None and _truth(request, body, "rescan"):
@@ -152,7 +151,7 @@ async def delete_domain(request: Request) -> web.StreamResponse:
     if _truth(request, body, "meta_only"):
         return respond({})  # HSDS's parameter to drop a cache entry; nothing to do here
     wait = request.wait_seconds()
-    domain = await require_domain(request, Right.DELETE, dangling=True)
+    domain = await request.named_domain(Right.DELETE, dangling=True)
     if domain.path.count("/") == 1 and not request.principal.admin:
         raise Forbidden(f"{domain.path} is at the top level: only an admin can delete it.")
     owners, keep_root = request.service.owners, _truth(request, body, "keep_root")
@@ -238,7 +237,7 @@ async def get_acl(request: Request) -> web.StreamResponse:
     """Answer with one user's rights; for the principal's own and the default rights, the right to read is enough."""
     user = request.params["user"]
     own = user in (request.principal.name, DEFAULT)
-    domain = await require_domain(request, Right.READ if own else Right.READ_ACL)
+    domain = await request.named_domain(Right.READ if own else Right.READ_ACL)
     rights: Record | None = (domain.record.get("acls") or {}).get(user)
     if rights is None:
         raise NotFound(f"{domain.path} has no ACL for {user!r}.")
@@ -275,7 +274,7 @@ async def _change_acl(request: Request, user: str, rights: dict[str, bool] | Non
         raise BadRequest("The top level has no ACLs of its own: only admins create domains there.")
     owners, origin = request.service.owners, request.service.settings.bucket + request.domain.path
     for _ in range(ACL_ATTEMPTS):
-        domain = await require_domain(request, Right.UPDATE_ACL)
+        domain = await request.named_domain(Right.UPDATE_ACL)
         allowed_by = deciding_entries(domain.record.get("acls") or {}, request.principal)
         change = PutAcl(domain.path, user, rights, origin, domain.identity, allowed_by)
         [outcome] = await owners.change(change)

@@ -26,7 +26,6 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond, respond_floats
-from hsparse.sn.records.access import require_right
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -296,7 +295,7 @@ async def _put(request: Request, attributes: dict[str, Record]) -> web.StreamRes
     for outcome in outcomes:
         if outcome.failure is not None:
             if asked and outcome.failure.kind == ErrorKind.CONFLICT:
-                require_right(request.principal, request.domain, Right.UPDATE)
+                request.domain.require(request.principal, Right.UPDATE)
             raise outcome.failure.error()
     return respond({}, status=201 if any(outcome.changed for outcome in outcomes) else 200)
 

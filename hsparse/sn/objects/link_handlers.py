@@ -16,7 +16,6 @@ from hsparse.model.link import HARD, check_title, link_json, listed_link_json, p
 from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, href, hrefs, respond
-from hsparse.sn.records.access import require_right
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -102,7 +101,7 @@ async def put_links(request: Request) -> web.StreamResponse:
     body = await read_json_object(request)
     removed = text_list(body, "remove") or []
     if removed:
-        require_right(request.principal, request.domain, Right.DELETE)
+        request.domain.require(request.principal, Right.DELETE)
         if "grp_ids" in body:
             raise BadRequest("remove is of the request's group alone: leave out grp_ids.")
     links = await KEYS.parsed(request, body, lambda items: _parsed(request, items))

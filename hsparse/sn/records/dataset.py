@@ -21,8 +21,7 @@ from hsparse.format.value_arrays import FixedArrays, VlenArrays
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import FileRights
-from hsparse.sn.request import Request
+from hsparse.sn.request import FileRights, Request
 from hsparse.wire.chunk_message import TrimChunks
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, EndTrim, ListKeys, SetExtent
@@ -131,14 +130,14 @@ async def load_dataset(request: Request) -> Dataset:
     """Load the dataset that the request's path names, in the request's domain."""
     id = request.object_id("datasets")
     owners = request.service.owners
-    return Dataset.of(await owners.record(id), FileRights.of(request))
+    return Dataset.of(await owners.record(id), request.file_rights())
 
 
 async def load_datasets(request: Request, ids: Sequence[str]) -> dict[str, Dataset]:
     """Load the datasets of these ids, all in the request's domain."""
     for id in ids:
         request.domain.member(id, "datasets")
-    rights = FileRights.of(request)
+    rights = request.file_rights()
     found: dict[str, Dataset] = {}
     async with aclosing(request.service.owners.read_parts(ids)) as parts:
         async for first, outcomes in parts:

@@ -21,7 +21,7 @@ from hsparse.model.acl import Right
 from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, SOFT, external_domain, external_file
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import find_allowed, normal_path
+from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.request import Domain, Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import Outcome
@@ -151,7 +151,7 @@ class _Path:
         text = external_domain(external_file(link), linking.path, service.settings.bucket)
         try:
             path = normal_path(service, text)
-            domain = await find_allowed(service, path, self._request.principal, Right.READ)
+            domain = await self._request.find(path, Right.READ, service=service)
             root = domain.root_group
         except (BadRequest, NotFound, Gone) as error:
             raise NotFound(f"An external link in {linking.path} leads to {text}: {error.message}") from error

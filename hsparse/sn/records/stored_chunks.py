@@ -28,8 +28,8 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
 from hsparse.model.ids import map_key
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset, list_chunks
+from hsparse.sn.request import FileRights
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, GetChunkVersion, ListChunks, SignKeys
 
 CHUNK_PAGE = 9999

@@ -21,7 +21,6 @@ from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.http.stream import respond_stream
-from hsparse.sn.records.access import require_right
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import AppendGroups
@@ -171,7 +170,7 @@ async def _put_by_query(request: Request) -> web.StreamResponse:
     ):
         raise BadRequest("A change by a query has at most select and Limit beside it.")
     body = await read_json(request)
-    require_right(request.principal, request.domain, Right.READ)
+    request.domain.require(request.principal, Right.READ)
 
     async def change(dataset: Dataset) -> web.StreamResponse:
         async with selected_in_url(request, dataset.extent) as selection:

@@ -13,7 +13,7 @@ from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, Forbidden, StoreFailed, TooLarge
 from hsparse.model.acl import ANONYMOUS, Principal, Right, full_rights
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.records.access import MAX_FOLDERS, FileRights
+from hsparse.sn.policies.access import MAX_FOLDERS, FileRights
 from hsparse.sn.request import Request
 from hsparse.wire.message import DataNode, Failure
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects

@@ -39,7 +39,6 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.model.ids import collection_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.records.access import FileRights
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import resolve_path
 from hsparse.sn.request import Request
@@ -138,7 +137,7 @@ def _labels(request: Request, record: Record, length: int | None) -> Dataset:
     """Return a 1-D dataset of labels, one for each index of an axis of this length."""
     if collection_of(record["id"]) != "datasets":
         raise BadRequest(f"{record['id']} is no dataset: it has no labels.")
-    dataset = Dataset.of(record, FileRights.of(request))
+    dataset = Dataset.of(record, request.file_rights())
     if len(dataset.extent) != 1:
         raise BadRequest(f"{dataset.id} has {len(dataset.extent)} dimensions; labels have one.")
     if length is not None:

@@ -1,38 +1,26 @@
-"""Access to domains and files: the record of a domain, and the rights of the principal.
+"""Domains by their paths: the path that a request names, its normal form, which a new domain may not have, and records.
 
-The home folders `/home` and `/home/<user>` are created when they are first needed. Files of the store are readable
-by those who may read the nearest folder or domain above them; the same folder decides who learns which names it has.
-
-Paths of domains: the one that a request names, its normal form, and which a new domain may not have.
+A user's home folder is made when it is first looked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from aiohttp import web
 
 from hsparse.errors import (
-    MISSING_KINDS,
     BadRequest,
-    Conflict,
     ErrorKind,
-    Forbidden,
     Gone,
-    HsparseError,
     NotFound,
-    TooLarge,
 )
-from hsparse.model.acl import DEFAULT, Principal, Right, full_rights, is_allowed
-from hsparse.model.file_backed import OBJECTS_FOLDER, file_key, file_reference
+from hsparse.model.acl import DEFAULT, Principal, Right, full_rights
+from hsparse.model.file_backed import OBJECTS_FOLDER
 from hsparse.model.ids import check_bucket_name
 from hsparse.model.link import PROTOCOL
-from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.second_names import FIRST_NAME, with_first_names
-from hsparse.sn.request import Domain, Request
+from hsparse.sn.request import Domain
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject
@@ -41,8 +29,6 @@ TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}}
 """The folder of the top-level domains, which has no record."""
 HOME = "/home"
 ADMIN = "admin"
-MAX_FOLDERS = 1000
-"""The most folders of the files of one read."""
 
 
 async def find_domain(
@@ -66,95 +52,6 @@ async def find_domain(
         raise Gone(f"The objects of {path} were deleted by another name that they had; delete {path}, too.")
     domain = Domain(path, record)
     return domain if FIRST_NAME not in record else (await with_first_names(service.owners, [domain]))[0]
-
-
-async def find_allowed(
-    service: Service, path: str, principal: Principal, right: Right, *, dangling: bool = False
-) -> Domain:
-    """Return the domain or folder at `path`, in which the principal has `right`; `NotFound`, `Gone` or `Forbidden`.
-
-    With `dangling`, as the name itself is asked for, it is enough to have the right there, without the first name's.
-    """
-    try:
-        domain = await find_domain(service, path, principal, dangling=dangling)
-    except HsparseError as error:
-        await _hide_name(service.owners, path, principal, error)
-        raise
-    require_right(principal, replace(domain, first=None) if dangling else domain, right)
-    return domain
-
-
-async def find_still_allowed(service: Service, domain: Domain, principal: Principal, right: Right) -> Domain:
-    """Return `domain` as it is now; raises as `find_allowed`, and `Conflict` if another one is at its path."""
-    found = await find_allowed(service, domain.path, principal, right)
-    if found.identity != domain.identity:
-        raise Conflict(
-            f"{domain.path} was deleted and created again before the body had come; nothing was applied."
-        )
-    return found
-
-
-@asynccontextmanager
-async def hiding_names(owners: Owners, path: str, principal: Principal) -> AsyncIterator[None]:
-    """Make of a missing `path` the `Forbidden` of one that is there, for who may not read the folder that it is in."""
-    try:
-        yield
-    except HsparseError as error:
-        await _hide_name(owners, path, principal, error)
-        raise
-
-
-async def _hide_name(owners: Owners, path: str, principal: Principal, error: HsparseError) -> None:
-    """Raise `Forbidden` where `hiding_names` makes one of an error."""
-    if error.kind in MISSING_KINDS:
-        above = await _nearest_above(owners, path)
-        if above is not None and not is_allowed(above.record.get("acls") or {}, principal, Right.READ):
-            raise _without_right(principal, Right.READ, path) from None
-
-
-async def require_domain(request: Request, right: Right, *, dangling: bool = False) -> Domain:
-    """Return the domain that a request names and check `right`, for handlers whose route has none."""
-    if request.domain_path is None:
-        raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
-    return await find_allowed(
-        request.service, request.domain_path, request.principal, right, dangling=dangling
-    )
-
-
-def require_right(principal: Principal, domain: Domain, right: Right) -> None:
-    """Raise `Forbidden` if the principal does not have `right` in `domain`."""
-    if not domain.allows(principal, right):
-        raise _refusal(principal, domain, right)
-
-
-def _refusal(principal: Principal, domain: Domain, right: Right) -> Forbidden:
-    """Return the error; without the right to read, that of a name that is not there."""
-    lacking = right if domain.allows(principal, Right.READ) else Right.READ
-    if replace(domain, first=None).allows(principal, lacking):
-        return Forbidden(
-            f"{domain.path} is a second name of another domain's objects, in which {principal.name} does not have "
-            f"the right {lacking.value}: it opens no more than that one."
-        )
-    return _without_right(principal, lacking, domain.path)
-
-
-def _without_right(principal: Principal, right: Right, path: str) -> Forbidden:
-    return Forbidden(f"{principal.name} does not have the right {right.value} in {path}.")
-
-
-async def _nearest_above(owners: Owners, path: str) -> Domain | None:
-    """Return the nearest folder or domain above `path`, None if there is none but the top level."""
-    above = path.rpartition("/")[0]
-    paths = []
-    while above:
-        paths.append(above)
-        above = above.rpartition("/")[0]
-    for above, outcome in zip(paths, await owners.read(*paths), strict=True):
-        if outcome.failure is None:
-            return Domain(above, outcome.unwrap())
-        if outcome.failure.kind not in MISSING_KINDS:
-            raise outcome.failure.error()
-    return None
 
 
 async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
@@ -188,52 +85,6 @@ async def _create_home(service: Service, path: str, owner: str, acls: dict[str, 
     if outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
         return await service.owners.record(path)
     return outcome.unwrap() or record
-
-
-@dataclass(frozen=True, slots=True)
-class FileRights:
-    """The rights of a principal to files of the store, whose name is `bucket`, and of others that are served."""
-
-    owners: Owners
-    principal: Principal
-    bucket: str
-    others: Callable[[str], Service] | None = None
-
-    @classmethod
-    def of(cls, request: Request) -> FileRights:
-        """Return the rights of a request's principal."""
-        service = request.service
-        return cls(service.owners, request.principal, service.settings.bucket, service.of_bucket)
-
-    def owners_of(self, uri: str) -> tuple[Owners, str, str]:
-        """Return the owners, the bucket and the key of a file; `Forbidden` for a bucket that is not served."""
-        bucket, key = file_reference(uri, self.bucket)
-        if bucket != self.bucket and self.others is not None:
-            with suppress(NotFound):
-                return self.others(bucket).owners, bucket, key
-        return self.owners, self.bucket, file_key(uri, self.bucket)
-
-    async def require(self, *uris: str) -> None:
-        """Raise `Forbidden` for a file in a folder where the principal may not read.
-
-        The nearest folder or domain above the file decides; a file without one is readable by all. A file in another
-        bucket that is not served is `Forbidden`, a URI that names no file a `BadRequest`.
-        """
-        folders: dict[tuple[str, str], Owners] = {}
-        for uri in uris:
-            owners, bucket, key = self.owners_of(uri)
-            folders[bucket, key.rpartition("/")[0]] = owners
-        if len(folders) > MAX_FOLDERS:
-            raise TooLarge(f"The data is in files of more than {MAX_FOLDERS} folders; select less at a time.")
-        for (_, folder), owners in sorted(folders.items(), key=lambda item: item[0]):
-            above = await _nearest_above(owners, f"/{folder}/" if folder else "")
-            if above is not None and not is_allowed(
-                above.record.get("acls") or {}, self.principal, Right.READ
-            ):
-                # Not by the folder that decides: this would tell which of those above the file are there.
-                raise Forbidden(
-                    f"{self.principal.name} does not have the right read in /{folder}, where the file is."
-                )
 
 
 MAX_PATH = 900
