@@ -60,26 +60,33 @@ def change_record(
     `record` is not modified. `now` is in seconds since the Unix epoch. `deleted` tells `Gone` from `NotFound`.
     `repeated` is that of `ChangeObjects`.
     """
-    if isinstance(change, CreateObject):
-        if repeated and record == change.record:
-            return record, Outcome(record, changed=True, created=True)
-        return _create(change, record)
-    if isinstance(change, DeleteObject) and record is not None and not is_expected(change.expect, record):
-        if repeated:
-            return record, Outcome({})
-        raise NotFound(f"The {change.id} to be deleted is gone; another one was created there meanwhile.")
-    if repeated and isinstance(change, DeleteObject) and record is None:
-        return None, Outcome({})
-    if repeated and isinstance(change, PutAcl) and record is not None and _acl_after(change, record)[1]:
-        change = replace(change, expect=None, expect_acls=None)
-    if repeated and isinstance(change, DeleteAttributes | DeleteLinks):
-        change = replace(change, skip_missing=True)
-    if isinstance(change, PutRecord):
-        return change.record, Outcome(change.record, changed=True)
+    if repeated:
+        again = _again(change, record)
+        if isinstance(again, Outcome):
+            return record, again
+        change = again
+    if isinstance(change, CreateObject | PutRecord):
+        return _store(change, record)
     if record is None:
         raise deleted.missing(f"{change.id}", change.id)
+    if isinstance(change, DeleteObject) and not is_expected(change.expect, record):
+        raise NotFound(f"The {change.id} to be deleted is gone; another one was created there meanwhile.")
     check_changeable(change.id, record)
     return _apply(change, record, now, deleted)
+
+
+def _again(change: RecordChange, record: Record | None) -> RecordChange | Outcome:
+    """Return how to make a change that may have been made before; the outcome if it is certain that it was."""
+    match change:
+        case CreateObject(_, new) if record == new:
+            return Outcome(record, changed=True, created=True)
+        case DeleteObject(_, expect) if record is None or not is_expected(expect, record):
+            return Outcome({})
+        case PutAcl() if record is not None and _acl_after(change, record)[1]:
+            return replace(change, expect=None, expect_acls=None)
+        case DeleteAttributes() | DeleteLinks():
+            return replace(change, skip_missing=True)
+    return change
 
 
 def changed_entries(change: RecordChange) -> tuple[str, tuple[str, ...]]:
@@ -96,10 +103,11 @@ def changed_entries(change: RecordChange) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def _create(change: CreateObject, record: Record | None) -> Changed:
-    if record is not None:
+def _store(change: CreateObject | PutRecord, record: Record | None) -> Changed:
+    created = isinstance(change, CreateObject)
+    if created and record is not None:
         raise Conflict(f"{change.id} exists already.")
-    return change.record, Outcome(change.record, changed=True, created=True)
+    return change.record, Outcome(change.record, changed=True, created=created)
 
 
 @singledispatch
@@ -289,16 +297,14 @@ def _renew(record: Record, now: float, *, changed: bool, created: bool = False, 
 
 
 def _same(new: Record, there: Record) -> bool:
-    return _content(new) == _content(there)
-
-
-def _content(item: Record) -> Record:
-    """Return an attribute without its times, with its type in the form of answers.
+    """Say whether two attributes are the same but for their times, and the form of their type.
 
     h5pyd 1.0.0 sends back the type that it was answered, in which an enum has its names in both of two forms.
     """
-    content = {key: value for key, value in item.items() if key not in ("created", "lastModified")}
-    return content | {"type": type_json(content["type"])} if "type" in content else content
+    one, other = ({**item, "created": 0, "lastModified": 0} for item in (new, there))
+    if one != other and "type" in one and "type" in other:
+        one["type"], other["type"] = type_json(one["type"]), type_json(other["type"])
+    return one == other
 
 
 def _without(items: Record, names: tuple[str, ...], missing: Any, *, skip_missing: bool) -> Record:
@@ -330,8 +336,9 @@ def grown_bytes(change: RecordChange) -> int:
     return 0
 
 
-def must_measure(growth: int, stored: int | None, most: int) -> bool:
-    """Say whether a record of `stored` bytes, None if that is not known, may exceed `most` by this growth."""
+def must_measure(change: RecordChange, stored: int | None, most: int) -> bool:
+    """Say whether a record of `stored` bytes, None if that is not known, may exceed `most` by a change."""
+    growth = grown_bytes(change)
     return growth > SMALL or (growth > 0 and (stored is None or stored > most // 2))
 
 

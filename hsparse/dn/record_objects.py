@@ -223,7 +223,7 @@ class RecordObjects:
     A request that reads a large one holds some of `memory` until it is answered.
     """
 
-    __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "key")
+    __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "key", "work")
 
     def __init__(
         self,
@@ -239,12 +239,10 @@ class RecordObjects:
         self._limit = limit
         self._memory = memory
         self._codec = RecordCodec(key)
+        self.work = self._codec.work
 
     def encode(self, value: RecordValue) -> bytes:
         return self._codec.encode(value.record) if value.delta is None else value.delta.encode()
-
-    def work(self, nbytes: int) -> int:
-        return self._codec.work(nbytes)
 
     async def load(self) -> ObjectState[RecordValue]:
         """Read the record; what is read was the record's state at some time since the call.

@@ -17,7 +17,7 @@ from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Ownership
-from hsparse.dn.record_changes import change_record, changed_entries, check_size, grown_bytes, must_measure
+from hsparse.dn.record_changes import change_record, changed_entries, check_size, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.errors import HsparseError, TooLarge, Unanswered
 from hsparse.model.ids import COLLECTIONS, domain_hex, is_job_id, is_root, storage_key
@@ -86,19 +86,6 @@ OF_ENTRIES = (PutAttributes, DeleteAttributes, PutLinks, DeleteLinks)
 _BASES = {CreateObject: Base.ABSENT, PutRecord: Base.IGNORED}
 
 
-class _ReplyRoom:
-    """The memory that the records of one reply take."""
-
-    __slots__ = ("used",)
-
-    def __init__(self) -> None:
-        self.used = 0
-
-    @property
-    def is_exceeded(self) -> bool:
-        return self.used > REPLY_MEMORY
-
-
 class Records:
     """Records by id, over the node's cache and store."""
 
@@ -126,32 +113,35 @@ class Records:
     def cached(self, ids: tuple[str, ...]) -> tuple[Outcome, ...] | None:
         """Answer `ReadObjects` without waiting if all records are in memory, and are not large, else return None."""
         outcomes: list[Outcome] = []
-        room = _ReplyRoom()
+        used = 0
         for id in ids:
-            found = self._cached(id, room)
-            if found is None or room.used > LARGE_READ or (outcomes and room.is_exceeded):
+            outcome, nbytes = self._cached(id)
+            used += nbytes
+            if outcome is None or used > LARGE_READ:
                 return None
-            outcomes.append(found[0])
+            outcomes.append(outcome)
         count_hits(len(outcomes))
         return tuple(outcomes)
 
     async def read(self, ids: tuple[str, ...]) -> tuple[Outcome, ...]:
         """Answer `ReadObjects`."""
-        room = _ReplyRoom()
+        used = 0  # bytes of memory that the records of the reply take
 
         async def read(place: int) -> Outcome:
-            if place and room.is_exceeded:
+            nonlocal used
+            if place and used > REPLY_MEMORY:
                 return LEFT_OUT
-            found = self._cached(ids[place], room)
-            if found is None:
-                outcome = await self._read(ids[place], room)
+            outcome, nbytes = self._cached(ids[place])
+            if outcome is None:
+                outcome, nbytes = await self._read(ids[place])
+                used += nbytes
             else:
-                outcome, nbytes = found
+                used += nbytes
                 count_hits()
                 if nbytes > LARGE_READ:
                     await self._memory.hold_for_request(nbytes // JSON_FACTOR)
             # Others may have taken the room meanwhile; but the first is never left out.
-            return LEFT_OUT if place and room.is_exceeded else outcome
+            return LEFT_OUT if place and used > REPLY_MEMORY else outcome
 
         return tuple(await gather_each(read, range(len(ids)), READS_AT_ONCE))
 
@@ -206,35 +196,31 @@ class Records:
             more,
         )
 
-    def _cached(self, id: str, room: _ReplyRoom) -> tuple[Outcome, int] | None:
-        """Return a cached record and about how many bytes of memory it has, else None."""
+    def _cached(self, id: str) -> tuple[Outcome | None, int]:
+        """Return a cached record, None without one, and about how many bytes of memory it has."""
         cached: CachedObject[RecordValue] | None = self._cache.get(storage_key(id))
         if cached is None:
-            return None
+            return None, 0
         value = cached.peek()[1]
-        if value is None:
-            return None
-        nbytes = cached.nbytes
-        room.used += nbytes
-        return Outcome(value.record), nbytes
+        return (None, 0) if value is None else (Outcome(value.record), cached.nbytes)
 
-    async def _read(self, id: str, room: _ReplyRoom) -> Outcome:
+    async def _read(self, id: str) -> tuple[Outcome, int]:
+        """Return a record, and about how many bytes of memory it has."""
         key = storage_key(id)
+        nbytes = 0
         try:
             with self._cache.use(key, lambda: self._make(key, id)) as cached:
                 value = await cached.read()
-                room.used += cached.nbytes
+                nbytes = cached.nbytes
             if value is None:
                 raise self._deleted.missing(id, id)
         except HsparseError as error:
-            return Outcome(failure=Failure.of(error))
-        return Outcome(value.record)
+            return Outcome(failure=Failure.of(error)), nbytes
+        return Outcome(value.record), nbytes
 
     async def _change(self, change: RecordChange, repeated: bool) -> Outcome:
         key = storage_key(change.id)
         before: Record = {}
-        growth = grown_bytes(change)
-        measured = False
 
         def apply(value: RecordValue | None) -> tuple[RecordValue | None, Outcome]:
             nonlocal before
@@ -245,7 +231,8 @@ class Records:
                 outcome = replace(outcome, record=None)
             if new is None or new is record:
                 return (None if new is None else value), outcome
-            if measured:
+            stored = None if value is None else _stored_bytes(value, cached)
+            if must_measure(change, stored, self._max_size):
                 check_size(new, self._max_size)
             changed = RecordValue(new) if value is None else value.changed(new, *changed_entries(change))
             return changed, outcome
@@ -253,13 +240,13 @@ class Records:
         try:
             await self._remove_summary(change)
             with self._cache.use(key, lambda: self._make(key, change.id)) as cached:
-                measured = must_measure(growth, _stored_bytes(cached), self._max_size)
                 outcome = await cached.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
         except Unanswered:
             raise
         except HsparseError as error:
             return Outcome(failure=Failure.of(error))
-        self._note_deletions(change, before)
+        if outcome.changed or repeated:
+            self._note_deletions(change, before)
         if outcome.changed and _is_of_domain(change.id):
             self.recent.note(change.id)
         return outcome
@@ -306,14 +293,9 @@ class Records:
                     self._deleted.remove(id, "link", title)
 
 
-def _stored_bytes(cached: CachedObject[RecordValue]) -> int | None:
-    """Return about how many bytes of JSON a record has, or more; None if it is not in memory."""
-    known, value = cached.peek()
-    if not known:
-        return None
-    if value is not None and value.delta is not None:
-        return value.delta.base_size + value.delta.size
-    return cached.nbytes
+def _stored_bytes(value: RecordValue, cached: CachedObject[RecordValue]) -> int:
+    """Return about how many bytes of JSON a record in memory has, or more."""
+    return cached.nbytes if value.delta is None else value.delta.base_size + value.delta.size
 
 
 def _is_of_domain(id: str) -> bool:

@@ -334,7 +334,7 @@ def find_regular(runs: RowRuns, dims: Sequence[int]) -> tuple[Span, ...] | None:
         return None
     block = int(runs.lengths[0])
     start = int(columns[0, 0])
-    span = Span.range(start, start + block) if count == 1 else Span(start, stride, count, block)
+    span = Span(start, stride, count, block)
     if len(dims) == 1:
         return (span,)
     leading = find_regular(row_runs(rows[::count], dims[-2]), dims[:-1])
