@@ -52,7 +52,7 @@ docs: $(BIN)/.installed ## the site of docs/, into site/; strict about links
 # npm ci refuses a lock without other platforms' packages, which some registries do not have: the lock has them from
 # rollup's optionalDependencies. Their integrity is known where the build is made, on Linux with glibc. No package's own
 # script is run.
-explorer: ## the explorer's files, hsparse/sn/explorer/static, from web/; needs npm
+explorer: ## the explorer's files, hsparse/explorer/static, from web/; needs npm
 	cd web && npm ci --ignore-scripts --silent --no-audit --no-fund && npm run --silent build
 
 manifests: $(BIN)/helm ## k8s/rendered/ from the chart

@@ -13,18 +13,17 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 import hsparse
-from hsparse.cli.tracing import node_tracer
 from hsparse.clock import SystemClock
 from hsparse.config import exports_spans
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.errors import NotFound, StoreFailed
 from hsparse.model.acl import Principal
-from hsparse.open_telemetry import OpenTelemetryTracer, make_tracer
 from hsparse.optional_module import OptionalModule
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
+from hsparse.telemetry.open_telemetry import OpenTelemetryTracer, make_tracer, node_tracer
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 from tests.support.rest_client import RestClient

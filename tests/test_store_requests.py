@@ -14,7 +14,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.chunks import FIRST_WAVE, STREAK
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.sn.quotas.quotas import Quotas
+from hsparse.quotas.quotas import Quotas
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore

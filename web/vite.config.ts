@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { defineConfig } from 'vite';
 import { compressed, licences } from './bundle';
 
-const OUT = process.env['EXPLORER_OUT'] ?? resolve(import.meta.dirname, '../hsparse/sn/explorer/static');
+const OUT = process.env['EXPLORER_OUT'] ?? resolve(import.meta.dirname, '../hsparse/explorer/static');
 
 export default defineConfig({
   plugins: [react(), licences(), compressed(OUT)],

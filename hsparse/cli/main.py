@@ -47,9 +47,9 @@ COMMANDS = {
         parts={"accounts": OptionalModule("hsparse.cli.accounts", "server")},
     ),
     "key": Command(
-        "hsparse.cli.key",
+        "hsparse.api_keys.command",
         help="add, list and revoke API keys",
-        parts={"keys": OptionalModule("hsparse.cli.api_keys", "server")},
+        parts={"keys": OptionalModule("hsparse.api_keys.key_commands", "server")},
     ),
     "export": Command(
         "hsparse.hdf5.exporter.command",
@@ -73,7 +73,7 @@ COMMANDS = {
     "mv": Command("hsparse.cli.tree.mv", help="move domains and folders"),
     "acl": Command("hsparse.cli.tree.acl", help="show and set who may do what with a domain or folder"),
     "du": Command("hsparse.cli.tree.du", help="tell how many bytes domains and folders take"),
-    "quota": Command("hsparse.cli.tree.quota", help="show and set how much a folder may take"),
+    "quota": Command("hsparse.quotas.command", help="show and set how much a folder may take"),
     "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
     "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file by itself"),
 }

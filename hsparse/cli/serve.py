@@ -13,7 +13,6 @@ from hsparse.cli.data_node import server_data_node
 from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
 from hsparse.cli.service_node import cluster_owners, local_owners, make_app, make_service, running_jobs
 from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
-from hsparse.cli.tracing import node_tracer
 from hsparse.clock import SystemClock
 from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import Settings
@@ -25,6 +24,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
+from hsparse.telemetry.open_telemetry import node_tracer
 
 EVICTION = 3.0
 """In so many lease periods a data node evicts one that was killed."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from hsparse.api_keys.api_key import KeyAuthenticator, KeyFile
 from hsparse.clock import Clock
 from hsparse.errors import Misconfigured
+from hsparse.openid.code_flow import CodeFlow
+from hsparse.openid.issuer import Issuer
+from hsparse.openid.token_authenticator import TokenAuthenticator, TokenRules
 from hsparse.sections import SignInSettings
-from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile
 from hsparse.sn.auth.authenticator import Authenticator, SchemeAuthenticator, SingleUser
-from hsparse.sn.auth.code_flow import CodeFlow
-from hsparse.sn.auth.issuer import Issuer
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.password_file import PasswordFile
 from hsparse.sn.auth.roles import GroupFile, Roles
-from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules
 
 
 def make_issuer(settings: SignInSettings, clock: Clock) -> Issuer | None:

@@ -6,7 +6,7 @@ requests of the one that began it, and as waiting of the others. Where spans are
 
 What a request's trace has for distributed tracing: a span, and what makes the first one in a process.
 
-A node makes spans with `hsparse.open_telemetry` if its environment asks for it; otherwise there are none.
+A node makes spans with `hsparse.telemetry.open_telemetry` if its environment asks for it; otherwise there are none.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ from aiohttp import hdrs, web
 from hsparse.errors import BadRequest, NotFound
 from hsparse.hdf5.files.file_plans import FilePlans
 from hsparse.hdf5.jobs.job_queue import JobQueue
+from hsparse.quotas.quotas import Quotas
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.metrics import OTHER
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.policies.policy import Next, Policy, chained
 from hsparse.sn.policies.table import policies_of
-from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route

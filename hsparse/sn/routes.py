@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from hsparse.explorer.handlers import (
+    get_docs,
+    get_explorer_file,
+    get_sign_in,
+    get_sign_in_client,
+    post_sign_in_token,
+)
 from hsparse.hdf5.files.handlers import get_file, head_file
 from hsparse.hdf5.jobs.handlers import delete_job, get_job, get_jobs, post_job
 from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
+from hsparse.quotas.handlers import get_quota, put_quota
 from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz, get_users
 from hsparse.sn.chunks.handlers import (
     get_chunk,
@@ -26,14 +34,6 @@ from hsparse.sn.domains.handlers import (
     post_domain,
     put_acl,
     put_domain,
-)
-from hsparse.sn.domains.quota_handlers import get_quota, put_quota
-from hsparse.sn.explorer.handlers import (
-    get_docs,
-    get_explorer_file,
-    get_sign_in,
-    get_sign_in_client,
-    post_sign_in_token,
 )
 from hsparse.sn.objects.attribute_handlers import (
     delete_attribute,

@@ -11,8 +11,8 @@ from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.format.selections.select_syntax import MAX_PAIRED_BYTES
+from hsparse.openid.code_flow import CodeFlow
 from hsparse.sn.auth.authenticator import Authenticator
-from hsparse.sn.auth.code_flow import CodeFlow
 from hsparse.sn.body_memory import BodyBudget
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.metrics import Metrics

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from hsparse.api_keys.api_key import KeyFile, Role, new_key
 from hsparse.cli.sign_in import make_authenticator, make_code_flow, make_issuer
 from hsparse.clock import ManualClock
 from hsparse.config import load_settings
 from hsparse.errors import Misconfigured
 from hsparse.model.acl import Principal
 from hsparse.sections import SignInSettings
-from hsparse.sn.auth.api_key import KeyFile, Role, new_key
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator
 
 TRUSTED = {"oidc_issuer": "https://login.example.org", "oidc_audience": "hsparse"}

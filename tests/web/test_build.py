@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.sn.explorer.handlers import static_file, static_files
+from hsparse.explorer.handlers import static_file, static_files
 from tests.support.endurance import ENDURANCE
 
 WEB = Path(__file__).parents[2] / "web"

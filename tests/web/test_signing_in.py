@@ -12,11 +12,11 @@ import pytest
 from argon2 import PasswordHasher
 from playwright.sync_api import Browser, Page, Request, Route, expect
 
+from hsparse.api_keys.api_key import KeyFile, Role, new_key
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.clock import SystemClock
 from hsparse.config import load_settings
-from hsparse.sn.auth.api_key import KeyFile, Role, new_key
 from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from tests.web.conftest import go, open_page
 

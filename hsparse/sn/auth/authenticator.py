@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from hsparse.api_keys.api_key import PREFIX, KeyAuthenticator, is_api_key
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
-from hsparse.sn.auth.api_key import PREFIX, KeyAuthenticator, is_api_key
+from hsparse.openid.token_authenticator import TokenAuthenticator
 from hsparse.sn.auth.line_file import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.roles import Roles
-from hsparse.sn.auth.token_authenticator import TokenAuthenticator
 
 BASIC = 'Basic realm="hsparse", charset="UTF-8"'
 BEARER = 'Bearer realm="hsparse"'

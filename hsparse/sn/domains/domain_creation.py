@@ -9,8 +9,8 @@ from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseEr
 from hsparse.model.acl import ANONYMOUS, DEFAULT, Principal, Right, full_rights, grants_any, is_allowed
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.model.short_text import short_repr
+from hsparse.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.domains.domain_deletion import check_root_stays
-from hsparse.sn.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.records.domain_path import (
     TOP_FOLDER,
     check_bucket,

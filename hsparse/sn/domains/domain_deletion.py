@@ -18,9 +18,9 @@ from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, Conflict, Forbidden
 from hsparse.model.ids import deletion_key, storage_key
 from hsparse.model.schema import check_changeable
+from hsparse.quotas.folder_usage import names_below
+from hsparse.quotas.quotas import Quotas
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas.folder_usage import names_below
-from hsparse.sn.quotas.quotas import Quotas
 from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.records.second_names import FIRST_NAME, SECOND_NAMES, with_first_names
 from hsparse.sn.request import Domain, Request

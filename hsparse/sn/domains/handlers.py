@@ -8,13 +8,13 @@ from aiohttp import hdrs, web
 
 from hsparse.compute import compute
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
+from hsparse.explorer.handlers import get_explorer, wants_explorer
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.model.schema import check_changeable
 from hsparse.sn.about import server_facts
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions, check_still_kept, require_kept
 from hsparse.sn.domains.folder_handlers import respond_folder
-from hsparse.sn.explorer.handlers import get_explorer, wants_explorer
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
 from hsparse.sn.objects.handlers import object_json_with_class, object_work

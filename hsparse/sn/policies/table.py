@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hsparse.quotas.handlers import QuotaPolicy
 from hsparse.sn.policies.access import Access
 from hsparse.sn.policies.admission import Queueing
 from hsparse.sn.policies.authentication import Authentication, RateLimit
@@ -11,7 +12,6 @@ from hsparse.sn.policies.guards import Cors, FormGuard, PageGuard, named_origins
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.policies.memory import Bodies
 from hsparse.sn.policies.policy import Policy
-from hsparse.sn.policies.quotas import QuotaPolicy
 from hsparse.sn.service import Service
 
 

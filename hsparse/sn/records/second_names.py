@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from hsparse.errors import MISSING_KINDS, ErrorKind, HsparseError
 from hsparse.model.acl import Principal, Right, is_allowed
+from hsparse.quotas.quotas import DomainNames
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas.quotas import DomainNames
 from hsparse.sn.request import Domain
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirstName, ForgetSecondName

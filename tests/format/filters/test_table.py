@@ -33,7 +33,7 @@ EXCEPTIONS = {
     "format/filters/pipeline.py": "the filters that structured chunks have by default",
     "format/codec_library.py": "the library of codecs, or what stands in for it",
     "sn/coding.py": "content codings of HTTP, which are no filters",
-    "sn/explorer/": "content codings of HTTP, which are no filters",
+    "explorer/": "content codings of HTTP, which are no filters",
     "storage/": "checksums of the store's own files, by the standard library",
     "hdf5/maps/dmrpp.py": "an attribute of DMR++",
     "hdf5/importer/file_objects.py": "a remedy that names h5repack's option",

@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.clock import ManualClock, SystemClock
-from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, Unauthenticated
-from hsparse.model.acl import Principal
-from hsparse.sn.auth.api_key import (
+from hsparse.api_keys.api_key import (
     UNKNOWN,
     ApiKey,
     KeyAuthenticator,
@@ -22,6 +19,9 @@ from hsparse.sn.auth.api_key import (
     new_key,
     written_time,
 )
+from hsparse.clock import ManualClock, SystemClock
+from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound, Unauthenticated
+from hsparse.model.acl import Principal
 from hsparse.sn.auth.password_file import PasswordFile, User
 
 NAMES = st.text("abcXYZ019._-@", min_size=1, max_size=11).filter(

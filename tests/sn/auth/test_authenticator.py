@@ -11,10 +11,10 @@ from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.api_keys.api_key import KeyAuthenticator, KeyFile, Role, new_key
 from hsparse.clock import ManualClock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
-from hsparse.sn.auth.api_key import KeyAuthenticator, KeyFile, Role, new_key
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator, SchemeAuthenticator, SingleUser
 from hsparse.sn.auth.line_file import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator

@@ -11,8 +11,8 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
-from hsparse.sn.auth.code_flow import FAILURE_SECONDS, FAILURES, CodeFlow, CodeGrant
-from hsparse.sn.auth.issuer import Issuer
+from hsparse.openid.code_flow import FAILURE_SECONDS, FAILURES, CodeFlow, CodeGrant
+from hsparse.openid.issuer import Issuer
 from tests.support.token_issuer import TokenIssuer, serving
 
 CLIENT, REDIRECT = "explorer", "http://127.0.0.1:5101/sign-in"

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured
-from hsparse.sn.auth.issuer import (
+from hsparse.openid.issuer import (
     MAX_DOCUMENT,
     Issuer,
     IssuerFailed,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from joserfc import jwk
 
 from hsparse.errors import Unauthenticated
-from hsparse.sn.auth.issuer import (
+from hsparse.openid.issuer import (
     KEY_TYPES,
     MAX_TOKEN,
     TokenHeader,

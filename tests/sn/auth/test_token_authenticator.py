@@ -12,9 +12,9 @@ from joserfc import jwk
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, Unauthenticated
 from hsparse.model.acl import Principal
-from hsparse.sn.auth import token_authenticator
-from hsparse.sn.auth.issuer import Issuer
-from hsparse.sn.auth.token_authenticator import TokenAuthenticator, TokenRules, claimed
+from hsparse.openid import token_authenticator
+from hsparse.openid.issuer import Issuer
+from hsparse.openid.token_authenticator import TokenAuthenticator, TokenRules, claimed
 from tests.support.token_issuer import LIFETIME, TokenIssuer, serving
 
 ANN = Principal("ann", groups=frozenset({"beam", "staff"}))

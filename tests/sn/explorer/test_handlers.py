@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from hsparse.sn.explorer.handlers import NAMED, PAGE, static_file, static_files
+from hsparse.explorer.handlers import NAMED, PAGE, static_file, static_files
 from hsparse.sn.records import listing as bulk_listing
 from tests.support.rest_client import Reply, RestClient
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hsparse.errors import NotFound
-from hsparse.sn.explorer.handlers import DOCS, NAMED, PAGE, static_file, static_files
+from hsparse.explorer.handlers import DOCS, NAMED, PAGE, static_file, static_files
 
 
 @pytest.mark.parametrize("name", [PAGE, DOCS])

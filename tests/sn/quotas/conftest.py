@@ -9,7 +9,7 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.sn.quotas import folder_usage
+from hsparse.quotas import folder_usage
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
 from tests.support.rest_client import RestClient

@@ -6,10 +6,10 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
+from hsparse.quotas import folder_usage as folder_count
+from hsparse.quotas.folder_usage import OBJECT_BYTES, Name, count_folder, names_below
 from hsparse.sn.data_nodes import owners as key_pages
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.quotas import folder_usage as folder_count
-from hsparse.sn.quotas.folder_usage import OBJECT_BYTES, Name, count_folder, names_below
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.record_message import CreateObject
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota, StoreFailed
+from hsparse.quotas import folder_usage
+from hsparse.quotas.folder_usage import FRESH, OBJECT_BYTES, REST, FolderUsage, Name
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.quotas import folder_usage
-from hsparse.sn.quotas.folder_usage import FRESH, OBJECT_BYTES, REST, FolderUsage, Name
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, CreateObject, DeleteObject, ListKeys, RecordChange
 from tests.support.memory_node import MemoryNode

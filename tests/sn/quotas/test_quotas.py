@@ -12,8 +12,8 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, OverQuota
 from hsparse.model.acl import Principal
-from hsparse.sn.quotas.folder_usage import FRESH, FolderUsage
-from hsparse.sn.quotas.quotas import KNOWN_SECONDS, DomainNames, Quotas, folders_above
+from hsparse.quotas.folder_usage import FRESH, FolderUsage
+from hsparse.quotas.quotas import KNOWN_SECONDS, DomainNames, Quotas, folders_above
 from hsparse.storage.delegating_store import MemoryStore
 from tests.sn.quotas.conftest import Start
 from tests.support.rest_client import BINARY, Reply, RestClient

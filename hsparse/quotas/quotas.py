@@ -16,8 +16,8 @@ from typing import Self
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, Busy, ErrorKind, OverQuota
 from hsparse.model.acl import Principal, Right, is_allowed
+from hsparse.quotas.folder_usage import FolderUsage, tree_bytes
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.quotas.folder_usage import FolderUsage, tree_bytes
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 

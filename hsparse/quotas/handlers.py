@@ -1,14 +1,20 @@
-"""Handlers of `/quota`: how many bytes the domains below a folder may take, and take."""
+"""Handlers of `/quota`: how many bytes the domains below a folder may take, and take.
+
+Quotas as a policy: what a request adds to its domain must find room in the folders above it.
+"""
 
 from __future__ import annotations
 
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden
+from hsparse.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
-from hsparse.sn.quotas.quotas import Quotas
-from hsparse.sn.request import Request
+from hsparse.sn.policies.policy import Next
+from hsparse.sn.records.second_names import names_of
+from hsparse.sn.request import OBJECT_BYTES, Request
+from hsparse.sn.route import Route
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutQuota
 
@@ -52,3 +58,21 @@ def _folder(request: Request) -> str:
     if domain.path == "/":
         raise BadRequest("The top level has no quota: name a folder.")
     return domain.path
+
+
+class QuotaPolicy:
+    """Gives requests that change something their room."""
+
+    def applies(self, route: Route) -> bool:
+        return route.authenticated and not route.reads and route.method != "DELETE"
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        quotas = request.service.component(Quotas)
+        names = DomainNames(request.domain_path or "/") if request.found is None else names_of(request.found)
+        if not quotas.may_limit(names):
+            return await next(request)
+        with quotas.growth(names, request.principal) as request.room:
+            if request.route.grows:
+                length = min(request.http.content_length or 0, request.limit)
+                await request.room.check(max(length, OBJECT_BYTES))
+            return await next(request)

@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from hsparse.api_keys.api_key import ApiKey, KeyFile, Role, new_key, written_time
 from hsparse.clock import Clock, SystemClock
 from hsparse.errors import BadRequest, HsparseError
-from hsparse.sn.auth.api_key import ApiKey, KeyFile, Role, new_key, written_time
 from hsparse.sn.auth.password_file import PasswordFile
 
 DAY = 24 * 60 * 60

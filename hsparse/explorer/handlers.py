@@ -21,7 +21,7 @@ from aiohttp import hdrs, web
 
 from hsparse.compute import compute
 from hsparse.errors import BadRequest, NotFound, Unauthenticated
-from hsparse.sn.auth.code_flow import CodeFlow, CodeGrant, IssuedTokens
+from hsparse.openid.code_flow import CodeFlow, CodeGrant, IssuedTokens
 from hsparse.sn.coding import Coding, accepted_coding
 from hsparse.sn.http.challenge import is_known
 from hsparse.sn.http.request import named_types, read_json
@@ -130,7 +130,7 @@ class StaticFile:
 def static_files() -> dict[str, StaticFile]:
     """Return the files by name. The package has all of them; they are about a megabyte."""
     found = {}
-    for entry in (files("hsparse.sn.explorer") / "static").iterdir():
+    for entry in (files("hsparse.explorer") / "static").iterdir():
         name = entry.name.removesuffix(SUFFIX)
         media = TYPES.get("." + name.rpartition(".")[2])
         if entry.name.endswith(SUFFIX) and media is not None:

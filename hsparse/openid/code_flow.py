@@ -15,7 +15,7 @@ from typing import Any
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import Busy, RateLimited, Unauthenticated
-from hsparse.sn.auth.issuer import (
+from hsparse.openid.issuer import (
     JSON_WANTED,
     MAX_TOKEN,
     Issuer,
@@ -24,8 +24,8 @@ from hsparse.sn.auth.issuer import (
     read_header,
     verified_claims,
 )
+from hsparse.openid.token_authenticator import check_claims
 from hsparse.sn.auth.line_file import TryLimit
-from hsparse.sn.auth.token_authenticator import check_claims
 
 AT_ONCE = 32
 """The most exchanges under way: each waits for the issuer for up to ten seconds."""

@@ -2,14 +2,18 @@
 
 The packages are an extra, which only a node that exports spans imports. Spans have names, keys and sizes of what
 was done, and no headers, queries, bodies or messages of errors: clients put secrets there.
+
+The tracer of a node's process, if its environment asks for spans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from hsparse.concurrency.request_trace import Attribute
+from hsparse.concurrency.request_trace import Attribute, Tracer
+from hsparse.config import exports_spans
 from hsparse.errors import ErrorKind, HsparseError
 from hsparse.optional_module import OptionalModule
 
@@ -119,3 +123,16 @@ def make_tracer(service: str) -> OpenTelemetryTracer:
     provider = SDK.load().TracerProvider(resource=named, shutdown_on_exit=False)
     provider.add_span_processor(EXPORT.load().BatchSpanProcessor(OTLP.load().OTLPSpanExporter()))
     return OpenTelemetryTracer(provider)
+
+
+@contextmanager
+def node_tracer(service: str) -> Iterator[Tracer | None]:
+    """Yield the tracer of a process, None if it exports no spans; what is left is exported at the end."""
+    if not exports_spans():
+        yield None
+        return
+    tracer = make_tracer(service)
+    try:
+        yield tracer
+    finally:
+        tracer.close()

@@ -11,7 +11,7 @@ from typing import Any
 from hsparse.clock import Clock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import Principal
-from hsparse.sn.auth.issuer import Issuer, read_header, verified_claims
+from hsparse.openid.issuer import Issuer, read_header, verified_claims
 from hsparse.sn.auth.roles import is_user_name
 
 MAX_GROUP = 256
