@@ -24,7 +24,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 from hsparse.clock import Clock
-from hsparse.compute import compute
+from hsparse.compute import LONG, compute
 from hsparse.errors import BadRequest, Conflict, Misconfigured, NotFound
 from hsparse.model.acl import Principal
 from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
@@ -59,7 +59,7 @@ class PasswordHash:
         """Say whether `password` is the one `encoded` was made of; `Misconfigured` for an unusable hash."""
         async with self._slots:
             # argon2 releases the GIL, so that a thread leaves the event loop free.
-            return await compute(self._hasher.memory_cost * 1024, self._verify, encoded, password)
+            return await compute(LONG, self._verify, encoded, password)
 
     def dummy(self, clock: Clock) -> str:
         """Return a hash of an unknown password, which takes as long to check as any other."""
