@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -187,6 +187,7 @@ class Request:
         "sent",
         "service",
         "shared_memory",
+        "small",
         "trace",
     )
 
@@ -209,6 +210,8 @@ class Request:
         """The most bytes that the body may have."""
         self.memory: BodyMemory | None = None
         """What the body takes, None for nothing yet; given back at the end of the request."""
+        self.small: bytearray | None = None
+        """A body that was received before the request had its turn."""
         self.room: Room | None = None
         """What the request may add to the domain, None where no quota holds."""
         self.checks: list[Callable[[Request], Awaitable[None]]] = []
@@ -358,21 +361,22 @@ class Request:
         if length is not None and length > self.limit:
             raise TooLarge(f"The body has {length} bytes; the limit is {self.limit} (max_request_size).")
 
+    async def receive_small(self) -> None:
+        """Receive a body that takes little memory: before the request has a place, or is looked at."""
+        length = self.http.content_length
+        if length and length <= min(FIRST, self.limit) and hdrs.EXPECT not in self.http.headers:
+            with _receiving("nothing was applied"):
+                async with asyncio.timeout(BODY_PATIENCE):
+                    self.small = bytearray(await self.http.content.read())
+
     async def body(self) -> bytearray:
         """Return the whole body; `TooLarge` beyond the limit, `BadRequest` if it was cut short.
 
         There is room for it in the quotas if all that the request does may make the domain larger.
         """
-        self.check_length()
-        length = self.http.content_length
-        content = self.http.content
-        there = content.total_bytes if content.is_eof() and content.exception() is None else None
-        # What came with the headers is in memory anyway; a small body is counted by the place of its request.
-        if there is not None and (there <= FIRST or self.body_memory().has_room(there)):
-            if there > FIRST:
-                await self.body_memory().grow(there, there)
-            data = bytearray(content.read_nowait())  # it came with the headers
-        else:
+        length, data = self.http.content_length, self.small
+        if data is None:
+            self.check_length()
             data = await self._late(None)
         if length is not None and len(data) != length:
             raise BadRequest(
@@ -416,7 +420,7 @@ class Request:
         clock = asyncio.get_running_loop().time
         late = clock() + BODY_PATIENCE
         applied = "nothing was applied" if part is None else "what had come before was applied"
-        try:
+        with _receiving(applied):
             while part is None or len(data) < part:
                 async with asyncio.timeout_at(min(late + len(data) / BODY_RATE, clock() + BODY_PATIENCE)):
                     block = await (content.readany() if part is None else content.read(part - len(data)))
@@ -430,8 +434,15 @@ class Request:
                 asked = clock()
                 await memory.grow(len(data), most)
                 late += clock() - asked  # the client could not send meanwhile
-            return data
-        except TimeoutError as error:
-            raise BadRequest(f"The body came too slowly, or not at all; {applied}.") from error
-        except (web.RequestPayloadError, ConnectionError) as error:
-            raise BadRequest(f"The body was cut short; {applied}.") from error
+        return data
+
+
+@contextmanager
+def _receiving(applied: str) -> Iterator[None]:
+    """Make `BadRequest` of what goes wrong while a body comes; it says what was applied."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise BadRequest(f"The body came too slowly, or not at all; {applied}.") from error
+    except (web.RequestPayloadError, ConnectionError) as error:
+        raise BadRequest(f"The body was cut short; {applied}.") from error

@@ -46,6 +46,8 @@ class Queueing:
             seconds = seconds_of(named)
         if seconds:
             trace.deadline = now + seconds
+        if request.http.body_exists:
+            await request.receive_small()
         place = request.place = await self._admission.enter(
             trace.queue_user, now + (seconds or QUEUE_PATIENCE), is_gone=lambda: request.is_gone
         )
