@@ -8,7 +8,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from hsparse.errors import BadRequest, Forbidden
-from hsparse.quotas.quotas import DomainNames, Quotas
+from hsparse.quotas.quotas import MAX_KNOWN, DomainNames, Quotas
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
 from hsparse.sn.policies.policy import Next
@@ -67,9 +67,17 @@ class QuotaPolicy:
         return route.authenticated and not route.reads and route.method != "DELETE"
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
-        quotas = request.service.component(Quotas)
-        names = DomainNames(request.domain_path or "/") if request.found is None else names_of(request.found)
-        if not quotas.may_limit(names):
+        quotas, path = request.service.component(Quotas), request.domain_path or "/"
+        record = None if request.found is None else request.found.record
+        now = request.service.clock.monotonic()
+        known, until = quotas.free.get(path, (None, 0.0))
+        if until > now and known is record:
+            return await next(request)
+        names = DomainNames(path) if request.found is None else names_of(request.found)
+        if (until := quotas.free_until(names)) > now:
+            quotas.free[path] = record, until
+            if len(quotas.free) > MAX_KNOWN:
+                quotas.free.popitem(last=False)
             return await next(request)
         with quotas.growth(names, request.principal) as request.room:
             if request.route.grows:

@@ -7,6 +7,8 @@ domain hold for it. Requests that make a domain larger take the bytes from a `Gr
 from __future__ import annotations
 
 import asyncio
+import math
+from collections import OrderedDict
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,6 +50,8 @@ class Quotas:
         self._home_quota = home_quota
         self._known: dict[str, tuple[float, int | None]] = {}
         """Of each folder until when its quota is known, and the bytes; the oldest first."""
+        self.free: OrderedDict[str, tuple[Record | None, float]] = OrderedDict()
+        """Paths without a quota above them: the record of the domain that was looked at, and until when that holds."""
         self._usages: dict[str, FolderUsage] = {}
         self._places = asyncio.Semaphore(COUNTS_AT_ONCE)
 
@@ -56,13 +60,13 @@ class Quotas:
         """Make the quotas of a service node."""
         return cls(service.owners, service.clock, service.settings.home_quota)
 
-    def may_limit(self, names: DomainNames) -> bool:
-        """Say whether a folder above a domain may have a quota, as far as is known without asking."""
-        now, known = self._clock.monotonic(), self._known
-        return bool(names.others) or any(
-            (entry := known.get(folder)) is None or entry[0] <= now or entry[1] is not None
-            for folder in folders_above(names.path)
-        )
+    def free_until(self, names: DomainNames) -> float:
+        """Return until when no folder above a domain has a quota, as far as is known without asking; else 0."""
+        if names.others:
+            return 0.0
+        known = [self._known.get(folder, (0.0, None)) for folder in folders_above(names.path)]
+        is_free = all(limit is None for _, limit in known)
+        return min((until for until, _ in known), default=math.inf) if is_free else 0.0
 
     def growth(self, names: DomainNames, principal: Principal) -> Growth:
         """Return what a request may add to a domain, in all folders where it has a name."""
@@ -106,6 +110,7 @@ class Quotas:
 
     def forget(self, folder: str) -> None:
         """Read a folder's quota again when it is needed."""
+        self.free.clear()
         self._known.pop(folder, None)
 
     async def close(self) -> None:
