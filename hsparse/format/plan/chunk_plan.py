@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ from hsparse.format.selections.points import Points, Selection
 Place: TypeAlias = slice | NDArray[np.intp]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AxisPiece:
+class AxisPiece(NamedTuple):
     """The piece of an axis in one chunk: `axis` in the chunk's coordinates, and its positions as `place`.
 
     `full` says that it has every index of the chunk that lies inside the extent.
@@ -42,13 +41,12 @@ class AxisPiece:
 
 def count_pieces(axis: Axis, chunk: int) -> int:
     """Return how many chunks of length `chunk` the axis intersects, exactly, without listing a span's indices."""
-    found = ax.bounds(axis)
-    if found is None:
-        return 0
     if not isinstance(axis, Span):
         return int(np.unique(axis // np.uint64(chunk)).size)
+    if not axis.size:
+        return 0
     if axis.contiguous or axis.stride - axis.block < chunk:
-        return (found[1] - 1) // chunk - found[0] // chunk + 1
+        return (axis.stop - 1) // chunk - axis.start // chunk + 1
     # gaps of a chunk or more: no chunk has two blocks, so the blocks' chunks add up
     firsts = _floor_sum(axis.count, chunk, axis.stride, axis.start)
     return _floor_sum(axis.count, chunk, axis.stride, axis.start + axis.block - 1) - firsts + axis.count
@@ -85,10 +83,26 @@ def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | No
 
     With `chunks`, ascending, only pieces in these are returned; a chunk that the axis does not intersect has none.
     """
+    if isinstance(axis, Span) and axis.contiguous:
+        return _range_pieces(axis, chunk, length, chunks)
     wanted = chunk_numbers(axis, chunk) if chunks is None else chunks
     if isinstance(axis, Span):
         return _span_pieces(axis, chunk, length, wanted)
     return _list_pieces(axis, chunk, length, wanted)
+
+
+def _range_pieces(axis: Span, chunk: int, length: int, chunks: NDArray[np.int64] | None) -> list[AxisPiece]:
+    start, stop = axis.start, axis.stop
+    wanted = range(start // chunk, -(-stop // chunk)) if chunks is None else chunks.tolist()
+    result = []
+    for number in wanted:
+        origin = number * chunk
+        first, last = max(start, origin), min(stop, origin + chunk)
+        if last > first:
+            inside = Span(first - origin, 1, 1, last - first)
+            full = last - first == min(chunk, length - origin)
+            result.append(AxisPiece(number, inside, slice(first - start, last - start), full))
+    return result
 
 
 def _span_pieces(axis: Span, chunk: int, length: int, wanted: NDArray[np.int64]) -> list[AxisPiece]:
@@ -248,24 +262,33 @@ def _plan_orthogonal(
     for dim, axis in enumerate(selection.axes):
         wanted = None if only is None else np.unique(only[:, dim])
         by_dim.append(cut_axis(axis, grid.chunk[dim], grid.extent[dim], wanted))
-    if only is None:
-        return tuple(_planned_chunk(row, grid) for row in itertools.product(*by_dim))
+    lists = sum([not isinstance(axis, Span) for axis in selection.axes])
+    rows: Iterable[Sequence[AxisPiece]] = itertools.product(*by_dim)
+    if only is not None:
+        rows = _rows_in(by_dim, only)
+    result = []
+    for row in rows:
+        chunk, axes, place, full = zip(*row, strict=True) if row else ((), (), (), ())
+        if lists > 1:
+            place = _product_place(place)
+        result.append(PlannedChunk(chunk, Orthogonal.trusted(grid.chunk, axes), place, all(full)))
+    return tuple(result)
+
+
+def _rows_in(by_dim: Sequence[Sequence[AxisPiece]], only: NDArray[np.int64]) -> Iterator[list[AxisPiece]]:
+    """Yield the pieces of each of the chunks `only` that the selection meets in every dimension."""
     found = [{piece.chunk: piece for piece in some} for some in by_dim]
-    rows = ([some.get(number) for some, number in zip(found, row, strict=True)] for row in only.tolist())
-    return tuple(_planned_chunk([p for p in row if p], grid) for row in rows if None not in row)
+    for row in only.tolist():
+        pieces = [some.get(number) for some, number in zip(found, row, strict=True)]
+        if None not in pieces:
+            yield [piece for piece in pieces if piece is not None]
 
 
-def _planned_chunk(row: Sequence[AxisPiece], grid: Grid) -> PlannedChunk:
-    places = [piece.place for piece in row]
-    place: tuple[Any, ...] = tuple(places)
-    if sum(not isinstance(found, slice) for found in places) > 1:
-        place = np.ix_(*(np.r_[found] if isinstance(found, slice) else found for found in places))
-    return PlannedChunk(
-        tuple(piece.chunk for piece in row),
-        Orthogonal.trusted(grid.chunk, tuple(piece.axis for piece in row)),
-        place,
-        all(piece.full for piece in row),
-    )
+def _product_place(places: Sequence[Place]) -> tuple[Any, ...]:
+    """Return the index of the product of places, of which several may be lists."""
+    if sum(not isinstance(place, slice) for place in places) < 2:
+        return tuple(places)
+    return np.ix_(*(np.r_[place] if isinstance(place, slice) else place for place in places))
 
 
 # --- points ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def check_extent(extent: Sequence[int]) -> tuple[int, ...]:
     for dim, length in enumerate(extent):
         if not 0 <= length < 2**63:
             raise BadRequest(f"Dimension {dim} of the extent is {length}; it must lie in 0..2^63-1.")
-    return tuple(int(length) for length in extent)
+    return tuple(map(int, extent))
 
 
 def strides(extent: Sequence[int]) -> tuple[int, ...]:

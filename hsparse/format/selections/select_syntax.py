@@ -43,7 +43,7 @@ def parse_select(text: str | None, extent: Sequence[int], *, orthogonal: bool = 
     axes = parse_axes(text, extent)
     lists = [dim for dim, axis in enumerate(axes) if not isinstance(axis, Span)]
     if orthogonal or len(lists) < 2:
-        return Orthogonal(extent, tuple(axes))
+        return Orthogonal.trusted(extent, tuple(axes))
     return _paired(extent, axes, lists)
 
 
@@ -85,32 +85,35 @@ def _pieces(body: str) -> list[str]:
 
 
 def _axis(piece: str, dim: int, length: int) -> Axis:
-    where = f"Piece {short_repr(piece)} of the selection (dimension {dim})"
     if INDEX.fullmatch(piece):
         if int(piece) >= length:
-            raise BadRequest(f"{where} is not below the extent {length}.")
+            raise _refused(piece, dim, f"is not below the extent {length}.")
         return Span(int(piece))
     if match := SLICE.fullmatch(piece):
         start = int(match[1] or 0)
         stop = int(match[2]) if match[2] else length
         step = int(match[3] or 1)
         if step < 1:
-            raise BadRequest(f"{where} has step {step}; it must be at least 1.")
+            raise _refused(piece, dim, f"has step {step}; it must be at least 1.")
         if stop > length:
-            raise BadRequest(f"{where} stops beyond the extent {length}.")
+            raise _refused(piece, dim, f"stops beyond the extent {length}.")
         if start > stop:
-            raise BadRequest(f"{where} starts at {start}, after its stop {stop}.")
+            raise _refused(piece, dim, f"starts at {start}, after its stop {stop}.")
         if step == 1 or stop - start <= 1:
             return Span.range(start, stop)
         return Span(start, step, -(-(stop - start) // step))
     if LIST.fullmatch(piece):
         values = [int(value) for value in piece[1:-1].split(",")] if len(piece) > 2 else []
         if values and max(values) >= length:
-            raise BadRequest(f"{where} has index {max(values)}, not below the extent {length}.")
+            raise _refused(piece, dim, f"has index {max(values)}, not below the extent {length}.")
         return np.array(values, np.uint64)
     if "-" in piece:
-        raise BadRequest(f"{where} is negative; count from the start of the dimension.")
-    raise BadRequest(f"{where} is neither an index, a slice start:stop:step nor a list [i,j,...].")
+        raise _refused(piece, dim, "is negative; count from the start of the dimension.")
+    raise _refused(piece, dim, "is neither an index, a slice start:stop:step nor a list [i,j,...].")
+
+
+def _refused(piece: str, dim: int, why: str) -> BadRequest:
+    return BadRequest(f"Piece {short_repr(piece)} of the selection (dimension {dim}) {why}")
 
 
 def _paired(extent: tuple[int, ...], axes: Sequence[Axis], lists: Sequence[int]) -> Points:
