@@ -176,7 +176,7 @@ ALWAYS_ASK = "no-cache"
 
 def wants_explorer(request: Request) -> bool:
     """Say whether a browser asks for `/`: programs do not name HTML in `Accept`."""
-    return HTML in named_types(request.http, hdrs.ACCEPT)
+    return HTML in named_types(request.http.headers.get(hdrs.ACCEPT, ""))
 
 
 async def get_explorer(request: Request) -> web.StreamResponse:

@@ -20,8 +20,8 @@ from hsparse.model.layout import parse_layout
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.values.append import Append, AppendGroups
-from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
+from hsparse.sn.values.defined_read import count_defined, read_whole
 from hsparse.testing.sparse_model import Coord
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, CreateObject, SetExtent
@@ -93,7 +93,7 @@ class DirectDriver:
     async def count(self, id: str, place: Place | None = None) -> int:
         return await self._do(
             id,
-            lambda dataset: ChunkFanout(self._owners, dataset).count(_selection(place, dataset.extent)),
+            lambda dataset: count_defined(self._owners, dataset, _selection(place, dataset.extent)),
         )
 
     async def defined(self, id: str, place: Place | None = None) -> list[Coord]:
@@ -118,8 +118,8 @@ class DirectDriver:
         async def read(dataset: Dataset) -> tuple[Any, ElementValues]:
             chosen = _selection(place, dataset.extent)
             chunks = ChunkFanout(self._owners, dataset)
-            read = DefinedRead(dataset, chunks, self._page_size, places_only=places_only)
-            found = await read.whole(chosen, LIMIT)
+            read = DefinedRead(chunks, self._page_size, places_only=places_only)
+            found = await read_whole(read, chosen, LIMIT)
             assert found is not None
             return found[0].coords(), found[1]
 

@@ -105,16 +105,16 @@ class FileBackedElements:
         planned: Sequence[PlannedChunk],
         query: str,
         *,
-        limit: int,
-        in_order: bool,
-        fields: tuple[str, ...],
-        places_only: bool,
+        limit: int = 0,
+        in_order: bool = False,
+        fields: Sequence[str] = (),
+        places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds; owners read the pieces, and the query is evaluated here."""
         dtype = self._dataset.dtype
         ordering = Ordering.parse(order_by, dtype) if order_by else None
-        search = Search(bind_query(query, dtype), limit, fields, places_only, ordering)
+        search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
         found = await self._read(planned)
         return [None if values is None else search.among(values) for values in found]
 

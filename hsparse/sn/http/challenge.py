@@ -39,7 +39,7 @@ def is_page(request: web.BaseRequest) -> bool:
     mode = request.headers.get(FETCH_MODE)
     if mode is not None:
         return mode == NAVIGATE
-    return HTML in named_types(request, hdrs.ACCEPT) and not _is_script(request)
+    return HTML in named_types(request.headers.get(hdrs.ACCEPT, "")) and not _is_script(request)
 
 
 def _is_script(request: web.BaseRequest) -> bool:

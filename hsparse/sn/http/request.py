@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import orjson
-from aiohttp import web
 
 from hsparse.compute import compute
 from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
@@ -179,8 +178,8 @@ def text_list(body: dict[str, Any], key: str) -> list[str] | None:
     return value
 
 
-def named_types(request: web.BaseRequest, header: str) -> Iterator[str]:
+def named_types(header: str) -> Iterator[str]:
     """Yield the media types that a header names and does not refuse (`q=0`), in its order, without their parameters."""
-    for item in request.headers.get(header, "").lower().split(","):
+    for item in header.lower().split(","):
         if REFUSED.search(item) is None:
             yield item.partition(";")[0].strip()

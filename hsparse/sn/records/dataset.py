@@ -49,6 +49,9 @@ class Dataset:
     grid: Grid
     dtype: np.dtype[Any]
     arrays: FixedArrays | VlenArrays
+    is_file_backed: bool = False
+    grown_from: tuple[int, ...] = ()
+    """The extent in the record, if `with_length` has changed it; else empty."""
     rights: FileRights | None = None
 
     @classmethod
@@ -72,18 +75,16 @@ class Dataset:
         spec = chunk_spec(record)
         extent = tuple(shape.get("dims") or ())
         grid = Grid(extent, spec.dims)
-        return cls(record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec))
+        return cls(
+            record["id"], record, extent, spec, grid, spec.dtype, arrays_of(spec), is_file_backed(record)
+        )
 
     def with_length(self, dim: int, length: int) -> Dataset:
         """Return the dataset as if it had so many elements along a dimension."""
         extent = (*self.extent[:dim], length, *self.extent[dim + 1 :])
-        return replace(self, extent=extent, grid=Grid(extent, self.spec.dims))
-
-    @property
-    def grown_from(self) -> tuple[int, ...]:
-        """The extent in the record, if `with_length` has changed it; else empty."""
-        recorded = tuple(self.record["shape"].get("dims") or ())
-        return () if recorded == self.extent else recorded
+        recorded = self.grown_from or self.extent
+        grown_from = () if extent == recorded else recorded
+        return replace(self, extent=extent, grid=Grid(extent, self.spec.dims), grown_from=grown_from)
 
     @property
     def fill(self) -> Any:
@@ -97,7 +98,7 @@ class Dataset:
 
     def require_writable(self) -> None:
         """Raise `BadRequest` if the dataset is file-backed: its files are never written."""
-        if is_file_backed(self.record):
+        if self.is_file_backed:
             raise BadRequest(f"{self.id} cannot be written: its data stays in a file that it is linked to.")
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +16,29 @@ from hsparse.compute import INLINE, compute
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
-from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan
-from hsparse.format.plan.grid import pages
-from hsparse.format.reductions.partials import Partials
-from hsparse.format.reductions.reduction import Codes, Reduction
-from hsparse.format.selections.points import Boxes, Orthogonal, Selection
+from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan, run_of
+from hsparse.format.plan.grid import Grid, pages
+from hsparse.format.selections.extent import coordinate_columns
+from hsparse.format.selections.points import Boxes, Orthogonal, Selection, ascending
 from hsparse.hdf5.file_backed.chunk_table import ReadTable
 from hsparse.hdf5.file_backed.elements import FileBackedElements
-from hsparse.model.file_backed import is_file_backed
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
-from hsparse.wire.chunk_message import NO_LIMIT, CountDefined, EraseChunks, UpdateElements, WriteChunks
+from hsparse.wire.chunk_message import NO_LIMIT, EraseChunks, ReadDefined, UpdateElements, WriteChunks
 
+Array = NDArray[Any]
+DefinedPiece: TypeAlias = tuple[list[Array], Values]
+"""Coordinates, one (n,) array for each dimension, and values (n,)."""
+CHUNK_OFFSET_BYTES = 4
+MAX_UNDEFINED = 1 << 20
+"""The most pages of selected elements in a run of chunks that is read together, however few are defined."""
+MAX_GROWTH = 16
+"""How many times as many elements as the last run the next one selects at most: their density is a guess."""
+REPLY_PAGES = 2
+"""Pages of a reply about elements of a fixed size: a run that was guessed to have one is rarely read again."""
 MANY_CHUNKS = 1024
 """A selection of more chunks is planned over those that exist: one listing costs less than many misses."""
 MANY_WHOLE = 64
@@ -44,33 +55,48 @@ class ChunkFanout:
     """The chunks of one dataset: chunk objects or pieces of files."""
 
     def __init__(self, owners: Owners, dataset: Dataset) -> None:
+        self.dataset = dataset
         self._owners = owners
-        self._dataset = dataset
-        self._objects = ChunkObjectElements(owners, dataset)
-        self._source: ElementSource = self._objects
-        if is_file_backed(dataset.record):
-            self._source = FileBackedElements(owners, dataset, table_reader(owners))
         self._existing: NDArray[np.uint64] | None = None
+
+    @cached_property
+    def source(self) -> ElementSource:
+        """Where the elements are read."""
+        if self.dataset.is_file_backed:
+            return FileBackedElements(self._owners, self.dataset, table_reader(self._owners))
+        return ChunkObjectElements(self._owners, self.dataset)
 
     # --- plans --------------------------------------------------------------------------------------
 
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
         """Plan a read or an erasure, some chunks at a time, without chunks that are known not to exist."""
-        grid, scattered = self._dataset.grid, _scattered(selection)
-        count = await compute(scattered, count_chunks, selection, grid)
-        # With an initializer, owners generate the values of chunks that do not exist.
-        if self._dataset.spec.arange and count > MAX_COMPUTED:
-            raise TooLarge(
-                f"The selection meets more than {MAX_COMPUTED} computed chunks; read less at a time."
-            )
-        if count <= MANY_CHUNKS or self._dataset.spec.arange:
-            yield await compute(scattered + PLAN_WORK * count, plan, selection, grid)
+        work, count = planning(selection, self.dataset.grid)
+        planned = await compute(work, self._plan_few, selection, count)
+        if planned is not None:
+            yield planned
             return
         existing = await self.existing()
         for first in range(0, len(existing), MANY_CHUNKS):
-            some = existing[first : first + MANY_CHUNKS]
-            yield await compute(scattered + PLAN_WORK * len(some), plan, selection, grid, some)
+            yield await self.plan(selection, existing[first : first + MANY_CHUNKS])
             await asyncio.sleep(0)  # let other requests run
+
+    def _plan_few(self, selection: Selection, count: int) -> tuple[PlannedChunk, ...] | None:
+        """Return the plan of `count` chunks, 0 if they are to be counted; None if those that exist are to be listed."""
+        grid = self.dataset.grid
+        count = count or count_chunks(selection, grid)
+        if not self.dataset.spec.arange:
+            return plan(selection, grid) if count <= MANY_CHUNKS else None
+        # With an initializer, owners generate the values of chunks that do not exist.
+        if count > MAX_COMPUTED:
+            raise TooLarge(
+                f"The selection meets more than {MAX_COMPUTED} computed chunks; read less at a time."
+            )
+        return plan(selection, grid)
+
+    async def plan(self, selection: Selection, existing: NDArray[np.uint64]) -> tuple[PlannedChunk, ...]:
+        """Return the plan of those of some chunks, (k, rank) uint64, that a selection meets."""
+        work = _scattered(selection) + PLAN_WORK * len(existing)
+        return await compute(work, plan, selection, self.dataset.grid, existing)
 
     async def planned(self, selection: Selection) -> list[PlannedChunk]:
         """Return all batches as one list."""
@@ -79,7 +105,7 @@ class ChunkFanout:
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the chunks that have elements, (k, rank) uint64."""
         if self._existing is None:
-            self._existing = await self._source.existing()
+            self._existing = await self.source.existing()
         return self._existing
 
     # --- reading ------------------------------------------------------------------------------------
@@ -101,10 +127,10 @@ class ChunkFanout:
         That number is at most half of the selection's. The limit is for variable-length elements only: the size of
         others is known before.
         """
-        arrays = self._dataset.arrays.of_fields(fields)
+        arrays = self.dataset.arrays.of_fields(fields)
         limit = NO_LIMIT if arrays.is_exact else limit
         planned = await self.planned(selection)
-        parts = await self._source.read(planned, tuple(fields), limit)
+        parts = await self.source.read(planned, tuple(fields), limit)
         few = self._elements_at_a_time(selection, planned, parts, limit, arrays.nbytes(arrays.fill))
         if few:
             return few
@@ -115,8 +141,8 @@ class ChunkFanout:
         self, selection: Selection, fields: Sequence[str], limit: int
     ) -> AsyncGenerator[Values, None]:
         """Yield the selected values in order, about `limit` bytes at a time; a larger element is yielded alone."""
-        size = self._dataset.arrays.guessed_size
-        for page in pages(selection, self._dataset.grid, max(1, limit // size)):
+        size = self.dataset.arrays.guessed_size
+        for page in pages(selection, self.dataset.grid, max(1, limit // size)):
             async for piece in self._page(page, fields, limit):
                 yield piece
 
@@ -125,7 +151,7 @@ class ChunkFanout:
         if not isinstance(found, int):
             yield found
             return
-        for part in pages(page, self._dataset.grid, found):
+        for part in pages(page, self.dataset.grid, found):
             async for piece in self._page(part, fields, limit):
                 yield piece
 
@@ -140,7 +166,7 @@ class ChunkFanout:
         """Return 0 if all parts are complete and within `limit`, else how many elements to read at a time."""
         if limit == NO_LIMIT:
             return 0
-        nbytes = self._dataset.arrays.nbytes
+        nbytes = self.dataset.arrays.nbytes
         total = fill * (selection.size - sum(chunk.selection.size for chunk in planned))
         known = selection.size
         complete = True
@@ -159,72 +185,14 @@ class ChunkFanout:
         self, planned: Sequence[PlannedChunk], *, places_only: bool = False, limit: int = NO_LIMIT
     ) -> list[DefinedElements | int | None]:
         """Return the defined elements of each planned chunk, see `ReadDefined`."""
-        return await self._objects.read_defined(planned, places_only, limit)
-
-    async def count(self, selection: Selection) -> int:
-        """Return how many of the selected elements are defined; many whole chunks are not read for that."""
-        spec, grid = self._dataset.spec, self._dataset.grid
-        is_all = isinstance(selection, Orthogonal) and selection.is_all
-        if is_all and count_chunks(selection, grid) >= MANY_WHOLE:
-            return await self._count_listed(selection)
-        total: int = 0
-        whole: list[tuple[int, ...]] = []
-        async for planned in self.batches(selection):
-            full = [chunk.scaled for chunk in planned if chunk.full]
-            if len(full) < MANY_WHOLE:
-                full = []
-            parts = [chunk for chunk in planned if not (full and chunk.full)]
-            whole += full
-            counts: list[int] = await self._owners.gather(
-                parts, self._objects.key, lambda some: CountDefined(spec, chunk_selections(some))
-            )
-            total += sum(counts)
-        return total + (await self._count_whole(selection, whole) if whole else 0)
-
-    async def _count_listed(self, selection: Selection) -> int:
-        """Return how many elements all chunks have together, none of which is planned: their footers say so."""
-        return sum([int(rows.defined.sum()) async for rows in self.listed(selection)])
-
-    async def _count_whole(self, selection: Selection, chunks: Sequence[tuple[int, ...]]) -> int:
-        """Return how many elements chunks have that a selection takes whole: their footers say so."""
-        wanted = set(chunks)
-        total: int = 0
-        async for rows in self.listed(selection):
-            pairs = zip(rows.scaled.tolist(), rows.defined.tolist(), strict=True)
-            total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
-        return total
+        spec = self.dataset.spec
+        return await self._owners.gather(
+            planned, self.key, lambda some: ReadDefined(spec, chunk_selections(some), places_only, limit)
+        )
 
     def listed(self, selection: Selection) -> AsyncIterator[ChunkRows]:
         """Yield the stored chunks of a sparse dataset that a selection intersects, with what their footers say."""
-        return chunk_pages(self._owners, self._dataset, selection)
-
-    async def find(
-        self,
-        planned: Sequence[PlannedChunk],
-        query: str,
-        *,
-        limit: int = 0,
-        in_order: bool = False,
-        fields: Sequence[str] = (),
-        places_only: bool = False,
-        order_by: str = "",
-    ) -> list[FoundElements | None]:
-        """Return what a query finds in each planned chunk, see `FindElements`."""
-        return await self._source.find(
-            planned,
-            query,
-            limit=limit,
-            in_order=in_order,
-            fields=tuple(fields),
-            places_only=places_only,
-            order_by=order_by,
-        )
-
-    async def reduce(
-        self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
-    ) -> list[Partials]:
-        """Return partial results of planned chunks of an orthogonal selection, see `ElementSource.reduce`."""
-        return await self._source.reduce(planned, reduction, codes)
+        return chunk_pages(self._owners, self.dataset, selection)
 
     # --- changing -----------------------------------------------------------------------------------
 
@@ -232,21 +200,39 @@ class ChunkFanout:
         self, planned: Sequence[PlannedChunk], query: str, value: NDArray[Any], fields: Sequence[str]
     ) -> list[FoundElements]:
         """Change what a query finds in each planned chunk, see `UpdateElements`; durable on return."""
-        self._dataset.require_writable()
-        spec, names = self._dataset.spec, tuple(fields)
+        self.dataset.require_writable()
+        spec, names = self.dataset.spec, tuple(fields)
         return await self._owners.gather(
             planned,
-            self._objects.key,
+            self.key,
             lambda some: UpdateElements(spec, chunk_selections(some), query, value, names),
         )
 
-    def check_write(self, selection: Selection) -> None:
-        """Raise `BadRequest` for a file-backed dataset, `TooLarge` for a write of too many chunks."""
-        self._dataset.require_writable()
-        if (
-            selection.size > MAX_WRITE_CHUNKS
-            and count_chunks(selection, self._dataset.grid) > MAX_WRITE_CHUNKS
-        ):
+    def check_write(self, selection: Selection, nbytes: int, most: int) -> int:
+        """Return what `check_size` does; `BadRequest` for a file-backed dataset, `TooLarge` for too many chunks."""
+        self.dataset.require_writable()
+        if selection.size > MAX_WRITE_CHUNKS:
+            self._check_count(selection)
+        return self.check_size(selection, nbytes, most)
+
+    def check_size(self, selection: Selection, nbytes: int, most: int) -> int:
+        """Return about how many bytes writing `nbytes` of values changes: a dense chunk is stored whole.
+
+        `TooLarge` for more than `most`.
+        """
+        spec, grid = self.dataset.spec, self.dataset.grid
+        if not spec.sparse and self.dataset.arrays.is_exact:
+            chunk = prod(grid.chunk) * self.dataset.dtype.itemsize
+            nbytes = max(nbytes, count_chunks(selection, grid) * chunk)
+        if nbytes > most:
+            raise TooLarge(
+                f"The write changes {nbytes} bytes of values and chunks; the limit is {most} (max_write_size). Write "
+                "less at a time."
+            )
+        return nbytes
+
+    def _check_count(self, selection: Selection) -> None:
+        if count_chunks(selection, self.dataset.grid) > MAX_WRITE_CHUNKS:
             raise TooLarge(f"The selection meets more than {MAX_WRITE_CHUNKS} chunks; write less at a time.")
 
     async def write(
@@ -256,32 +242,40 @@ class ChunkFanout:
 
         With `fields` the values have only those, packed, and the other fields keep theirs.
         """
-        self.check_write(selection)
         if not selection.size:
             return
-        arrays, spec = self._dataset.arrays, self._dataset.spec
-        work = _scattered(selection) + arrays.work(selection.size)
+        spec, grown_from = self.dataset.spec, self.dataset.grown_from
+        work = self.dataset.arrays.work(selection.size)
         if selection.size > INLINE // PLAN_WORK:  # or there are fewer chunks
-            work += PLAN_WORK * await compute(work, count_chunks, selection, self._dataset.grid)
-
-        def cut() -> tuple[Sequence[PlannedChunk], list[ChunkSelection], list[Values]]:
-            planned = plan(selection, self._dataset.grid)
-            written = [self._written_selection(chunk) for chunk in planned]
-            return planned, written, arrays.cut(selection, planned, values)
-
-        planned, written, parts = await compute(work, cut)
+            work += planning(selection, self.dataset.grid)[0]
+        planned, written, parts = await compute(work, self._cut, selection, values)
         await self._owners.scatter(
             planned,
-            self._objects.key,
+            self.key,
             lambda some: WriteChunks(
                 spec,
-                tuple(written[i] for i in some),
-                tuple(parts[i] for i in some),
+                tuple([written[i] for i in some]),
+                tuple([parts[i] for i in some]),
                 drop_fill,
                 tuple(fields),
-                self._dataset.grown_from,
+                grown_from,
             ),
         )
+
+    def _cut(
+        self, selection: Selection, values: Values
+    ) -> tuple[Sequence[PlannedChunk], Sequence[ChunkSelection], Sequence[Values]]:
+        """Return the chunks of a write, their chunk selections and their values."""
+        if selection.size > MAX_WRITE_CHUNKS:
+            self._check_count(selection)
+        grid = self.dataset.grid
+        planned = plan(selection, grid)
+        # A chunk is full only if all of it is inside the extent.
+        written = [
+            ChunkSelection(chunk.scaled, chunk.selection, chunk.full and not grid.is_edge(chunk.scaled))
+            for chunk in planned
+        ]
+        return planned, written, self.dataset.arrays.cut(selection, planned, values)
 
     async def erase(self, selection: Selection) -> None:
         """Make the selected elements undefined; durable on return."""
@@ -289,18 +283,110 @@ class ChunkFanout:
             await self._erase(planned)
 
     async def _erase(self, planned: Sequence[PlannedChunk]) -> None:
-        spec = self._dataset.spec
+        spec = self.dataset.spec
         await self._owners.scatter(
             planned,
-            self._objects.key,
+            self.key,
             lambda some: EraseChunks(spec, chunk_selections([planned[i] for i in some])),
         )
 
-    def _written_selection(self, chunk: PlannedChunk) -> ChunkSelection:
-        """Return the chunk selection of a write: full only if the whole chunk is inside the extent."""
-        stops = zip(chunk.scaled, self._dataset.spec.dims, self._dataset.extent, strict=True)
-        inside = all((scaled + 1) * dim <= extent for scaled, dim, extent in stops)
-        return ChunkSelection(chunk.scaled, chunk.selection, chunk.full and inside)
+    def key(self, chunk: PlannedChunk) -> str:
+        """Return the key of a chunk object, by which its owner is found."""
+        return self.dataset.spec.key(chunk.scaled)
+
+
+class DefinedRead:
+    """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each.
+
+    With `places_only` the values are empty.
+    """
+
+    def __init__(self, chunks: ChunkFanout, page_size: int, *, places_only: bool = False) -> None:
+        self.dataset = chunks.dataset
+        self._arrays = chunks.dataset.arrays
+        self._chunks = chunks
+        self._page_size = page_size
+        self._places_only = places_only
+
+    async def pieces(self, selection: Selection) -> AsyncIterator[DefinedPiece]:
+        """Yield the defined elements, about a page of bytes at a time; a larger element is yielded alone."""
+        async for planned in self._chunks.batches(selection):
+            async for piece in self._pieces(planned):
+                yield piece
+
+    async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[DefinedPiece]:
+        """Read runs of chunks, each of about a page; split a chunk whose reply would be too large.
+
+        A chunk of elements of a fixed size is read whole, as its owner has it in memory.
+        """
+        cut = not self._arrays.is_exact and not self._places_only
+        page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
+        limit = self._page_size if cut else REPLY_PAGES * self._page_size
+        room, first = page, 0
+        while first < len(planned):
+            until = run_of(planned, first, room)
+            found = await self._chunks.read_defined(
+                planned[first:until], places_only=self._places_only, limit=limit
+            )
+            # Chunks after one that was too large are read again, so that pieces stay in order.
+            good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
+            there = [
+                (chunk, item)
+                for chunk, item in zip(planned[first : first + good], found, strict=False)
+                if isinstance(item, DefinedElements)
+            ]
+            if there:
+                total = sum([len(item.offsets) for _, item in there])
+                yield await compute(total, self._piece, there)
+            if good < len(found):
+                room = page
+                too_much = found[good]
+                if cut and not good and isinstance(too_much, int):
+                    async for piece in self._split(planned[first], too_much):
+                        yield piece
+                    good = 1
+            else:
+                # The number of defined elements is not known in advance; the last run is the best guess.
+                selected = sum([chunk.selection.size for chunk in planned[first:until]])
+                guess = page * selected // max(1, sum([len(item.offsets) for _, item in there]))
+                room = max(page, min(guess, room * MAX_GROWTH, page * MAX_UNDEFINED))
+            first += good
+
+    async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[DefinedPiece]:
+        """Yield the elements of a chunk that has `nbytes` of them, more than a page."""
+        dims = self.dataset.spec.dims
+        # Ascending, because an element that a list names twice must not be in two pages.
+        selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
+        size = selection.size
+        few = max(1, min(size // 2, size * self._page_size * 3 // (4 * max(1, nbytes))))
+        for part in pages(selection, Grid(dims, dims), few):
+            async for piece in self._pieces([replace(chunk, selection=part)]):
+                yield piece
+
+    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> DefinedPiece:
+        """Return chunk offsets as coordinates of the dataset, with the values."""
+        extent, dims = self.dataset.extent, self.dataset.spec.dims
+        total = sum([len(item.offsets) for _, item in there])
+        places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
+        at = 0
+        for chunk, item in there:
+            until = at + len(item.offsets)
+            for dim, column in enumerate(coordinate_columns(item.offsets, dims)):
+                # In the coordinates' type: chunk offsets have 32 bits and would wrap beyond 2^32.
+                origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
+                np.add(column, origin, out=places[dim][at:until], casting="unsafe")
+            at = until
+        return places, self._arrays.join([] if self._places_only else [item.values for _, item in there])
+
+
+def planning(selection: Selection, grid: Grid) -> tuple[int, int]:
+    """Return about how many elements are looked at to plan a selection, and how many chunks it meets.
+
+    The number of chunks is 0 if many elements are looked at to count them.
+    """
+    scattered = _scattered(selection)
+    count = count_chunks(selection, grid) if scattered <= INLINE else 0
+    return scattered + PLAN_WORK * count, count
 
 
 def _scattered(selection: Selection) -> int:

@@ -1,135 +1,45 @@
-"""Reading the defined elements of a selection, places and values together, piece by piece."""
+"""The defined elements of a selection at once, for answers that are not streamed, and how many there are."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import TooLarge
-from hsparse.format.kinds.chunk_kind import DefinedElements
-from hsparse.format.plan.chunk_plan import PlannedChunk, run_of
-from hsparse.format.plan.grid import Grid, pages
-from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.extent import coordinate_columns
-from hsparse.format.selections.points import Points, Selection, ascending
+from hsparse.format.plan.chunk_plan import count_chunks
+from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
+from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import ChunkFanout
-
-Array = NDArray[Any]
-DefinedPiece: TypeAlias = tuple[list[Array], Values]
-"""Coordinates, one (n,) array for each dimension, and values (n,)."""
-CHUNK_OFFSET_BYTES = 4
-MAX_UNDEFINED = 1 << 20
-"""The most pages of selected elements in a run of chunks that is read together, however few are defined."""
-MAX_GROWTH = 16
-"""How many times as many elements as the last run the next one selects at most: their density is a guess."""
-REPLY_PAGES = 2
-"""Pages of a reply about elements of a fixed size: a run that was guessed to have one is rarely read again."""
+from hsparse.sn.values.chunk_fanout import MANY_WHOLE, Array, ChunkFanout, DefinedRead
+from hsparse.sn.values.element_source import chunk_selections
+from hsparse.wire.chunk_message import CountDefined
 
 
-class DefinedRead:
-    """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each.
+async def read_whole(read: DefinedRead, selection: Selection, limit: int) -> tuple[Points, Values] | None:
+    """Return all defined elements, points and values; None if they have more than `limit` bytes."""
+    extent, arrays = read.dataset.extent, read.dataset.arrays
+    places: list[Array] = [np.zeros((0, len(extent)), np.uint64)]
+    values: list[Values] = []
+    total = 0
+    async for columns, some in read.pieces(selection):
+        count = len(columns[0]) if columns else some.size
+        total += 8 * len(extent) * count + arrays.nbytes(some)
+        if total > limit:
+            return None
+        rows = np.stack(columns, axis=1).astype(np.uint64) if columns else np.zeros((0, 0), np.uint64)
+        places.append(rows)
+        values.append(some)
+    return Points(extent, np.concatenate(places)), arrays.join(values)
 
-    With `places_only` the values are empty.
-    """
 
-    def __init__(
-        self, dataset: Dataset, chunks: ChunkFanout, page_size: int, *, places_only: bool = False
-    ) -> None:
-        self._dataset = dataset
-        self._arrays = dataset.arrays
-        self._chunks = chunks
-        self._page_size = page_size
-        self._places_only = places_only
-
-    async def pieces(self, selection: Selection) -> AsyncIterator[DefinedPiece]:
-        """Yield the defined elements, about a page of bytes at a time; a larger element is yielded alone."""
-        async for planned in self._chunks.batches(selection):
-            async for piece in self._pieces(planned):
-                yield piece
-
-    async def whole(self, selection: Selection, limit: int) -> tuple[Points, Values] | None:
-        """Return all defined elements, points and values; None if they have more than `limit` bytes."""
-        extent = self._dataset.extent
-        places: list[Array] = [np.zeros((0, len(extent)), np.uint64)]
-        values: list[Values] = []
-        total = 0
-        async for columns_, some in self.pieces(selection):
-            count = len(columns_[0]) if columns_ else some.size
-            total += 8 * len(extent) * count + self._arrays.nbytes(some)
-            if total > limit:
-                return None
-            places.append(coords_of(columns_))
-            values.append(some)
-        return Points(extent, np.concatenate(places)), self._arrays.join(values)
-
-    def bound(self, selection: Selection, limit: int) -> int:
-        """Return an estimate of the most bytes that `whole` returns."""
-        places = 8 * len(self._dataset.extent) * selection.size
-        values = 0 if self._places_only else self._arrays.expected(selection.size)
-        return min(limit, places + values)
-
-    async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[DefinedPiece]:
-        """Read runs of chunks, each of about a page; split a chunk whose reply would be too large.
-
-        A chunk of elements of a fixed size is read whole, as its owner has it in memory.
-        """
-        cut = not self._arrays.is_exact and not self._places_only
-        page = max(1, self._page_size // (self._arrays.guessed_size + (0 if cut else CHUNK_OFFSET_BYTES)))
-        limit = self._page_size if cut else REPLY_PAGES * self._page_size
-        room, first = page, 0
-        while first < len(planned):
-            until = run_of(planned, first, room)
-            found = await self._chunks.read_defined(
-                planned[first:until], places_only=self._places_only, limit=limit
-            )
-            # Chunks after one that was too large are read again, so that pieces stay in order.
-            good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
-            there = [
-                (chunk, item)
-                for chunk, item in zip(planned[first : first + good], found, strict=False)
-                if isinstance(item, DefinedElements)
-            ]
-            if there:
-                total = sum(len(item.offsets) for _, item in there)
-                yield await compute(total, self._piece, there)
-            if good < len(found):
-                room = page
-                too_much = found[good]
-                if cut and not good and isinstance(too_much, int):
-                    async for piece in self._split(planned[first], too_much):
-                        yield piece
-                    good = 1
-            else:
-                # The number of defined elements is not known in advance; the last run is the best guess.
-                selected = sum(chunk.selection.size for chunk in planned[first:until])
-                guess = page * selected // max(1, sum(len(item.offsets) for _, item in there))
-                room = max(page, min(guess, room * MAX_GROWTH, page * MAX_UNDEFINED))
-            first += good
-
-    async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[DefinedPiece]:
-        """Yield the elements of a chunk that has `nbytes` of them, more than a page."""
-        dims = self._dataset.spec.dims
-        # Ascending, because an element that a list names twice must not be in two pages.
-        selection = chunk.selection if isinstance(chunk.selection, Boxes) else ascending(chunk.selection)
-        size = selection.size
-        few = max(1, min(size // 2, size * self._page_size * 3 // (4 * max(1, nbytes))))
-        for part in pages(selection, Grid(dims, dims), few):
-            async for piece in self._pieces([replace(chunk, selection=part)]):
-                yield piece
-
-    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> DefinedPiece:
-        """Return chunk offsets as coordinates of the dataset, with the values."""
-        places = coordinates(self._dataset, [(chunk, item.offsets) for chunk, item in there])
-        parts = [] if self._places_only else [item.values for _, item in there]
-        return places, self._arrays.join(parts)
+def whole_bound(dataset: Dataset, selection: Selection, limit: int, *, places_only: bool = False) -> int:
+    """Return an estimate of the most bytes that `read_whole` returns."""
+    places = 8 * len(dataset.extent) * selection.size
+    values = 0 if places_only else dataset.arrays.expected(selection.size)
+    return min(limit, places + values)
 
 
 def defined_too_large(limit: int) -> TooLarge:
@@ -148,22 +58,33 @@ def places_too_large(limit: int) -> TooLarge:
     )
 
 
-def coordinates(dataset: Dataset, there: Sequence[tuple[PlannedChunk, NDArray[np.uint32]]]) -> list[Array]:
-    """Return the dataset's coordinates of chunk offsets, one (n,) array for each dimension."""
-    extent, dims = dataset.extent, dataset.spec.dims
-    total = sum(len(offsets) for _, offsets in there)
-    places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
-    at = 0
-    for chunk, offsets in there:
-        until = at + len(offsets)
-        for dim, column in enumerate(coordinate_columns(offsets, dims)):
-            # In the coordinates' type: chunk offsets have 32 bits and would wrap beyond 2^32.
-            origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
-            np.add(column, origin, out=places[dim][at:until], casting="unsafe")
-        at = until
-    return places
+async def count_defined(owners: Owners, dataset: Dataset, selection: Selection) -> int:
+    """Return how many of the selected elements are defined; many whole chunks are not read for that."""
+    chunks, spec = ChunkFanout(owners, dataset), dataset.spec
+    is_all = isinstance(selection, Orthogonal) and selection.is_all
+    if is_all and count_chunks(selection, dataset.grid) >= MANY_WHOLE:
+        # The footers of all chunks say so together: none is planned.
+        return sum([int(rows.defined.sum()) async for rows in chunks.listed(selection)])
+    total: int = 0
+    whole: list[tuple[int, ...]] = []
+    async for planned in chunks.batches(selection):
+        full = [chunk.scaled for chunk in planned if chunk.full]
+        if len(full) < MANY_WHOLE:
+            full = []
+        parts = [chunk for chunk in planned if not (full and chunk.full)]
+        whole += full
+        counts: list[int] = await owners.gather(
+            parts, chunks.key, lambda some: CountDefined(spec, chunk_selections(some))
+        )
+        total += sum(counts)
+    return total + (await _count_whole(chunks, selection, whole) if whole else 0)
 
 
-def coords_of(places: list[Array]) -> NDArray[np.uint64]:
-    """Return coordinates as rows, (n, rank)."""
-    return np.stack(places, axis=1).astype(np.uint64) if places else np.zeros((0, 0), np.uint64)
+async def _count_whole(chunks: ChunkFanout, selection: Selection, whole: Sequence[tuple[int, ...]]) -> int:
+    """Return how many elements chunks have that a selection takes whole: their footers say so."""
+    wanted = set(whole)
+    total: int = 0
+    async for rows in chunks.listed(selection):
+        pairs = zip(rows.scaled.tolist(), rows.defined.tolist(), strict=True)
+        total += sum(defined for scaled, defined in pairs if tuple(scaled) in wanted)
+    return total

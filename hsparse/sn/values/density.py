@@ -27,8 +27,7 @@ from hsparse.sn.http.response import encode_nulls, items_of, respond_pieces
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import parse_chunk_name
 from hsparse.sn.request import Request
-from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.wire.chunk_info_message import ListChunks
 
 Floats = NDArray[np.float64]
@@ -257,7 +256,7 @@ async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str 
         return density
     chunks = ChunkFanout(request.service.owners, dataset)
     page_size = request.service.settings.page_size
-    elements = DefinedRead(dataset, chunks, page_size, places_only=reduction is None)
+    elements = DefinedRead(chunks, page_size, places_only=reduction is None)
     async for columns, values in elements.pieces(bins.selection(dataset.extent)):
         numbers = values if isinstance(values, np.ndarray) and reduction else None
         await compute(8 * (len(columns[0]) + bins.size), density.add, columns, numbers)
@@ -292,7 +291,7 @@ async def _answer(
     marker: str = "",
 ) -> web.StreamResponse:
     """Answer in binary, 32-bit floats, the counts and then the values; or in JSON."""
-    if BINARY_TYPE in named_types(request.http, hdrs.ACCEPT):
+    if BINARY_TYPE in named_types(request.http.headers.get(hdrs.ACCEPT, "")):
         parts = [counts] if values is None else [counts, values]
         with np.errstate(over="ignore"):
             body = np.concatenate(parts).astype("<f4").tobytes()

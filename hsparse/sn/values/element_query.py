@@ -33,7 +33,6 @@ from hsparse.sn.values.chunk_fanout import (
     MANY_CHUNKS,
     MANY_WHOLE,
     MAX_WRITE_CHUNKS,
-    PLAN_WORK,
     ChunkFanout,
 )
 
@@ -110,7 +109,7 @@ class FixedQuery:
         """Return what is found in planned chunks, in row-major order."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         in_order = len(asked) < 2 or len(self._dataset.extent) == 1
-        replies = await self._chunks.find(
+        replies = await self._chunks.source.find(
             asked, self._query.text, limit=limit, in_order=in_order, fields=fields, places_only=places_only
         )
         found: dict[Scaled, FoundElements | None] = dict(
@@ -178,7 +177,7 @@ class FixedQuery:
             return
         existing = await self._chunks.existing() if candidates is None else candidates
         for part, some in row_bands(selection, existing, grid, self._room):
-            planned = await compute(PLAN_WORK * len(some), plan, part, grid, some)
+            planned = await self._chunks.plan(part, some)
             if planned:
                 yield planned
             await asyncio.sleep(0)

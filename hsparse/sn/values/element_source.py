@@ -11,14 +11,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
+from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, list_chunks
-from hsparse.wire.chunk_message import FindElements, ReadChunks, ReadDefined, ReduceChunks
+from hsparse.wire.chunk_message import FindElements, ReadChunks, ReduceChunks
 
 
 class ElementSource(Protocol):
@@ -39,10 +39,10 @@ class ElementSource(Protocol):
         planned: Sequence[PlannedChunk],
         query: str,
         *,
-        limit: int,
-        in_order: bool,
-        fields: tuple[str, ...],
-        places_only: bool,
+        limit: int = 0,
+        in_order: bool = False,
+        fields: Sequence[str] = (),
+        places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
         """Return what a query finds in each planned chunk, see `FindElements`."""
@@ -76,23 +76,15 @@ class ChunkObjectElements:
             planned, self.key, lambda some: ReadChunks(spec, chunk_selections(some), fields, limit)
         )
 
-    async def read_defined(
-        self, planned: Sequence[PlannedChunk], places_only: bool, limit: int
-    ) -> list[DefinedElements | int | None]:
-        spec = self._dataset.spec
-        return await self._owners.gather(
-            planned, self.key, lambda some: ReadDefined(spec, chunk_selections(some), places_only, limit)
-        )
-
     async def find(
         self,
         planned: Sequence[PlannedChunk],
         query: str,
         *,
-        limit: int,
-        in_order: bool,
-        fields: tuple[str, ...],
-        places_only: bool,
+        limit: int = 0,
+        in_order: bool = False,
+        fields: Sequence[str] = (),
+        places_only: bool = False,
         order_by: str = "",
     ) -> list[FoundElements | None]:
         spec = self._dataset.spec
@@ -100,7 +92,7 @@ class ChunkObjectElements:
             planned,
             self.key,
             lambda some: FindElements(
-                spec, chunk_selections(some), query, limit, in_order, fields, places_only, order_by
+                spec, chunk_selections(some), query, limit, in_order, tuple(fields), places_only, order_by
             ),
         )
 
@@ -134,4 +126,4 @@ class ChunkObjectElements:
 
 def chunk_selections(planned: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
     """Return the chunk selections of planned chunks, as messages have them."""
-    return tuple(ChunkSelection(chunk.scaled, chunk.selection, chunk.full) for chunk in planned)
+    return tuple([ChunkSelection(chunk.scaled, chunk.selection, chunk.full) for chunk in planned])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -14,7 +15,6 @@ from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
 from hsparse.format.selections.orthogonal import as_span
 from hsparse.format.selections.points import Orthogonal, Selection
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES
 from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
 from hsparse.sn.http.challenge import idempotency_key
@@ -24,10 +24,10 @@ from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import AppendGroups
-from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import DefinedRead, places_too_large
+from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
+from hsparse.sn.values.defined_read import count_defined, places_too_large, read_whole, whole_bound
 from hsparse.sn.values.media.json import JSON
-from hsparse.sn.values.media.medium import ValueRead, WriteBody, check_written, written_bytes
+from hsparse.sn.values.media.medium import ValueRead, WriteBody
 from hsparse.sn.values.media.registry import accepted_medium, body_medium
 from hsparse.sn.values.multi_object_read import MultiObjectRead, parse_reads
 from hsparse.sn.values.query_values import answer_query, change_by_query
@@ -35,13 +35,10 @@ from hsparse.sn.values.request_selection import (
     ReadRequest,
     Resolve,
     body_resolve,
-    hold_points,
     pack_points,
-    points_bytes,
     select_parameter,
     selected,
     selected_in_url,
-    selection_work,
 )
 from hsparse.sn.values.streamed_write import is_streamed, put_streamed
 
@@ -75,7 +72,7 @@ async def _read(request: Request, asked: ReadRequest) -> web.StreamResponse:
             return await answer(dataset, selection)
 
     async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
-        fields = parse_fields(asked.fields, dataset.dtype)
+        fields = parse_fields(asked.fields, dataset.dtype) if asked.fields else ()
         if request.flag("sparse"):
             if fields:
                 raise BadRequest("Sparse values are whole elements; leave out fields.")
@@ -116,10 +113,9 @@ class ValueWrite:
     def __init__(self, request: Request, body: WriteBody) -> None:
         self.body = body
         self._request = request
-        self._owners = request.service.owners
-        self._most = request.service.settings.max_write_size
         self._drop_fill = request.flag("drop_fill")
         self._sparse = self._drop_fill or body.sparse or request.flag("sparse")
+        self._fields: tuple[str, ...] = ()
 
     @property
     def how(self) -> Hashable:
@@ -136,29 +132,31 @@ class ValueWrite:
         """Have the selection, in memory that is held, and the values; `BadRequest` if the dataset cannot take them."""
         if self._sparse:
             dataset.require_sparse()
-        if self._drop_fill:
-            check_drop_fill(parse_fields(self.body.fields, dataset.dtype))
-        named, work = self.body.named, self.body.work(dataset.arrays)
-        points = await compute(selection_work(named), points_bytes, named, dataset.extent)
-        async with hold_points(self._request, points):
-            selection, values, nbytes = await compute(
-                work + points // COORDINATE_BYTES, self._resolve, dataset
-            )
+        if self.body.fields:
+            self._fields = parse_fields(self.body.fields, dataset.dtype)
+            if self._drop_fill:
+                check_drop_fill(self._fields)
+        body, work = self.body, self.body.work(dataset.arrays)
+        resolve = partial(self._resolve, dataset)
+        async with selected(self._request, dataset.extent, body.named, resolve, work) as found:
+            selection, values, nbytes = found
             await self._request.make_room(nbytes)
             yield selection, values
 
-    def _resolve(self, dataset: Dataset) -> tuple[Selection, Values, int]:
-        selection, values = self.body.resolve(dataset)
-        ChunkFanout(self._owners, dataset).check_write(selection)
-        nbytes = written_bytes(dataset, selection, values)
-        check_written(nbytes, self._most)
-        return selection, values, nbytes
+    def _resolve(self, dataset: Dataset, extent: tuple[int, ...]) -> tuple[Selection, Values, int]:
+        selection, values = self.body.resolve(dataset, self._fields)
+        nbytes = dataset.arrays.nbytes(values) * (selection.size if values.size == 1 else 1)
+        most = self._request.service.settings.max_write_size
+        return (
+            selection,
+            values,
+            ChunkFanout(self._request.service.owners, dataset).check_write(selection, nbytes, most),
+        )
 
     async def write(self, dataset: Dataset, selection: Selection, values: Values) -> None:
         """Write the values; durable on return."""
-        fields = parse_fields(self.body.fields, dataset.dtype)
-        chunks = ChunkFanout(self._owners, dataset)
-        await chunks.write(selection, values, drop_fill=self._drop_fill, fields=fields)
+        chunks = ChunkFanout(self._request.service.owners, dataset)
+        await chunks.write(selection, values, drop_fill=self._drop_fill, fields=self._fields)
 
 
 async def _put_by_query(request: Request) -> web.StreamResponse:
@@ -204,8 +202,9 @@ async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> 
     async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
         sparse = dataset.spec.sparse
         if request.flag("count_only"):
-            chunks = ChunkFanout(request.service.owners, dataset)
-            return respond({"count": await chunks.count(selection) if sparse else selection.size})
+            owners = request.service.owners
+            count = await count_defined(owners, dataset, selection) if sparse else selection.size
+            return respond({"count": count})
         if sparse:
             selection = await _defined_places(request, dataset, selection)
         else:
@@ -218,9 +217,10 @@ async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> 
 async def _defined_places(request: Request, dataset: Dataset, selection: Selection) -> Selection:
     settings = request.service.settings
     chunks = ChunkFanout(request.service.owners, dataset)
-    places = DefinedRead(dataset, chunks, settings.page_size, places_only=True)
-    async with request.service.answers.hold(places.bound(selection, settings.max_request_size)):
-        found = await places.whole(selection, settings.max_request_size)
+    places = DefinedRead(chunks, settings.page_size, places_only=True)
+    most = settings.max_request_size
+    async with request.service.answers.hold(whole_bound(dataset, selection, most, places_only=True)):
+        found = await read_whole(places, selection, most)
     if found is None:
         raise places_too_large(settings.max_request_size)
     return found[0]

@@ -18,19 +18,20 @@ from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
-from hsparse.format.selections.select_syntax import COORDINATE_BYTES, MAX_PAIRED_BYTES
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
-from hsparse.sn.values.request_selection import hold_points, points_bytes, select_selection, selection_work
+from hsparse.sn.values.request_selection import paired_points, select_selection, selection_work
 
 MAX_DATASETS = 10_000
 AT_ONCE = 32
 """Small datasets that are read at the same time."""
 STREAM_PAGES = 4
 """Pages in memory: one is sent while the next is read, and texts may be twice as long as expected."""
+SELECTION_WORK = 100
+"""To make a selection takes as long as so many single elements, see `compute`."""
 SLACK = 1 << 20
 """Bytes that variable-length elements may take beyond that."""
 LENGTH = Struct("<Q")
@@ -184,23 +185,14 @@ async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterato
         if read.sparse:
             datasets[read.id].require_sparse()
         named[_place(read, datasets)] = {"select": read.select, "orthogonal": read.orthogonal}
-    sizes: dict[_Place, int] = {}
-    for place, body in named.items():
-        sizes[place] = await compute(selection_work(body), points_bytes, body, place[-1])
-        await asyncio.sleep(0)  # let other requests run
-    nbytes = sum(sizes.values())
-    if nbytes > MAX_PAIRED_BYTES:
-        raise TooLarge(
-            f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
+    given = [(body, place[-1]) for place, body in named.items()]
+    work = sum(SELECTION_WORK + selection_work(body) for body in named.values())
+    async with paired_points(request, given) as count:
+        found = await compute(
+            work + count,
+            lambda: [select_selection(body["select"], extent, body["orthogonal"]) for body, extent in given],
         )
-    async with hold_points(request, nbytes):
-        known: dict[_Place, Selection] = {}
-        for place, body in named.items():
-            work = selection_work(body) + sizes[place] // COORDINATE_BYTES
-            known[place] = await compute(
-                work, select_selection, body["select"], place[-1], body["orthogonal"]
-            )
-            await asyncio.sleep(0)
+        known = dict(zip(named, found, strict=True))
         yield [_PlannedRead(read, datasets[read.id], known[_place(read, datasets)]) for read in reads]
 
 

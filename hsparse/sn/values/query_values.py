@@ -42,7 +42,7 @@ from hsparse.sn.values.element_query import (
     unchangeable,
 )
 from hsparse.sn.values.media.json import collect_found, json_limit, respond_values, value_hrefs
-from hsparse.sn.values.media.medium import FoundRead, check_written, chunk_bytes
+from hsparse.sn.values.media.medium import FoundRead
 from hsparse.sn.values.media.registry import accepted_medium
 
 FIRST_CHUNKS = 16
@@ -84,7 +84,7 @@ class OrderedQuery(FixedQuery):
     async def _pieces(self, planned: Sequence[PlannedChunk], stored: set[Scaled] | None) -> list[Rows]:
         """Return the first elements of each chunk."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
-        replies = await self._chunks.find(
+        replies = await self._chunks.source.find(
             asked, self._query.text, limit=self._limit, order_by=self._ordering.text
         )
         found = dict(zip((chunk.scaled for chunk in asked), replies, strict=True))
@@ -183,9 +183,8 @@ async def change_by_query(
     fields, value = update_value(body, dataset)
     text, limit = request.arg("query") or "", request.number("Limit") or 0
     if bind_query(text, dataset.dtype).takes(dataset.fill):  # chunks that do not exist are written, too
-        written = chunk_bytes(dataset, selection)
-        check_written(written, request.service.settings.max_write_size)
-        await request.make_room(written)
+        chunks = ChunkFanout(request.service.owners, dataset)
+        await request.make_room(chunks.check_size(selection, 0, request.service.settings.max_write_size))
     query = _query(request, dataset, text, limit)
     lists = json_size((), Fixed(dataset.dtype)).lists
     each = dataset.dtype.itemsize + 16 * len(dataset.extent) + LIST_BYTES * lists

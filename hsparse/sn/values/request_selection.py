@@ -7,21 +7,22 @@ A request's selection in a dataset's extent, made in a thread if it takes long, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.compute import compute
-from hsparse.errors import BadRequest
+from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import (
     COORDINATE_BYTES,
+    MAX_PAIRED_BYTES,
     paired_bytes,
     parse_select,
     parse_selection_json,
@@ -29,6 +30,8 @@ from hsparse.format.selections.select_syntax import (
 from hsparse.model.json_values import BLOCK, item_count
 from hsparse.sn.http.stream import hold_until_sent
 from hsparse.sn.request import Request
+
+T = TypeVar("T")
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
 """Returns a request's selection in an extent."""
@@ -193,19 +196,14 @@ def selection_work(body: Mapping[str, Any]) -> int:
     return work
 
 
-def paired_select(body: Mapping[str, Any]) -> str | None:
-    """Return the select string of a body, None without one, or if it has no lists that are paired."""
+def names_pairs(body: Mapping[str, Any]) -> bool:
+    """Say whether a body's `select` has two lists or more that are paired."""
     select = body.get("select")
-    if body.get("orthogonal") is True or not _may_pair(select):
-        return None
-    return _select_text(select) if isinstance(select, list) else select
-
-
-def _may_pair(select: Any) -> bool:
-    """Say whether a select string or list has two lists or more."""
     if isinstance(select, str):
-        return select.count("[") > 2  # one of them is the selection's own
-    return isinstance(select, list) and sum(isinstance(item, list) for item in select) > 1
+        has_two = select.count("[") > 2  # one of them is the selection's own
+    else:
+        has_two = isinstance(select, list) and sum([isinstance(item, list) for item in select]) > 1
+    return has_two and body.get("orthogonal") is not True
 
 
 def _select_text(items: list[Any]) -> str:
@@ -298,17 +296,23 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
 
 @asynccontextmanager
 async def selected(
-    request: Request, extent: tuple[int, ...], body: Mapping[str, Any], resolve: Resolve, work: int = 0
-) -> AsyncIterator[Selection]:
+    request: Request,
+    extent: tuple[int, ...],
+    body: Mapping[str, Any],
+    resolve: Callable[[tuple[int, ...]], T],
+    work: int = 0,
+) -> AsyncIterator[T]:
     """Have the selection that `resolve` makes of what a body names, or parameters in its form.
 
     Meanwhile its memory is held, if paired lists name many points. `work` is about how many numbers `resolve` looks
     at, 0 for as many as the body has. `TooLarge` for too many points.
     """
     work = work or selection_work(body)
-    nbytes = await compute(work, points_bytes, body, extent)
-    async with hold_points(request, nbytes):
-        yield await compute(work + nbytes // COORDINATE_BYTES, resolve, extent)
+    if not names_pairs(body):
+        yield await compute(work, resolve, extent)
+        return
+    async with paired_points(request, [(body, extent)]) as count:
+        yield await compute(work + count, resolve, extent)
 
 
 def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
@@ -327,16 +331,30 @@ async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncI
 
 
 @asynccontextmanager
-async def hold_points(request: Request, nbytes: int) -> AsyncIterator[None]:
-    """Hold memory for the points of paired lists; who needs none waits for nobody."""
-    if nbytes:
-        async with hold_until_sent(request, request.service.selections, nbytes):
-            yield
-    else:
-        yield
+async def paired_points(
+    request: Request, named: Sequence[tuple[Mapping[str, Any], tuple[int, ...]]]
+) -> AsyncIterator[int]:
+    """Hold memory for the points that paired lists name in bodies, each in an extent; have their number.
+
+    `TooLarge` for too many points.
+    """
+    work = sum(selection_work(body) for body, _ in named)
+    sizes = await compute(work, lambda: [points_bytes(body, extent) for body, extent in named])
+    nbytes = sum(sizes)
+    if nbytes > MAX_PAIRED_BYTES:
+        raise TooLarge(
+            f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
+        )
+    if not nbytes:
+        yield 0
+        return
+    async with hold_until_sent(request, request.service.selections, nbytes):
+        yield nbytes // COORDINATE_BYTES
 
 
 def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
     """Return the bytes of the points of paired lists in a body, 0 without; `TooLarge` beyond `MAX_PAIRED_BYTES`."""
-    select = paired_select(body)
-    return 0 if select is None else paired_bytes(select, extent)
+    if not names_pairs(body):
+        return 0
+    select = body["select"]
+    return paired_bytes(_select_text(select) if isinstance(select, list) else select, extent)

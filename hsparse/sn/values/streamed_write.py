@@ -18,7 +18,6 @@ from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.binary import BINARY
-from hsparse.sn.values.media.medium import check_written, chunk_bytes
 from hsparse.sn.values.media.registry import body_medium
 from hsparse.sn.values.request_selection import selected_in_url
 
@@ -50,10 +49,10 @@ async def put_streamed(request: Request) -> web.StreamResponse:
         nbytes, length = selection.size * arrays.guessed_size, request.http.content_length
         if length != nbytes:
             raise BadRequest(f"The body has {length} bytes; the {selection.size} elements have {nbytes}.")
-        ChunkFanout(request.service.owners, dataset).check_write(selection)
-        stored = max(nbytes, chunk_bytes(dataset, selection))
-        check_written(stored, request.service.settings.max_write_size)
-        await request.make_room(stored)
+        chunks = ChunkFanout(request.service.owners, dataset)
+        await request.make_room(
+            chunks.check_write(selection, nbytes, request.service.settings.max_write_size)
+        )
         for page in pages(selection, dataset.grid, request.limit // arrays.guessed_size):
             await _write_page(request, page, fields, drops_fill)
     return respond({})

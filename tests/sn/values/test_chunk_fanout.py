@@ -16,6 +16,7 @@ from hsparse.sn.http import stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values import chunk_fanout
 from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
+from hsparse.sn.values.defined_read import count_defined
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -128,13 +129,13 @@ async def test_whole_chunks_are_counted_by_their_footers() -> None:
         id = path.rpartition("/")[2]
         owners = client.service.owners
         await owners.ask_all(Forget(id))
-        fanout = ChunkFanout(owners, Dataset.of(await owners.record(id)))
+        dataset = Dataset.of(await owners.record(id))
         store.reset()
-        assert await fanout.count(Orthogonal.all((46, 33))) == np.count_nonzero(values)
+        assert await count_defined(owners, dataset, Orthogonal.all((46, 33))) == np.count_nonzero(values)
         assert store.calls["get"] <= 1, "of the chunk map alone"
         part = Orthogonal.box((46, 33), (1, 0), (46, 33))
-        assert await fanout.count(part) == np.count_nonzero(values[1:])
+        assert await count_defined(owners, dataset, part) == np.count_nonzero(values[1:])
         assert store.calls["get"] <= 9
-        assert await fanout.count(Orthogonal.box((46, 33), (0, 0), (9, 9))) == np.count_nonzero(
-            values[:9, :9]
-        )
+        assert await count_defined(
+            owners, dataset, Orthogonal.box((46, 33), (0, 0), (9, 9))
+        ) == np.count_nonzero(values[:9, :9])

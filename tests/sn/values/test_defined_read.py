@@ -12,8 +12,7 @@ from hsparse.dn.service import DataService
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import REPLY_PAGES, DefinedRead
+from hsparse.sn.values.chunk_fanout import REPLY_PAGES, ChunkFanout, DefinedRead
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.chunk_message import ReadDefined
 from hsparse.wire.message import Message
@@ -57,7 +56,7 @@ async def test_pieces_are_bounded_and_in_order(counts: list[int], page: int) -> 
     values = np.arange(len(places), dtype="<f8")
     if len(places):
         await fanout.write(Points(extent, places.astype(np.uint64)[:, None]), values)
-    read = DefinedRead(dataset, fanout, page)
+    read = DefinedRead(fanout, page)
     pieces = [piece async for piece in read.pieces(Orthogonal.all(extent))]
     empty: list[Any] = [np.zeros(0)]
     assert np.concatenate([column for (column,), _ in pieces] or empty).tolist() == places.tolist()

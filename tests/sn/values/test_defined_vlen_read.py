@@ -19,8 +19,7 @@ from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
@@ -231,7 +230,7 @@ async def test_pieces_are_within_a_page_and_in_order(nodes: int, selection: Sele
     words = {2 * n: length_prefixed(TEXT, "w" * size) for n, size in enumerate(SIZES)}
     places = Points((400,), np.array(list(words), np.uint64)[:, None])
     await fanout.write(places, VlenArray.of(words.values()))
-    read = DefinedRead(dataset, fanout, page)
+    read = DefinedRead(fanout, page)
     pieces = [piece async for piece in read.pieces(selection)]
     found = [(int(at), word) for (column,), values in pieces for at, word in zip(column, values, strict=True)]
     wanted = sorted(set(selection.offsets().tolist()) & set(words))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import nanoarrow as na
@@ -29,7 +30,7 @@ from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
-from hsparse.sn.values.defined_read import DefinedRead
+from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.media.arrow_columns import (
     ColumnForm,
     answer_reduced,
@@ -51,11 +52,12 @@ BATCH_BYTES = 2
 """Bytes of a stream that take as long to read as one element, where its batches are as short as they can be."""
 COPIED = 16
 """Elements that are copied while one is encoded."""
+U4, U8 = np.dtype("u4"), np.dtype("u8")
 BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
 
 class ArrowWriter:
-    """Encodes a stream batch by batch: call `batch`, or `parts`, for each, then `end`.
+    """Encodes a stream batch by batch: call `parts`, or `batch`, for each, then `end`.
 
     A column of numbers has their type. A column of other elements of fixed size (compound, string, boolean) is
     fixed-size binary. For variable-length elements, described by `element`, see
@@ -63,20 +65,52 @@ class ArrowWriter:
     """
 
     def __init__(self, extent: tuple[int, ...], dtype: np.dtype[Any], element: Element | None = None) -> None:
-        self._dim_types = [np.dtype("u4" if length <= 2**32 else "u8") for length in extent]
-        self._is_number = is_number(dtype)
+        self._dim_types = tuple([U4 if length <= 2**32 else U8 for length in extent])
+        self._vlen = None if element is None else _Encoder(self._dim_types, dtype, element)
+        if element is None:
+            self._head, self._none, self._end, self._dtype = _fixed_stream(self._dim_types, dtype)
+        self._started = False
+
+    def parts(self, columns: Sequence[Array], values: Array | VlenArray) -> list[bytes | memoryview]:
+        """Return the bytes of one record batch in parts: a column for each dimension, and the values.
+
+        Columns of elements of a fixed size are not copied. Before the first batch comes the schema.
+        """
+        is_first, self._started = not self._started, True
+        if self._vlen is not None:
+            return [self._vlen.batch(columns, values)]
+        coords = [np.ascontiguousarray(one, kind) for one, kind in zip(columns, self._dim_types, strict=True)]
+        parts = batch_parts([*coords, np.ascontiguousarray(values, self._dtype)])
+        return [self._head, *parts] if is_first else parts
+
+    def batch(self, columns: Sequence[Array], values: Array | VlenArray) -> bytes:
+        """Return the same as one."""
+        return b"".join(self.parts(columns, values))
+
+    def end(self) -> bytes:
+        """Return the last bytes of the stream; without any batch, the schema and an empty batch too."""
+        if self._vlen is not None:
+            return self._vlen.end(started=self._started)
+        return self._end if self._started else self._head + self._none + self._end
+
+
+class _Encoder:
+    """Encodes a stream by nanoarrow."""
+
+    def __init__(
+        self, dim_types: tuple[np.dtype[Any], ...], dtype: np.dtype[Any], element: Element | None
+    ) -> None:
+        self._dim_types = dim_types
         self._element = element
         value_type = _fixed_type(dtype) if element is None else _vlen_type(element)
-        fields = {f"dim_{i}": number_type(kind) for i, kind in enumerate(self._dim_types)}
+        fields = {f"dim_{i}": number_type(kind) for i, kind in enumerate(dim_types)}
         self._schema = na.c_schema(na.struct({**fields, VALUE: value_type}))
         self._value_schema = na.c_schema(value_type)
-        self._dtype = dtype
-        self._started = False
         self._sink = io.BytesIO()
         self._writer = ipc.StreamWriter.from_writable(self._sink)
 
     def batch(self, columns: Sequence[Array], values: Array | VlenArray) -> bytes:
-        """Return the bytes of one record batch: a column of coordinates for each dimension, and the values."""
+        """Return the bytes of a record batch, those of the schema before the first one."""
         children = [
             na.c_array_from_buffers(
                 number_type(kind), len(column), [None, np.ascontiguousarray(column, kind)]
@@ -86,29 +120,12 @@ class ArrowWriter:
         children.append(self._values(values))
         batch = na.c_array_from_buffers(self._schema, values.size, buffers=[None], children=children)
         self._writer.write_array(batch)
-        self._started = True
         return self._drain()
 
-    def parts(self, columns: Sequence[Array], values: Array | VlenArray) -> list[bytes | memoryview]:
-        """Return the same bytes in parts; columns of elements of a fixed size are not copied."""
-        if isinstance(values, VlenArray):
-            return [self.batch(columns, values)]
-        coords = [np.ascontiguousarray(one, kind) for one, kind in zip(columns, self._dim_types, strict=True)]
-        return [self._schema_message(), *batch_parts([*coords, self._packed(values)])]
-
-    def _schema_message(self) -> bytes:
-        """Return the stream's first message if it was not sent."""
-        if self._started:
-            return b""
-        data = self.batch([np.zeros(0, kind) for kind in self._dim_types], np.zeros(0, self._dtype))
-        return data[: 8 + int.from_bytes(data[4:8], "little")]
-
-    def end(self) -> bytes:
-        """Return the last bytes of the stream; without any batch, the schema and an empty batch too."""
-        head = b""
-        if not self._started:
-            none = np.zeros(0, self._dtype) if self._element is None else VlenArray.of([])
-            head = self.batch([np.zeros(0, kind) for kind in self._dim_types], none)
+    def end(self, *, started: bool = True) -> bytes:
+        """Return the last bytes of the stream, and all if it was not started."""
+        none = [np.zeros(0, kind) for kind in self._dim_types]
+        head = b"" if started else self.batch(none, VlenArray.of([]))
         self._writer.close()
         return head + self._drain()
 
@@ -116,19 +133,25 @@ class ArrowWriter:
         if isinstance(values, VlenArray):
             assert self._element is not None
             return _vlen_column(self._value_schema, values, self._element)
-        return na.c_array_from_buffers(
-            self._value_schema, len(values), [None, self._packed(values).view(np.uint8)]
-        )
-
-    def _packed(self, values: Array) -> Array:
-        native = values.dtype.newbyteorder("=") if self._is_number else values.dtype
-        return np.ascontiguousarray(values, native)
+        return na.c_array_from_buffers(self._value_schema, len(values), [None, values.view(np.uint8)])
 
     def _drain(self) -> bytes:
         data = self._sink.getvalue()
         self._sink.seek(0)
         self._sink.truncate()
         return data
+
+
+@lru_cache(maxsize=256)
+def _fixed_stream(
+    dim_types: tuple[np.dtype[Any], ...], dtype: np.dtype[Any]
+) -> tuple[bytes, bytes, bytes, np.dtype[Any]]:
+    """Return the schema message of a stream, a batch of no elements, the end, and the type of the values' column."""
+    encoder = _Encoder(dim_types, dtype, None)
+    data = encoder.batch([np.zeros(0, kind) for kind in dim_types], np.zeros(0, dtype))
+    size = 8 + int.from_bytes(data[4:8], "little")
+    native = dtype.newbyteorder("=") if is_number(dtype) else dtype
+    return data[:size], data[size:], encoder.end(), native
 
 
 def _fixed_type(dtype: np.dtype[Any]) -> Any:
@@ -226,15 +249,15 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
 async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[bytes | memoryview, None]:
     """Yield the stream of the defined elements, made about a page at a time."""
-    dataset, arrays = read.dataset, read.arrays
+    dataset, arrays = read.dataset, read.dataset.arrays
     element = None if arrays.is_exact else dataset.spec.datatype.element
     writer = ArrowWriter(dataset.extent, dataset.dtype, element)
-    async for places, values in DefinedRead(dataset, read.chunks, page_size).pieces(read.selection):
+    chunks = ChunkFanout(read.request.service.owners, dataset)
+    async for places, values in DefinedRead(chunks, page_size).pieces(read.selection):
         if values.size:
             work = max(arrays.work(values.size), values.size // COPIED)
             for part in await compute(work, writer.parts, places, values):
-                if part:
-                    yield part
+                yield part
     yield writer.end()
 
 
@@ -251,8 +274,8 @@ class ArrowBody:
     def named(self) -> Mapping[str, Any]:
         return {}
 
-    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
-        refuse_fields(self.fields, dataset)
+    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+        refuse_fields(fields)
         coords: NDArray[np.uint64]
         values: Values
         rank = len(dataset.extent)

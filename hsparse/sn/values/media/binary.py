@@ -16,7 +16,6 @@ from aiohttp import web
 
 from hsparse.compute import compute
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.fields import parse_fields
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.points import Selection
 from hsparse.format.value_arrays import ValueArrays, repeat_values
@@ -126,8 +125,8 @@ class BytesBody:
     def named(self) -> Mapping[str, Any]:
         return self.selection.named
 
-    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
-        arrays = dataset.arrays.of_fields(parse_fields(self.fields, dataset.dtype))
+    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+        arrays = dataset.arrays.of_fields(fields)
         selection = self.selection.resolve(dataset.extent)
         shape = body_shape(self.selection.count, selection)
         values = arrays.from_bytes(self.data, prod(shape), shape)
@@ -153,8 +152,8 @@ class RegionBody:
     def named(self) -> Mapping[str, Any]:
         return {}
 
-    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
-        refuse_fields(self.fields, dataset)
+    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+        refuse_fields(fields)
         try:
             selection, values = dataset.arrays.from_region(self.data)
         except Corrupt as error:
@@ -171,9 +170,9 @@ class RegionBody:
         return arrays.work(len(self.data))
 
 
-def refuse_fields(fields: str | None, dataset: Dataset) -> None:
+def refuse_fields(fields: tuple[str, ...]) -> None:
     """Raise `BadRequest` if a sparse write names fields."""
-    if parse_fields(fields, dataset.dtype):
+    if fields:
         raise BadRequest("Sparse values are whole elements; leave out fields.")
 
 

@@ -15,7 +15,6 @@ from aiohttp import web
 from hsparse.compute import compute
 from hsparse.concurrency.collector import paused_collector
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.fields import parse_fields
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import selection_json
@@ -39,7 +38,8 @@ from hsparse.sn.http.response import (
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append, parse_append
-from hsparse.sn.values.defined_read import DefinedRead, defined_too_large
+from hsparse.sn.values.chunk_fanout import DefinedRead
+from hsparse.sn.values.defined_read import defined_too_large, read_whole, whole_bound
 from hsparse.sn.values.element_query import Rows
 from hsparse.sn.values.media.medium import FoundRead, Medium, ValueRead
 from hsparse.sn.values.reduction.dataset_reduction import Reduced
@@ -133,11 +133,11 @@ async def answer_whole(
     """
     request, settings = read.request, read.request.service.settings
     chunks = read.chunks
-    room = DefinedRead(read.dataset, chunks, settings.page_size).bound(read.selection, limit)
+    room = whole_bound(read.dataset, read.selection, limit)
     for nbytes in sorted({room, limit}):
-        defined = DefinedRead(read.dataset, chunks, min(settings.page_size, max(1, nbytes)))
+        defined = DefinedRead(chunks, min(settings.page_size, max(1, nbytes)))
         async with request.service.answers.hold(times * nbytes):
-            found = await defined.whole(read.selection, nbytes)
+            found = await read_whole(defined, read.selection, nbytes)
             if found is not None:
                 response: web.StreamResponse = await answer(*found)
                 return response
@@ -270,8 +270,8 @@ class JsonBody:
     def named(self) -> Mapping[str, Any]:
         return self.selection.named
 
-    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
-        arrays = dataset.arrays.of_fields(parse_fields(self.fields, dataset.dtype))
+    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+        arrays = dataset.arrays.of_fields(fields) if fields else dataset.arrays
         selection = self.selection.resolve(dataset.extent)
         if "value_base64" in self.body:
             try:

@@ -1,21 +1,13 @@
-"""The interface of a media type of values: functions that encode answers and decode bodies.
-
-How much a write asks to be stored: one value is a short body, and may be for all elements of a dataset.
-
-A dense chunk is stored whole, however few of its elements are written.
-"""
+"""The interface of a media type of values: functions that encode answers and decode bodies."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, Protocol, TypeAlias
 
 from aiohttp import web
 
-from hsparse.errors import TooLarge
-from hsparse.format.plan.chunk_plan import count_chunks
 from hsparse.format.selections.points import Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
@@ -87,8 +79,8 @@ class WriteBody(Protocol):
         """The `select` of the request, as in the body of a read, for the memory of paired lists; {} if it has none."""
         ...
 
-    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
-        """Return the write's selection in the dataset's extent, and its values.
+    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
+        """Return the write's selection in the dataset's extent, and its values: of these fields, whole without any.
 
         The values have the selection's shape, or are one for all. `BadRequest` if the body does not fit the dataset.
         """
@@ -125,25 +117,3 @@ class Medium:
     """Answer with the elements that a query finds."""
     answer_reduced: Callable[[Request, Reduced], PendingAnswer]
     """Answer with the result of a reduction."""
-
-
-def written_bytes(dataset: Dataset, selection: Selection, values: Values) -> int:
-    """Return about how many bytes writing `values`, or one value for all, changes, before compression."""
-    repeated = selection.size if values.size == 1 else 1
-    return max(dataset.arrays.nbytes(values) * repeated, chunk_bytes(dataset, selection))
-
-
-def chunk_bytes(dataset: Dataset, selection: Selection) -> int:
-    """Return the bytes of the dense chunks of fixed-size elements that a selection meets, 0 for other chunks."""
-    if dataset.spec.sparse or not dataset.arrays.is_exact:
-        return 0
-    return count_chunks(selection, dataset.grid) * prod(dataset.grid.chunk) * dataset.dtype.itemsize
-
-
-def check_written(nbytes: int, most: int) -> None:
-    """Raise `TooLarge` for a write of more than `most` bytes."""
-    if nbytes > most:
-        raise TooLarge(
-            f"The write changes {nbytes} bytes of values and chunks; the limit is {most} (max_write_size). Write less "
-            "at a time."
-        )

@@ -313,7 +313,7 @@ class DatasetReduction:
                 if described is not None:
                     rest, part = described.split(planned, reduction)
                     state.merge(part)
-                for part in await chunks.reduce(rest, reduction, codes):
+                for part in await chunks.source.reduce(rest, reduction, codes):
                     await compute(part.size, state.merge, part)
             values = await compute(max(reduction.places, num_codes), self._finished, state, reduction, codes)
         labels = None if groups is None else groups.labels

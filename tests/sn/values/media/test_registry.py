@@ -113,7 +113,7 @@ class CsvBody:
     def named(self) -> Mapping[str, Any]:
         return {}
 
-    def resolve(self, dataset: Dataset) -> tuple[Selection, Values]:
+    def resolve(self, dataset: Dataset, fields: tuple[str, ...]) -> tuple[Selection, Values]:
         try:
             rows = np.array([[int(cell) for cell in row] for row in csv.reader(io.StringIO(self.text))])
         except ValueError as error:
