@@ -16,10 +16,10 @@ from hsparse.quotas.quotas import Quotas
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.metrics import OTHER
+from hsparse.sn.objects.handlers import ObjectJsonCache
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.policies.policy import Next, Policy, chained
 from hsparse.sn.policies.table import policies_of
-from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 from hsparse.sn.routes import ROUTES, spelled_out
@@ -129,20 +129,7 @@ class Application:
             allowed.update(
                 method for method, (route, _, _) in place.answers.items() if route.queued or found is None
             )
-        if not allowed:
-            route = Route(http.method, OTHER, _no_resource, None, queued=False, authenticated=False)
-        else:
-            allowed |= {hdrs.METH_OPTIONS} | ({hdrs.METH_HEAD} if hdrs.METH_GET in allowed else set())
-            handler = _preflight if http.method == hdrs.METH_OPTIONS else _no_method
-            route = Route(
-                http.method,
-                place.path,
-                handler,
-                None,
-                queued=False,
-                authenticated=False,
-                allowed=tuple(sorted(allowed)),
-            )
+        route = _no_route(http, place.path if allowed else OTHER, allowed)
         return Request(http, self.service, route, {}), chained(self._policies, route)
 
     async def close(self, timeout: float) -> None:
@@ -164,6 +151,16 @@ def create_app(
     for kind in COMPONENTS:
         service.component(kind)
     return Application(service, routes, policies_of(service, log))
+
+
+def _no_route(http: web.BaseRequest, path: str, allowed: set[str]) -> Route:
+    """Return the route of a request that none has: of a path that answers the methods `allowed`, or of no resource."""
+    handler = _no_resource
+    if allowed:
+        allowed |= {hdrs.METH_OPTIONS} | ({hdrs.METH_HEAD} if hdrs.METH_GET in allowed else set())
+        handler = _preflight if http.method == hdrs.METH_OPTIONS else _no_method
+    named = tuple(sorted(allowed))
+    return Route(http.method, path, handler, None, queued=False, authenticated=False, allowed=named)
 
 
 async def _no_resource(request: Request) -> web.StreamResponse:

@@ -17,10 +17,9 @@ from hsparse.sn.domains.domain_deletion import DomainDeletions, check_still_kept
 from hsparse.sn.domains.folder_handlers import respond_folder
 from hsparse.sn.http.request import read_json_object, text_list
 from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
-from hsparse.sn.objects.handlers import object_json_with_class, object_work
+from hsparse.sn.objects.handlers import ObjectJsonCache, object_json_with_class, object_work
 from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.listing import respond_records
-from hsparse.sn.records.object_json import ObjectJsonCache
 from hsparse.sn.records.object_path import PathSteps, resolve_object, resolve_path
 from hsparse.sn.records.second_names import (
     forget_first_name,

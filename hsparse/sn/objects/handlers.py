@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import aclosing
 from math import prod
@@ -14,18 +15,94 @@ from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
-from hsparse.sn.http.response import Href, href, hrefs, respond, respond_encoded, respond_floats
+from hsparse.sn.http.response import (
+    Encoded,
+    Href,
+    encode_unless_long,
+    href,
+    hrefs,
+    respond,
+    respond_encoded,
+    respond_floats,
+)
 from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
-from hsparse.sn.records.object_json import OBJECT_CLASSES, ObjectJsonCache, object_json, read_type
+from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json, read_type
 from hsparse.sn.records.object_path import ResolvedPath, paths_to, resolve_object
 from hsparse.sn.request import Domain, Request
+from hsparse.sn.service import Service
 from hsparse.sn.statistics import Statistics
 from hsparse.wire.message import Record
 
 PREVIEWED = 100
 """The most elements that the link from a dataset to its values selects."""
+
+
+CACHE_BYTES = 32 << 20
+"""The most bytes of memory of the cache."""
+RECORD_WEIGHT = 8
+"""Estimated bytes of memory of a record, for each byte of its JSON."""
+JsonKey = tuple[str, ...]
+"""An object's id, and what its JSON depends on besides the record."""
+
+
+class ObjectJsonCache:
+    """JSON of objects and answers with it, evicted least recently used first.
+
+    An entry is valid for one record, compared by identity: records are not modified, a changed object has a new one.
+    Records from a remote data node are new each time and are encoded again.
+    """
+
+    def __init__(self, budget: int = CACHE_BYTES) -> None:
+        self._budget = budget
+        self._made: OrderedDict[JsonKey, tuple[Record, bytes]] = OrderedDict()
+        self._nbytes = 0
+
+    @classmethod
+    def of(cls, service: Service) -> ObjectJsonCache:
+        """Make the cache of a service node."""
+        return cls()
+
+    def object_json(self, record: Record, *, ignore_nan: bool = False) -> Encoded:
+        """Return an object's JSON with its links and attributes.
+
+        For one of many elements a function is returned, which makes it, in any thread; it is not kept.
+        """
+        key = record["id"], "ignore_nan" if ignore_nan else ""
+        data = self.get(key, record)
+        if data is not None:
+            return data
+        found = encode_unless_long(
+            answer_work((record.get("attributes") or {}).values()),
+            lambda: object_json(record, links=True, attributes=True, ignore_nan=ignore_nan),
+        )
+        if isinstance(found, bytes):
+            self.keep(key, record, found)
+        return found
+
+    def get(self, key: JsonKey, record: Record) -> bytes | None:
+        """Return what was kept by `key` for this very record, else None."""
+        cached = self._made.get(key)
+        if cached is None or cached[0] is not record:
+            return None
+        self._made.move_to_end(key)
+        return cached[1]
+
+    def keep(self, key: JsonKey, record: Record, data: bytes) -> None:
+        """Keep JSON that is made of a record, and else only of `key`: its id, and what was asked."""
+        before = self._made.pop(key, None)
+        if before is not None:
+            self._nbytes -= _weight(key, before[1])
+        self._made[key] = record, data
+        self._nbytes += _weight(key, data)
+        while self._nbytes > self._budget:
+            oldest, (_, dropped) = self._made.popitem(last=False)
+            self._nbytes -= _weight(oldest, dropped)
+
+
+def _weight(key: JsonKey, data: bytes) -> int:
+    return sum(map(len, key)) + (1 + RECORD_WEIGHT) * len(data)
 
 
 async def list_objects(request: Request, collection: str) -> web.StreamResponse:

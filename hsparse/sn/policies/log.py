@@ -129,16 +129,21 @@ class RequestLog:
         received.inc(http.content.total_bytes)
         sent.inc(size)
         if self._write is not None or trace.span is not None:
-            path = http.rel_url.raw_path[:LONGEST_PATH]
-            entry = AccessEntry(
-                self._clock.now(), trace, http.method[:LONGEST_METHOD], path, status, size, seconds
-            )
-            if self._write is not None and not is_probe:
-                self._write(self._form(entry))
-            if trace.span is not None:
-                _end_span(trace.span, entry)
+            self._note_access(request, status, size, seconds, is_probe=is_probe)
         if self._slow and seconds >= self._slow:
             _warn(http, trace, seconds)
+
+    def _note_access(
+        self, request: Request, status: str, size: int, seconds: float, *, is_probe: bool
+    ) -> None:
+        """Write the line of a request in the access log, and end its span."""
+        trace, http = request.trace, request.http
+        path, method = http.rel_url.raw_path[:LONGEST_PATH], http.method[:LONGEST_METHOD]
+        entry = AccessEntry(self._clock.now(), trace, method, path, status, size, seconds)
+        if self._write is not None and not is_probe:
+            self._write(self._form(entry))
+        if trace.span is not None:
+            _end_span(trace.span, entry)
 
 
 def _end_span(span: Span, entry: AccessEntry) -> None:

@@ -5,31 +5,22 @@ The type in a request: an item, a predefined name, or ids of committed types at 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from math import prod
 from typing import Any
 
 from hsparse.errors import BadRequest
-from hsparse.model.attribute import answer_work, attribute_size, attribute_value_json
+from hsparse.model.attribute import attribute_size, attribute_value_json
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import MAX_DEPTH, MAX_PARTS, Datatype, parse_requested_type, type_json
 from hsparse.model.ids import collection_of
 from hsparse.model.initial_values import fill_value_json
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json, stored_layout
 from hsparse.model.link import group_link_json
-from hsparse.sn.http.response import Encoded, encode_unless_long
 from hsparse.sn.records.object_path import read_records
 from hsparse.sn.request import Request
-from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
 OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
-CACHE_BYTES = 32 << 20
-"""The most bytes of memory of the cache."""
-RECORD_WEIGHT = 8
-"""Estimated bytes of memory of a record, for each byte of its JSON."""
-JsonKey = tuple[str, ...]
-"""An object's id, and what its JSON depends on besides the record."""
 
 
 def object_json(
@@ -107,64 +98,6 @@ def _dataset_properties(record: Record, *, ignore_nan: bool) -> Record:
     if layout.get("class") != STRUCTURED:
         layout = {"class": CHUNKED, "dims": list(chunk_dims(record)) or [prod(dims)]}
     return {"creationProperties": properties, "layout": layout}
-
-
-class ObjectJsonCache:
-    """JSON of objects and answers with it, evicted least recently used first.
-
-    An entry is valid for one record, compared by identity: records are not modified, a changed object has a new one.
-    Records from a remote data node are new each time and are encoded again.
-    """
-
-    def __init__(self, budget: int = CACHE_BYTES) -> None:
-        self._budget = budget
-        self._made: OrderedDict[JsonKey, tuple[Record, bytes]] = OrderedDict()
-        self._nbytes = 0
-
-    @classmethod
-    def of(cls, service: Service) -> ObjectJsonCache:
-        """Make the cache of a service node."""
-        return cls()
-
-    def object_json(self, record: Record, *, ignore_nan: bool = False) -> Encoded:
-        """Return an object's JSON with its links and attributes.
-
-        For one of many elements a function is returned, which makes it, in any thread; it is not kept.
-        """
-        key = record["id"], "ignore_nan" if ignore_nan else ""
-        data = self.get(key, record)
-        if data is not None:
-            return data
-        found = encode_unless_long(
-            answer_work((record.get("attributes") or {}).values()),
-            lambda: object_json(record, links=True, attributes=True, ignore_nan=ignore_nan),
-        )
-        if isinstance(found, bytes):
-            self.keep(key, record, found)
-        return found
-
-    def get(self, key: JsonKey, record: Record) -> bytes | None:
-        """Return what was kept by `key` for this very record, else None."""
-        cached = self._made.get(key)
-        if cached is None or cached[0] is not record:
-            return None
-        self._made.move_to_end(key)
-        return cached[1]
-
-    def keep(self, key: JsonKey, record: Record, data: bytes) -> None:
-        """Keep JSON that is made of a record, and else only of `key`: its id, and what was asked."""
-        before = self._made.pop(key, None)
-        if before is not None:
-            self._nbytes -= _weight(key, before[1])
-        self._made[key] = record, data
-        self._nbytes += _weight(key, data)
-        while self._nbytes > self._budget:
-            oldest, (_, dropped) = self._made.popitem(last=False)
-            self._nbytes -= _weight(oldest, dropped)
-
-
-def _weight(key: JsonKey, data: bytes) -> int:
-    return sum(map(len, key)) + (1 + RECORD_WEIGHT) * len(data)
 
 
 PREFIX = "datatypes/"

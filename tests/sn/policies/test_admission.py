@@ -13,6 +13,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
+from hsparse.sn.body_memory import FIRST
 from hsparse.sn.http import stream
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.request import Request
@@ -155,12 +156,13 @@ async def test_a_stream_has_no_place_once_it_has_begun(node: Node, rest: RemoteR
 async def test_a_body_that_has_not_arrived_takes_no_place(node: Node, rest: RemoteRest) -> None:
     reader, writer = await asyncio.open_connection(*node.runner.addresses[0][:2])
     writer.write(
-        b"PUT /body HTTP/1.1\r\nHost: a\r\nAuthorization: ann\r\nContent-Length: 4\r\nConnection: close\r\n\r\nab"
+        b"PUT /body HTTP/1.1\r\nHost: a\r\nAuthorization: ann\r\nContent-Length: %d\r\nConnection: close\r\n\r\nab"
+        % (2 * FIRST)
     )
     await until(lambda: node.service.bodies.used)
     assert (await send(rest, "/domains")).status == 200
-    writer.write(b"cd")
+    writer.write(bytes(2 * FIRST - 2))
     answer: Any = await reader.read()
-    assert answer.endswith(b'{"length": 4}')
+    assert answer.endswith(b'{"length": %d}' % (2 * FIRST))
     writer.close()
     await writer.wait_closed()

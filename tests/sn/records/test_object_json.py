@@ -13,13 +13,8 @@ from hsparse.clock import SystemClock
 from hsparse.model.ids import new_id, new_root_id
 from hsparse.sn.http import response
 from hsparse.sn.http.response import LONG, encode_json
-from hsparse.sn.records.object_json import (
-    RECORD_WEIGHT,
-    ObjectJsonCache,
-    attribute_json,
-    attribute_value_json,
-    object_json,
-)
+from hsparse.sn.objects.handlers import RECORD_WEIGHT, ObjectJsonCache
+from hsparse.sn.records.object_json import attribute_json, attribute_value_json, object_json
 from tests.support.rest_client import RestClient
 
 TIMES = {"created": 1.0, "lastModified": 2.0}
