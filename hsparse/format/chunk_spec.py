@@ -193,6 +193,11 @@ class ChunkSpec:
         """The type of an element as it is stored."""
         return parse_type(self.type)
 
+    @cached_property
+    def is_vlen(self) -> bool:
+        """Whether elements have a variable length."""
+        return self.datatype.is_vlen
+
     @property
     def statistic_columns(self) -> tuple[str, ...]:
         """The columns that chunks are stored with statistics of, see `statistic_columns`."""

@@ -25,7 +25,7 @@ from typing import Any
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format import codec_library as raw_codec
 from hsparse.format.buffer import Buffer
-from hsparse.format.filters.compressors import Blosc
+from hsparse.format.filters.codecs import Blosc
 from hsparse.format.filters.definition import (
     DataSizes,
     Filter,

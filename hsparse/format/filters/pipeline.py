@@ -15,13 +15,11 @@ from typing import Any
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.filters import compressors, transforms
-from hsparse.format.filters.compressors import Deflate
+from hsparse.format.filters.codecs import COMPRESSORS, TRANSFORMS, Deflate, Shuffle
 from hsparse.format.filters.definition import Filter, FilterDefinition
-from hsparse.format.filters.transforms import Shuffle
 from hsparse.model.short_text import short_repr
 
-DEFINITIONS: tuple[FilterDefinition, ...] = (*compressors.FILTERS, *transforms.FILTERS)
+DEFINITIONS: tuple[FilterDefinition, ...] = (*COMPRESSORS, *TRANSFORMS)
 BY_ID = {definition.id: definition for definition in sorted(DEFINITIONS, key=lambda one: one.id)}
 BY_NAME = {name: definition for definition in DEFINITIONS for name in definition.names}
 CODECS = {id: definition for id, definition in BY_ID.items() if definition.has_codec}

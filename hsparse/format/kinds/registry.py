@@ -24,7 +24,7 @@ KINDS: dict[tuple[bool, bool], Callable[[ChunkSpec], ChunkKind[Any]]] = {
 
 def kind_of(spec: ChunkSpec) -> ChunkKind[Any]:
     """Return the kind of the chunks that a specification describes."""
-    return KINDS[spec.sparse, spec.datatype.is_vlen](spec)
+    return KINDS[spec.sparse, spec.is_vlen](spec)
 
 
 def arrays_of(spec: ChunkSpec) -> FixedArrays | VlenArrays:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
+from hsparse.format.fields import packed_type, pick_fields, set_fields
 from hsparse.format.kinds.chunk_kind import (
     ChunkChange,
     DefinedElements,
@@ -112,7 +112,8 @@ class Sparse:
         if drop_fill:
             check_drop_fill(fields)
         selection, fill = at.selection, self._fill
-        given = as_type(values, packed_type(self._dtype, fields)).reshape(-1)
+        dtype = packed_type(self._dtype, fields) if fields else self._dtype
+        given = (values if values.dtype == dtype else values.view(dtype)).reshape(-1)
 
         def change(chunk: SparseChunk | None) -> tuple[SparseChunk | None, None]:
             offsets, column = selection.offsets().astype(np.uint32), given

@@ -15,7 +15,8 @@ from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.chunk_spec import statistics_bytes
 from hsparse.format.filters.definition import Filter
-from hsparse.format.selections.encoded_selection import decode_offsets, encode_offsets
+from hsparse.format.selections.encoded_selection import decode_offsets
+from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.container import (
     METADATA_FIXED,
     Footer,

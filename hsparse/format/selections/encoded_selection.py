@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, HsparseError
 from hsparse.format.buffer import Buffer
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.dataspace_message import decode_image, encode_image, image_head
+from hsparse.format.dataspace_message import decode_image, encode_image
 from hsparse.format.selections import orthogonal as ax
-from hsparse.format.selections.boxes import (
-    Boxes,
-    RowRuns,
-    count_mergers,
-    find_regular,
-    merge,
-    row_runs,
-)
+from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import coordinate_columns, count_runs, expand, runs_of, strides
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection, planar_blocks, planar_points
+from hsparse.format.selections.selection_encoding import (
+    encode_blocks,
+    encode_points,
+    encode_regular,
+    encode_simple,
+    volume,
+)
 from hsparse.format.selections.serialized_selection import (
     ALL,
     NONE,
@@ -44,15 +44,7 @@ from hsparse.format.selections.serialized_selection import (
     PointList,
     Regular,
     Serialized,
-    blocks_size,
     decode_serialized,
-    encode_blocks,
-    encode_hyperslab,
-    encode_points,
-    encode_regular,
-    encode_simple,
-    points_size,
-    volume,
 )
 
 
@@ -172,48 +164,6 @@ SMALL_BLOCK = 16
 """Blocks of so many elements on average are expanded by elements, and larger ones by runs."""
 SORTED_DIVISOR = 8
 """Up to this part of a chunk its offsets are sorted in less time than the chunk is looked through."""
-
-
-def encode_offsets(
-    offsets: NDArray[np.uint32], chunk: Sequence[int], max_dims: Sequence[int] | None = None
-) -> bytes:
-    """Return section 0, without checksum, of a chunk whose elements at `offsets` are defined.
-
-    `offsets`: (n,) uint32, row-major in `chunk`, ascending, without repeats; values in that order match
-    the result. The smallest of ALL, one regular hyperslab, disjoint boxes or points is chosen, by size
-    before any is built, in the narrowest encoding that libhdf5 1.12 and later decode.
-    """
-    count, head = len(offsets), image_head(tuple(chunk), max_dims and tuple(max_dims))
-    if count == 0 or count == math.prod(chunk):
-        return head + encode_simple(ALL if count else NONE)
-    runs = row_runs(offsets, chunk[-1])
-    spans = find_regular(runs, chunk)
-    if spans is not None:
-        return head + encode_hyperslab(spans)
-    boxes = _boxes_if_smaller(runs, offsets, chunk)
-    if boxes is not None:
-        return head + encode_blocks(boxes[0], boxes[1] - np.uint64(1))
-    return head + encode_points(coordinate_columns(offsets, chunk))
-
-
-# Sizes before compression decide. After shuffle and deflate they nearly always agree: points take 1.02,
-# 1.22, 1.41, 1.57, 1.83 times the bytes of boxes where they took 1.03, 1.30, 1.26, 1.52, 2.24 times before
-# (runs of 1-3, 1-4, 2-3, 3 and 1-8 elements), 2.6 times where 3.8 (lcls). They disagree for more than 65535
-# points in a chunk of short runs, whose coordinates are four bytes wide with two of zeros: points are
-# then 0.76 to 0.95 of boxes that were 1/3.3 to 1/1.7 of them, and boxes are kept, being faster to read.
-def _boxes_if_smaller(
-    runs: RowRuns, offsets: NDArray[np.uint32], chunk: Sequence[int]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64]] | None:
-    """Return the merged boxes, stops exclusive, when they take fewer bytes than points."""
-    count, rank = len(offsets), len(chunk)
-    as_points = points_size(count, rank, max(chunk) - 1)
-    fewest = len(runs.begins)
-    if blocks_size(fewest, rank, max(chunk) - 1) >= as_points:
-        fewest = max(1, fewest - count_mergers(runs, chunk, fewest))
-        if blocks_size(fewest, rank, max(chunk) - 1) >= as_points:
-            return None
-    starts, stops = merge(runs, chunk)
-    return (starts, stops) if blocks_size(len(starts), rank, max(chunk) - 1) < as_points else None
 
 
 def decode_offsets(

@@ -38,7 +38,8 @@ from hsparse.format.selections.extent import (
     widen,
 )
 from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span, at
-from hsparse.format.selections.serialized_selection import HYPERSLABS, POINTS, WIDTHS, width_for
+from hsparse.format.selections.selection_encoding import width_for
+from hsparse.format.selections.serialized_selection import HYPERSLABS, POINTS, WIDTHS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,8 +6,6 @@ version 1, points versions 1 and 2, hyperslabs versions 1, 2 and 3. Numbers are 
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,8 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.dataspace_message import CODES, ByteReader
+from hsparse.errors import Corrupt
+from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.orthogonal import Span
 from hsparse.model.dataspace import MAX_RANK
 
@@ -68,9 +66,6 @@ class NoElements:
 
 
 Serialized: TypeAlias = PointList | BlockList | Regular | AllElements | NoElements
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def decode_serialized(reader: ByteReader, dims: Dims) -> Serialized:
@@ -209,113 +204,3 @@ def _check_inside(coords: NDArray[Any], dims: Dims) -> None:
     for dim, extent in enumerate(dims or ()):
         if len(coords) and (highest := int(coords[:, dim].max())) >= extent:
             raise Corrupt(f"The selection has coordinate {highest} in dimension {dim}, not below {extent}.")
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def width_for(highest: int) -> int:
-    """Return the narrowest width, in bytes, that holds `highest`."""
-    return 2 if highest < 2**16 else 4 if highest < 2**32 else 8
-
-
-def encode_simple(kind: int) -> bytes:
-    """Return the encoding of `ALL` or `NONE`."""
-    return struct.pack("<IIII", kind, 1, 0, 0)
-
-
-def points_size(count: int, rank: int, highest: int) -> int:
-    """Return the bytes of points version 2; `highest` is the largest coordinate."""
-    width = width_for(max(highest, count))
-    return 13 + width + width * rank * count
-
-
-def encode_points(columns: Sequence[NDArray[Any]], version: int = 2) -> bytes:
-    """Return points, one array of coordinates a dimension; version 2 in the narrowest width that fits."""
-    count, rank = len(columns[0]), len(columns)
-    highest = max((int(column.max()) for column in columns if count), default=0)
-    width = width_for(max(highest, count)) if version == 2 else 4
-    _check_32(highest, count, version, "Points")
-    table = np.empty((count, rank), f"<u{width}")
-    for dim, column in enumerate(columns):
-        table[:, dim] = column
-    if version == 1:
-        head = struct.pack("<IIIIII", POINTS, 1, 0, 8 + table.nbytes, rank, count)
-    elif version == 2:
-        head = struct.pack("<IIBI", POINTS, 2, width, rank) + count.to_bytes(width, "little")
-    else:
-        raise BadRequest(f"Points have no version {version}; 1 and 2 exist.")
-    return head + table.tobytes()
-
-
-def regular_size(spans: Sequence[Span]) -> int:
-    """Return the bytes of a regular hyperslab of version 3."""
-    return 14 + 4 * len(spans) * width_for(_highest(spans))
-
-
-def encode_regular(spans: Sequence[Span], version: int = 3) -> bytes:
-    """Return a regular hyperslab of version 2 or 3 (in the narrowest width that fits)."""
-    width = width_for(_highest(spans)) if version == 3 else 8
-    numbers = [number for span in spans for number in (span.start, span.stride, span.count, span.block)]
-    body = struct.pack(f"<{len(numbers)}{CODES[width]}", *numbers)
-    rank = struct.pack("<I", len(spans))
-    if version == 2:
-        return struct.pack("<IIBI", HYPERSLABS, 2, REGULAR, 4 + len(body)) + rank + body
-    if version == 3:
-        return struct.pack("<IIBB", HYPERSLABS, 3, REGULAR, width) + rank + body
-    raise BadRequest(f"Regular hyperslabs have no version {version}; 2 and 3 exist, 1 has blocks.")
-
-
-def encode_hyperslab(spans: Sequence[Span]) -> bytes:
-    """Return a regular hyperslab, as a block where that is shorter: with few dimensions, and wide coordinates."""
-    is_wide = width_for(_highest(spans)) > WIDTHS[0] and blocks_size(1, len(spans), 0, 1) < regular_size(
-        spans
-    )
-    if is_wide and all(span.contiguous for span in spans):
-        corners = np.array([[(span.start, span.stop - 1) for span in spans]], np.uint64)
-        return encode_blocks(corners[..., 0], corners[..., 1], 1)
-    return encode_regular(spans)
-
-
-def _highest(spans: Sequence[Span]) -> int:
-    """Return the highest number in the encoding of a regular hyperslab, or the end of it."""
-    highest = 0
-    for span in spans:
-        end = span.start + (span.count - 1) * span.stride + span.block
-        highest = max(highest, end, span.start, span.stride, span.count, span.block)
-    return highest
-
-
-def blocks_size(count: int, rank: int, highest: int, version: int = 3) -> int:
-    """Return the bytes of `count` blocks, of version 1 or 3; `highest` is the largest coordinate."""
-    if version == 1:
-        return 24 + 8 * rank * count
-    width = width_for(max(highest, count))
-    return 14 + width + 2 * rank * width * count
-
-
-def encode_blocks(starts: NDArray[np.uint64], ends: NDArray[np.uint64], version: int = 3) -> bytes:
-    """Return blocks with inclusive ends, (m, rank), of version 1 or 3 (in the narrowest width that fits)."""
-    count, rank = starts.shape
-    highest = int(ends.max()) if count else 0
-    width = width_for(max(highest, count)) if version == 3 else 4
-    _check_32(highest, count, version, "Blocks")
-    table = np.empty((count, 2 * rank), f"<u{width}")
-    table[:, :rank], table[:, rank:] = starts, ends
-    if version == 1:
-        head = struct.pack("<IIIIII", HYPERSLABS, 1, 0, 8 + table.nbytes, rank, count)
-    elif version == 3:
-        head = struct.pack("<IIBBI", HYPERSLABS, 3, 0, width, rank) + count.to_bytes(width, "little")
-    else:
-        raise BadRequest(f"Irregular hyperslabs have no version {version}; 1 and 3 exist.")
-    return head + table.tobytes()
-
-
-def _check_32(highest: int, count: int, version: int, what: str) -> None:
-    if version == 1 and max(highest, count) >= 2**32:
-        raise BadRequest(f"{what} of version 1 hold 32-bit coordinates; use a later version for {highest}.")
-
-
-def volume(spans: Sequence[Span]) -> int:
-    """Return the number of elements of a regular hyperslab."""
-    return math.prod(span.size for span in spans)

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.boxes import Boxes, merge, row_runs
+from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import selection_json
+from hsparse.format.selections.selection_encoding import merge, row_runs
 from hsparse.hdf5.file_backed.chunk_locator import FileBackedChunkInfo
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name

@@ -9,7 +9,7 @@ import numpy as np
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.encoded_selection import encode_offsets
+from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, StoredChunk, build
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index

@@ -24,7 +24,7 @@ from hsparse.format.filters.pipeline import (
 )
 
 PACKAGE = Path(__file__).parents[3] / "hsparse"
-TABLE = ("compressors.py", "transforms.py")
+TABLE = ("codecs.py",)
 NOT_FILTERS = {"none"}
 EXCEPTIONS = {
     "format/filters/bitshuffle.py": "the codec of one filter, with what that filter compresses with",

@@ -22,15 +22,15 @@ from hsparse.format.selections.encoded_selection import (
     decode_first,
     decode_offsets,
     decode_selection,
-    encode_offsets,
     encode_selection,
 )
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.serialized_selection import (
+from hsparse.format.selections.selection_encoding import (
     blocks_size,
     encode_blocks,
+    encode_offsets,
     encode_points,
     points_size,
 )

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.selections import boxes as merged_boxes
-from hsparse.format.selections.boxes import Boxes, count_mergers, find_regular, merge, row_runs
+from hsparse.format.selections import selection_encoding
+from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.selection_encoding import count_mergers, find_regular, merge, row_runs
 from tests.format.selection_strategies import extents, iterate, offset_sets, spans
 
 
@@ -33,7 +34,7 @@ def test_runs_and_boxes_are_the_set(data: st.DataObject) -> None:
     assert len(runs.begins) - mergers <= len(starts) <= len(runs.begins)
     with pytest.MonkeyPatch.context() as patch:  # looked up and searched for are as many
         for dense in (0, 2**40):
-            patch.setattr(merged_boxes, "DENSE", dense)
+            patch.setattr(selection_encoding, "DENSE", dense)
             assert count_mergers(runs, extent, 10**6) == mergers
     regular = find_regular(runs, extent)
     if regular is not None:

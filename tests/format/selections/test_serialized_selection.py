@@ -8,6 +8,16 @@ import pytest
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.orthogonal import Span
+from hsparse.format.selections.selection_encoding import (
+    blocks_size,
+    encode_blocks,
+    encode_points,
+    encode_regular,
+    encode_simple,
+    points_size,
+    regular_size,
+    width_for,
+)
 from hsparse.format.selections.serialized_selection import (
     ALL,
     NONE,
@@ -17,15 +27,7 @@ from hsparse.format.selections.serialized_selection import (
     PointList,
     Regular,
     Serialized,
-    blocks_size,
     decode_serialized,
-    encode_blocks,
-    encode_points,
-    encode_regular,
-    encode_simple,
-    points_size,
-    regular_size,
-    width_for,
 )
 
 DIMS = (60,)

@@ -11,12 +11,7 @@ from dataclasses import dataclass
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
-from hsparse.format.selections.serialized_selection import (
-    UNLIMITED,
-    Regular,
-    Serialized,
-    decode_serialized,
-)
+from hsparse.format.selections.serialized_selection import UNLIMITED, Regular, Serialized, decode_serialized
 from hsparse.hdf5.format.file_fields import Reads, decode_name, open_page
 from hsparse.hdf5.format.fractal_heap import read_global_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File

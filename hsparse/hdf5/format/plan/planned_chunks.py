@@ -23,7 +23,8 @@ from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_map import UNFILTERED, ChunkRows, digests
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
-from hsparse.format.selections.serialized_selection import ALL, encode_blocks, encode_points, encode_simple
+from hsparse.format.selections.selection_encoding import encode_blocks, encode_points, encode_simple
+from hsparse.format.selections.serialized_selection import ALL
 from hsparse.hdf5.format.chunk_indexes.chunk_records import sort_rows
 from hsparse.hdf5.format.file_fields import Addressed, Key, address_to
 from hsparse.hdf5.format.messages.file_type import (

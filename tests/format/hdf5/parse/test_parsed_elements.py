@@ -10,13 +10,8 @@ import pytest
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.orthogonal import Span
-from hsparse.format.selections.serialized_selection import (
-    ALL,
-    NONE,
-    encode_points,
-    encode_regular,
-    encode_simple,
-)
+from hsparse.format.selections.selection_encoding import encode_points, encode_regular, encode_simple
+from hsparse.format.selections.serialized_selection import ALL, NONE
 from hsparse.hdf5.format.file_fields import Addressed
 from hsparse.hdf5.format.messages.file_type import FileType, file_type
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements

@@ -12,13 +12,8 @@ import pytest
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.codec_library import lookup3
 from hsparse.format.selections.orthogonal import Span
-from hsparse.format.selections.serialized_selection import (
-    UNLIMITED,
-    AllElements,
-    Regular,
-    encode_regular,
-    encode_simple,
-)
+from hsparse.format.selections.selection_encoding import encode_regular, encode_simple
+from hsparse.format.selections.serialized_selection import UNLIMITED, AllElements, Regular
 from hsparse.hdf5.format.fractal_heap import encode_global_heap
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
 from hsparse.hdf5.format.parse.virtual_mapping import (
