@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -42,12 +42,16 @@ def collect_seldom() -> None:
     gc.set_threshold(*SERVER_THRESHOLDS)
 
 
+def paused_collector(count: int) -> AbstractContextManager[None]:
+    """Return a context that makes `count` lists, while which the collector is paused if they are many.
+
+    They should be gone at its end.
+    """
+    return nullcontext() if count < MANY else _paused()
+
+
 @contextmanager
-def paused_collector(count: int) -> Iterator[None]:
-    """Pause the collector while the context makes `count` lists, if they are many; they should be gone at its end."""
-    if count < MANY:
-        yield
-        return
+def _paused() -> Iterator[None]:
     with _STATE.lock:
         if not _STATE.pauses:
             _STATE.was_enabled = gc.isenabled()

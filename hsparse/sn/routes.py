@@ -83,14 +83,15 @@ from hsparse.sn.values.density import get_density
 from hsparse.sn.values.handlers import (
     delete_value,
     get_defined,
+    get_reduce,
     get_value,
     post_defined,
     post_erase,
+    post_reduce,
     post_value,
     post_values,
     put_value,
 )
-from hsparse.sn.values.reduction.handlers import get_reduce, post_reduce
 
 ANY = "/{collection:groups|datasets|datatypes}/{id}"
 """An object of any collection."""

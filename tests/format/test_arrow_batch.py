@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.arrow_stream import PART, batch_parts
-from hsparse.sn.values.media.arrow import ArrowWriter, read_arrow
+from hsparse.sn.values.media.arrow import PART, ArrowWriter, batch_parts, read_arrow
 
 NUMBERS = ("i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.format.value_arrays import number_json
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import Fixed
 from hsparse.model.json_values import JsonSize, item_count, json_size, list_count
-from hsparse.model.number_json import number_json
 
 TYPES = ["<i4", "S2", "V3", [("a", "u1"), ("b", "<f8", (2, 3))], [("a", [("b", "?")]), ("c", "u1", (1, 1))]]
 

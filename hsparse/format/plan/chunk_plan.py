@@ -218,6 +218,11 @@ def plan(
     return _plan_boxes(selection, grid, only)
 
 
+def chunk_selections(planned: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
+    """Return the chunk selections of planned chunks, as messages have them."""
+    return tuple([ChunkSelection(chunk.scaled, chunk.selection, chunk.full) for chunk in planned])
+
+
 def run_of(planned: Sequence[PlannedChunk], first: int, room: int) -> int:
     """Return the end of the run of chunks from `first` with at most `room` selected elements, at least one chunk."""
     total = planned[first].selection.size

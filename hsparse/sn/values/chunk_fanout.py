@@ -16,7 +16,14 @@ from hsparse.compute import INLINE, compute
 from hsparse.errors import TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.kinds.chunk_kind import DefinedElements, FoundElements
-from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk, count_chunks, plan, run_of
+from hsparse.format.plan.chunk_plan import (
+    ChunkSelection,
+    PlannedChunk,
+    chunk_selections,
+    count_chunks,
+    plan,
+    run_of,
+)
 from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.points import Boxes, Orthogonal, Selection, ascending
@@ -26,7 +33,7 @@ from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import chunk_pages
-from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource, chunk_selections
+from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource
 from hsparse.wire.chunk_message import NO_LIMIT, EraseChunks, ReadDefined, UpdateElements, WriteChunks
 
 Array = NDArray[Any]

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from hsparse.errors import TooLarge
-from hsparse.format.plan.chunk_plan import count_chunks
+from hsparse.format.plan.chunk_plan import chunk_selections, count_chunks
 from hsparse.format.selections.points import Orthogonal, Points, Selection
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_WHOLE, Array, ChunkFanout, DefinedRead
-from hsparse.sn.values.element_source import chunk_selections
 from hsparse.wire.chunk_message import CountDefined
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.format.kinds.chunk_kind import FoundElements
-from hsparse.format.plan.chunk_plan import ChunkSelection, PlannedChunk
+from hsparse.format.plan.chunk_plan import PlannedChunk, chunk_selections
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.model.json_values import Values
@@ -122,8 +122,3 @@ class ChunkObjectElements:
     def key(self, chunk: PlannedChunk) -> str:
         """Return the key of a chunk object, by which its owner is found."""
         return self._dataset.spec.key(chunk.scaled)
-
-
-def chunk_selections(planned: Sequence[PlannedChunk]) -> tuple[ChunkSelection, ...]:
-    """Return the chunk selections of planned chunks, as messages have them."""
-    return tuple([ChunkSelection(chunk.scaled, chunk.selection, chunk.full) for chunk in planned])

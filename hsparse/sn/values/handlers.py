@@ -1,24 +1,28 @@
-"""Handlers that read, write and erase values: `/datasets/{id}/value`, `/defined` and `/erase`."""
+"""Handlers of values: `/datasets/{id}/value`, `/defined`, `/erase` and `/reduce`, and the table of media types.
+
+A write whose body is larger than `max_request_size`, as stock clients send it, is applied part by part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
+from hsparse.format.plan.grid import pages
 from hsparse.format.selections.orthogonal import as_span
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
 from hsparse.sn.http.challenge import idempotency_key
-from hsparse.sn.http.request import BINARY_TYPE, read_json, read_json_object
+from hsparse.sn.http.request import BINARY_TYPE, named_types, read_json, read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
@@ -26,11 +30,13 @@ from hsparse.sn.request import Request
 from hsparse.sn.values.append import AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.defined_read import count_defined, places_too_large, read_whole, whole_bound
+from hsparse.sn.values.media.arrow import ARROW
+from hsparse.sn.values.media.binary import BINARY
 from hsparse.sn.values.media.json import JSON
-from hsparse.sn.values.media.medium import ValueRead, WriteBody
-from hsparse.sn.values.media.registry import accepted_medium, body_medium
+from hsparse.sn.values.media.medium import Medium, ValueRead, WriteBody
 from hsparse.sn.values.multi_object_read import MultiObjectRead, parse_reads
 from hsparse.sn.values.query_values import answer_query, change_by_query
+from hsparse.sn.values.reduction.dataset_reduction import DatasetReduction, ReduceRequest
 from hsparse.sn.values.request_selection import (
     ReadRequest,
     Resolve,
@@ -39,8 +45,80 @@ from hsparse.sn.values.request_selection import (
     select_parameter,
     selected,
     selected_in_url,
+    selection_work,
 )
-from hsparse.sn.values.streamed_write import is_streamed, put_streamed
+
+MEDIA: dict[str, Medium] = {medium.name: medium for medium in (JSON, BINARY, ARROW)}
+"""The media types of values by their names. A new one is one module in `media/` and one of these."""
+
+
+def accepted_medium(request: web.BaseRequest) -> Medium:
+    """Return the medium for the answer: the first one that `Accept` names, else JSON."""
+    return _first_named(request.headers.get(hdrs.ACCEPT, ""))
+
+
+def body_medium(request: web.BaseRequest) -> Medium:
+    """Return the medium of the body: JSON without `Content-Type`, which stock clients leave out."""
+    return _first_named(request.headers.get(hdrs.CONTENT_TYPE, ""))
+
+
+def _first_named(header: str) -> Medium:
+    found = MEDIA.get(header)  # most headers are one name
+    return found or next((MEDIA[name] for name in named_types(header) if name in MEDIA), JSON)
+
+
+WHOLE = ("append", "append_dim", "sparse", "element_count", "query")
+"""Parameters of writes whose body is read as a whole."""
+
+
+def is_streamed(request: Request) -> bool:
+    """Say whether a write of values is too large for memory and can be applied part by part: elements as bytes."""
+    length = request.http.content_length
+    is_large = length is not None and length > request.limit
+    return is_large and body_medium(request.http) is BINARY and not any(map(request.arg, WHOLE))
+
+
+async def put_streamed(request: Request) -> web.StreamResponse:
+    """Write the elements in the body as they come; durable when answered.
+
+    All is checked before anything is written. A body that is cut short leaves what was written before.
+    """
+    dataset = await load_dataset(request)
+    fields, drops_fill = parse_fields(request.arg("fields"), dataset.dtype), request.flag("drop_fill")
+    arrays = dataset.arrays.of_fields(fields)
+    if not arrays.is_exact or arrays.guessed_size > request.limit:
+        request.check_length()
+    if drops_fill:
+        dataset.require_sparse()
+        check_drop_fill(fields)
+    async with selected_in_url(request, dataset.extent) as selection:
+        nbytes, length = selection.size * arrays.guessed_size, request.http.content_length
+        if length != nbytes:
+            raise BadRequest(f"The body has {length} bytes; the {selection.size} elements have {nbytes}.")
+        chunks = ChunkFanout(request.service.owners, dataset)
+        await request.make_room(
+            chunks.check_write(selection, nbytes, request.service.settings.max_write_size)
+        )
+        for page in pages(selection, dataset.grid, request.limit // arrays.guessed_size):
+            await _write_page(request, page, fields, drops_fill)
+    return respond({})
+
+
+async def _write_page(request: Request, page: Selection, fields: Sequence[str], drops_fill: bool) -> None:
+    """Receive the elements of a page and write them, in the extent that the dataset has by then."""
+    dataset = await load_dataset(request)
+    arrays = dataset.arrays.of_fields(fields)
+    data = await request.part(page.size * arrays.guessed_size)
+    values: Values = await compute(arrays.work(page.size), arrays.from_bytes, data, page.size, page.shape)
+
+    async def write(current: Dataset) -> None:
+        where = page
+        if current.extent != page.extent:
+            where = page.translate((0,) * len(page.extent), current.extent)
+        chunks = ChunkFanout(request.service.owners, current)
+        await chunks.write(where, values, drop_fill=drops_fill, fields=fields)
+
+    await until_current(request, write)
 
 
 async def get_value(request: Request) -> web.StreamResponse:
@@ -80,7 +158,7 @@ async def _read(request: Request, asked: ReadRequest) -> web.StreamResponse:
             return await medium.answer_defined(ValueRead(request, dataset, selection))
         if asked.query is not None:
             return await answer_query(
-                request, dataset, selection, asked.query, asked.limit, fields, asked.order_by
+                request, dataset, selection, asked.query, asked.limit, fields, asked.order_by, medium
             )
         return await medium.answer_values(ValueRead(request, dataset, selection, fields))
 
@@ -262,3 +340,25 @@ async def _erase(request: Request, body: dict[str, Any], resolve: Resolve) -> we
 
     await until_current(request, erase)
     return respond({})
+
+
+async def get_reduce(request: Request) -> web.StreamResponse:
+    """`GET /datasets/{id}/reduce`: sums, means and the like of the selected elements, over axes and by groups."""
+    return await _reduce(request, ReduceRequest.of(request, {}))
+
+
+async def post_reduce(request: Request) -> web.StreamResponse:
+    """`POST /datasets/{id}/reduce`: the same with what is too long for a URL."""
+    return await _reduce(request, ReduceRequest.of(request, await read_json_object(request)))
+
+
+async def _reduce(request: Request, asked: ReduceRequest) -> web.StreamResponse:
+    medium = accepted_medium(request.http)
+
+    async def reduce(dataset: Dataset) -> web.StreamResponse:
+        work = selection_work({"select": asked.select})
+        selection = await compute(work, asked.resolve, dataset.extent)
+        reduction = DatasetReduction(request, dataset, asked, selection)
+        return await medium.answer_reduced(request, await reduction.run())
+
+    return await until_current(request, reduce)

@@ -42,8 +42,7 @@ from hsparse.sn.values.element_query import (
     unchangeable,
 )
 from hsparse.sn.values.media.json import collect_found, json_limit, respond_values, value_hrefs
-from hsparse.sn.values.media.medium import FoundRead
-from hsparse.sn.values.media.registry import accepted_medium
+from hsparse.sn.values.media.medium import FoundRead, Medium
 
 FIRST_CHUNKS = 16
 """How many of the most promising chunks are asked first; then twice as many, and so on."""
@@ -157,14 +156,14 @@ async def answer_query(
     text: str,
     limit: int,
     fields: tuple[str, ...],
-    order_by: str = "",
+    order_by: str,
+    medium: Medium,
 ) -> web.StreamResponse:
     """Answer with the selected elements that a query finds, in row-major order of the dataset, or ordered by value."""
     query = _query(request, dataset, text, limit, order_by)
     every = isinstance(query, OrderedQuery) and query.fits_fill
     _check_computed(request, dataset, selection, every=every)
     page_size = request.service.settings.page_size
-    medium = accepted_medium(request.http)
     nbytes = min(dataset.arrays.expected(selection.size), QUERY_PAGES * page_size)
     async with request.service.answers.hold(nbytes), aclosing(query.find(selection, fields)) as found:
         return await medium.answer_found(FoundRead(request, dataset, found, fields))

@@ -6,9 +6,11 @@ The columns are `dim_0 ... dim_{n-1}` and `value`.
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import nanoarrow as na
@@ -19,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hsparse.compute import compute
 from hsparse.errors import BadRequest
-from hsparse.format.arrow_stream import Column, batch_parts, read_batches
+from hsparse.format.arrow_stream import CONTINUATION, RECORD_BATCH, Column, read_batches
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.element import Element
@@ -235,6 +237,49 @@ def _column(columns: dict[str, Column], name: str) -> Column:
     if column.nulls:
         raise BadRequest(f"Column {name!r} has nulls; an undefined element is simply not sent.")
     return column
+
+
+# --- record batches without a copy of the columns ---------------------------------------------------
+# A message is its metadata, a FlatBuffer, and a body: the buffers of the columns, each padded to 8 bytes.
+
+VERSION_5 = 4
+"""Message.fbs: `MetadataVersion.V5`."""
+PART = 1 << 16
+"""Bytes up to which a batch is one part: to send a part costs as much as to copy so many."""
+
+
+def batch_parts(columns: Sequence[NDArray[Any]]) -> list[bytes | memoryview]:
+    """Return the bytes of a batch of contiguous columns `(n,)`, of numbers or of elements of a fixed size, in parts.
+
+    The parts refer to the columns, which must not change until they are sent.
+    """
+    (length,) = {len(column) for column in columns}
+    parts: list[bytes | memoryview] = [_batch_head(length, [column.nbytes for column in columns])]
+    for column in columns:
+        parts.append(column.view(np.uint8).data)
+        if padding := -column.nbytes % 8:
+            parts.append(bytes(padding))
+    return parts if sum(map(len, parts)) > PART else [b"".join(parts)]
+
+
+def _batch_head(length: int, sizes: list[int]) -> bytes:
+    """Return what stands before the body: a mark, the size of the metadata, and the metadata.
+
+    They are two tables ("FlatBuffers Internals"), each behind its vtable, and two vectors at the end. Offsets are
+    relative to where they stand; places are those in the metadata.
+    """
+    ends = [0, *accumulate(size + -size % 8 for size in sizes)]
+    count = len(sizes)
+    message = struct.pack(
+        "<I 6H i hBx q I", 16, 12, 20, 4, 6, 16, 8, 12, VERSION_5, RECORD_BATCH, ends[-1], 16
+    )
+    batch = struct.pack("<5H 2x i I q I", 10, 20, 8, 4, 16, 12, 16, length, 76 + 16 * count - 64)
+    nodes = struct.pack("<I", count) + struct.pack("<qq", length, 0) * count
+    buffers = b"".join(
+        struct.pack("<4q", start, 0, start, size) for start, size in zip(ends[:-1], sizes, strict=True)
+    )
+    metadata = message + batch + nodes + struct.pack("<4x I", 2 * count) + buffers
+    return struct.pack("<II", CONTINUATION, len(metadata)) + metadata
 
 
 # --- the medium -------------------------------------------------------------------------------------

@@ -18,9 +18,8 @@ from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import selection_json
-from hsparse.format.value_arrays import ValueArrays, repeat_values
+from hsparse.format.value_arrays import ValueArrays, number_json, repeat_values
 from hsparse.model.json_values import LIST_BYTES, Values, item_count, json_size, list_count
-from hsparse.model.number_json import number_json
 from hsparse.model.vlen_array import rows_of
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
 from hsparse.sn.http.response import (
@@ -320,7 +319,7 @@ async def read_body(request: Request) -> JsonBody:
     fields = body.get("fields", request.arg("fields"))
     if not (fields is None or isinstance(fields, str)):
         raise BadRequest("fields must be a string like 'a:b'.")
-    append = parse_append(count, dim)
+    append = None if count is None else parse_append(count, dim)
     return JsonBody(body, WriteSelection.of(request, body), append, fields)
 
 

@@ -21,9 +21,9 @@ from hsparse.sn.http.request import ARROW_TYPE, BINARY_TYPE, JSON_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append
+from hsparse.sn.values.handlers import MEDIA
 from hsparse.sn.values.media.json import JSON
 from hsparse.sn.values.media.medium import FoundRead, ValueRead
-from hsparse.sn.values.media.registry import MEDIA
 from hsparse.sn.values.request_selection import ReadRequest
 from tests.sn.value_client import create, read, sparse, value_client
 from tests.support.rest_client import RestClient

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.model.number_json import is_finite, number_json
+from hsparse.format.value_arrays import is_finite, number_json
 from hsparse.sn.http.response import respond
 
 ROW = np.dtype([("n", ">i4"), ("x", "<f8"), ("v", "<f4", (2,)), ("in", [("y", "<f2")])])
