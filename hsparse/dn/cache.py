@@ -10,7 +10,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 from hsparse.compute import compute
@@ -226,31 +225,20 @@ for it. The most are a thousand for an element, of which a sparse chunk keeps fi
 
 
 class Reservation:
-    """What the users of one object hold of a budget together: the most that any asked for, until the last one leaves.
+    """What the users of one object hold of a budget together: the most that any asked for, until it is given back.
 
     Whoever holds some for one object must not wait for another one's: so no two wait for each other. `remedy` ends the
     error about an object that the whole budget has no room for.
     """
 
-    __slots__ = ("_budget", "_held", "_name", "_remedy", "_taking", "_users")
+    __slots__ = ("_budget", "_name", "_remedy", "_taking", "held")
 
     def __init__(self, budget: MemoryBudget, name: str, remedy: str) -> None:
         self._budget = budget
         self._name = name
         self._remedy = remedy
-        self._users = 0
-        self._held = 0
+        self.held = 0
         self._taking: asyncio.Lock | None = None
-
-    def __enter__(self) -> None:
-        self._users += 1
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._users -= 1
-        if not self._users:
-            self._give_back()
 
     def check(self, nbytes: int) -> None:
         """Raise `TooLarge` if the whole budget has no room for so many bytes."""
@@ -262,23 +250,22 @@ class Reservation:
 
     async def take(self, nbytes: int) -> None:
         """Hold at least `nbytes`; raises as `check` and `MemoryBudget.hold`."""
-        if nbytes <= max(SMALL, self._held):
+        if nbytes <= max(SMALL, self.held):
             return
         self.check(nbytes)
         if self._taking is None:
             self._taking = asyncio.Lock()
         async with self._taking:
-            if nbytes > self._held:
+            if nbytes > self.held:
                 # What is held goes first: two that held some and waited for more would wait for each other.
-                self._give_back()
-                self._held = await self._budget.take(nbytes)
-            if not self._users:
-                self._give_back()
+                self.give_back()
+                self.held = await self._budget.take(nbytes)
 
-    def _give_back(self) -> None:
-        if self._held:
-            self._budget.give_back(self._held)
-            self._held = 0
+    def give_back(self) -> None:
+        """Hold nothing any more."""
+        if self.held:
+            self._budget.give_back(self.held)
+            self.held = 0
 
 
 @dataclass(frozen=True, slots=True)

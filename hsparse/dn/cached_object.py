@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -183,8 +183,8 @@ ATTEMPTS = 64
 class CachedObject(Generic[V]):
     """An object of the store, in some form, and its last known state. Not thread-safe: one event loop uses it.
 
-    Its owner is found by `name`, which is the key unless it is given. With `memory` whoever uses it does so in the
-    context `in_use`.
+    Its owner is found by `name`, which is the key unless it is given. With `memory` whoever uses it is counted in
+    `users`, and calls `release` afterwards.
     """
 
     __slots__ = (
@@ -202,6 +202,7 @@ class CachedObject(Generic[V]):
         "_waiting",
         "key",
         "name",
+        "users",
     )
 
     def __init__(
@@ -228,6 +229,7 @@ class CachedObject(Generic[V]):
         self._waiting: list[WaitingChange[V]] = []
         self._committing: asyncio.Task[None] | None = None
         self._pause = GroupPause()
+        self.users = 0
 
     @property
     def busy(self) -> bool:
@@ -239,10 +241,10 @@ class CachedObject(Generic[V]):
         """Bytes of memory that evicting it would free."""
         return len(self.key) + (self._state.nbytes if self._state is not None else 0)
 
-    @property
-    def in_use(self) -> AbstractContextManager[None]:
-        """A context in which the memory that was reserved for the value stays reserved."""
-        return self._memory.reservation if self._memory is not None else nullcontext()
+    def release(self) -> None:
+        """Give back the memory that was reserved for the value, unless it is used."""
+        if self._memory is not None and self._memory.reservation.held and not (self.users or self.busy):
+            self._memory.reservation.give_back()
 
     def peek(self) -> tuple[bool, V | None]:
         """Return whether the value is in memory and sure to be the store's, and the value.
@@ -347,11 +349,11 @@ class CachedObject(Generic[V]):
 
     async def _load_once(self) -> ObjectState[V]:
         try:
-            with self.in_use:
-                return await self._load()
+            return await self._load()
         finally:
             if self._loading is asyncio.current_task():
                 self._loading = None
+            self.release()
 
     async def _load(self) -> ObjectState[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""
@@ -377,14 +379,14 @@ class CachedObject(Generic[V]):
                 group, self._waiting = self._waiting, []
                 begin_trace(group[0].trace)  # in this task alone
                 try:
-                    with self.in_use:
-                        results = await self._commit_group(group)
+                    results = await self._commit_group(group)
                 except Exception as error:  # noqa: BLE001 - raised in each waiting request
                     self._state = None
                     results = [error] * len(group)
                 answer_group(group, results, self._waiting, self._pause)
         finally:
             self._committing = None
+            self.release()
 
     async def _commit_group(self, group: list[WaitingChange[V]]) -> list[Any]:
         """Store what a group makes of the value; return a result for each change."""

@@ -136,8 +136,13 @@ class ChunkObjects:
         """Yield a chunk's cached object, which stays in memory while it is used; raises as `check` does."""
         self._fences.check(kind.spec)
         key = kind.spec.key(scaled)
-        with self._cache.use(key, lambda: self._make(key, kind, scaled)) as cached, cached.in_use:
-            yield cached
+        with self._cache.use(key, lambda: self._make(key, kind, scaled)) as cached:
+            cached.users += 1
+            try:
+                yield cached
+            finally:
+                cached.users -= 1
+                cached.release()
 
     def reservation(self, spec: ChunkSpec, scaled: Scaled) -> Reservation:
         """Return a reservation of nothing yet, for a chunk."""
