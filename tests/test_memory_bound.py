@@ -159,7 +159,7 @@ def test_a_sparse_dataset_that_is_full_streamed_with_its_places(tmp_path: Path) 
 
 BEYOND = 100 * MIB
 """What a server may have more than at the start once requests are done: caches, and what the allocator keeps."""
-ROUNDS = repeats(200, short=12)
+ROUNDS = repeats(100, short=12)
 LARGE_CHUNK = repeats(1 << 22, short=1 << 20)
 """Elements of a chunk that a body of some bytes fills."""
 NUMBERS = {"class": "H5D_CHUNKED", "dims": [LARGE_CHUNK]}

@@ -123,7 +123,7 @@ def forms(dtypes: list[str], keys: list[Any]) -> Iterator[dict[str, Any]]:
 def test_keys_return_what_scipy_and_numpy_return(dataset_access: DatasetAccess, rank: int) -> None:
     samples, dtypes = Samples(dataset_access, rank), dataset_access.some(DTYPES, rank)
 
-    @settings(max_examples=dataset_access.examples(300, short=16), deadline=None)
+    @settings(max_examples=dataset_access.examples(120, short=16), deadline=None)
     @given(dtype=st.sampled_from(dtypes), key=keys_of(SHAPES[rank]), is_dense=st.booleans())
     def check(dtype: str, key: Any, is_dense: bool) -> None:
         model, dataset = samples.of(dtype)
@@ -158,7 +158,7 @@ def test_keys_return_what_scipy_and_numpy_return(dataset_access: DatasetAccess, 
 def test_orthogonal_keys_return_products(dataset_access: DatasetAccess, rank: int) -> None:
     samples, dtypes = Samples(dataset_access, rank), dataset_access.some(DTYPES, rank + len(SHAPES))
 
-    @settings(max_examples=dataset_access.examples(150, short=8), deadline=None)
+    @settings(max_examples=dataset_access.examples(60, short=8), deadline=None)
     @given(dtype=st.sampled_from(dtypes), key=orthogonal_keys_of(SHAPES[rank]), is_dense=st.booleans())
     def check(dtype: str, key: Any, is_dense: bool) -> None:
         model, dataset = samples.of(dtype)

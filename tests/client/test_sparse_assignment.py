@@ -100,7 +100,7 @@ def test_assignment_makes_the_region_equal(dataset_access: DatasetAccess, rank: 
         is_defined.reshape(-1)[places.reshape(-1)] = stored.reshape(-1)
         array[~is_defined] = 0
 
-    @settings(max_examples=dataset_access.examples(60, short=4), deadline=None)
+    @settings(max_examples=dataset_access.examples(30, short=4), deadline=None)
     @given(some=st.lists(assignments_of(shape), min_size=1, max_size=TOGETHER))
     def check(some: list[Assignment]) -> None:
         for one in some:

@@ -238,7 +238,7 @@ def test_threads_and_processes_share_a_client(
     request: pytest.FixtureRequest, embedded_url: str, tmp_path: Path
 ) -> None:
     """16 threads, 4 forked processes and a spawned one use one client; every answer is checked."""
-    calls: int = request.config.getoption("--shared-calls") or repeats(4000, short=400)
+    calls: int = request.config.getoption("--shared-calls") or repeats(2000, short=400)
     done = subprocess.run(
         [sys.executable, "-m", "tests.client.shared_client", embedded_url, str(calls)],
         capture_output=True,

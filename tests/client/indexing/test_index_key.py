@@ -27,7 +27,7 @@ from tests.support.endurance import repeats
 Take = Callable[[np.ndarray, Any], Any]
 
 
-@settings(max_examples=repeats(500, short=200))
+@settings(max_examples=repeats(300, short=100))
 @example((3, 4, 5), (0, slice(None), [1, 2]))
 @example((3, 4, 5), ([[0], [1]], slice(None), [1, 2, 1]))
 @example((3, 4, 5), ([2, 0, 2], slice(None, None, -2), [1, 2, 1]))
@@ -55,7 +55,7 @@ def test_each_form_of_key_selects_what_it_selects_in_numpy(extent: tuple[int, ..
         check(extent, key, take_orthogonal, parse_orthogonal_key)
 
 
-@settings(max_examples=repeats(500, short=100))
+@settings(max_examples=repeats(300, short=60))
 @given(data=st.data(), extent=st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple))
 def test_a_key_that_fits_selects_what_it_selects_in_numpy(
     data: st.DataObject, extent: tuple[int, ...]

@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -20,7 +20,6 @@ from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from tests.format.filters.filter_cases import CASES, pipeline
-from tests.support.endurance import repeats
 
 DTYPES = ("<u1", ">i2", "<f8", "S3", "V12", "V300")
 LENGTHS = (1, 7, 8, 63, 777, 5000)
@@ -155,7 +154,6 @@ def test_what_is_cut_short_is_corrupt(name: str) -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=repeats(100, short=20))
 @given(noise=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damage_is_corrupt_or_gives_the_expected_size(name: str, noise: list[tuple[int, int]]) -> None:
     data = as_bytes(make("<u4", 300, 3))

@@ -130,7 +130,7 @@ def test_what_is_whole_is_read(kind: str) -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=repeats(300, short=25))
+@settings(max_examples=repeats(150, short=25))
 @given(st.data())
 def test_changed_bytes(kind: str, data: st.DataObject) -> None:
     changed = bytearray(sample(kind))
@@ -149,7 +149,7 @@ def test_changed_bytes(kind: str, data: st.DataObject) -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=repeats(200, short=20))
+@settings(max_examples=repeats(100, short=20))
 @given(st.data())
 def test_changed_addresses(kind: str, data: st.DataObject) -> None:
     """Exchange one thing that looks like an address for another: circles, and structures in each other's place."""

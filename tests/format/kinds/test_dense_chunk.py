@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
@@ -21,7 +21,6 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import bind_query
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from tests.format.filters.filter_cases import CASES, pipeline
-from tests.support.endurance import repeats
 
 DTYPES = ["<i4", ">f8", "u1", "S3", [("a", ">i2"), ("b", "<f8")], (">i2", (2,)), "?"]
 dims_lists = st.lists(st.integers(1, 6), max_size=3).map(tuple)
@@ -34,7 +33,6 @@ def make(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=repeats(100, short=20))
 @given(dims_lists, st.sampled_from(DTYPES))
 def test_an_object_reads_back(name: str, dims: tuple[int, ...], kind: Any) -> None:
     dtype = np.dtype(kind)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -31,7 +31,6 @@ from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.sparse_model import element_bytes
 from tests.format.selection_strategies import iterate, selections
 from tests.model.type_strategies import text
-from tests.support.endurance import repeats
 
 Row: TypeAlias = tuple[int, str]
 """An element of the type, a number and a text."""
@@ -191,7 +190,6 @@ def test_every_kind_is_here() -> None:
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_what_is_changed_is_read(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -218,7 +216,6 @@ def test_what_is_changed_is_read(about: ChunkSpec, data: st.DataObject) -> None:
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -266,7 +263,6 @@ def test_all_that_is_defined_is_read_without_work() -> None:
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_queries_find_and_update(about: ChunkSpec, data: st.DataObject) -> None:
     subject = data.draw(subjects(about))
@@ -306,7 +302,6 @@ def test_queries_find_and_update(about: ChunkSpec, data: st.DataObject) -> None:
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_a_damaged_object_is_corrupt(about: ChunkSpec, data: st.DataObject) -> None:
     subject = Subject(about)
@@ -319,7 +314,6 @@ def test_a_damaged_object_is_corrupt(about: ChunkSpec, data: st.DataObject) -> N
 
 @pytest.mark.endurance
 @every_kind
-@settings(max_examples=repeats(100, short=20))
 @given(selection=selections(DIMS))
 def test_bounds_are_not_exceeded(about: ChunkSpec, selection: Selection) -> None:
     subject = Subject(about)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -17,7 +17,6 @@ from hsparse.format.filters.filters_json import parse_filters, record_size
 from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.container import MAX_FOOTER, METADATA_FIXED, build, read_footer, seal
-from tests.support.endurance import repeats
 
 DIMS = (5, 4, 3)
 SIZE = math.prod(DIMS)
@@ -144,7 +143,6 @@ def test_erasing_what_is_not_defined_changes_nothing() -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", PIPELINES)
-@settings(max_examples=repeats(100, short=20))
 @given(dtypes, offset_lists)
 def test_an_object_reads_back(name: str, dtype: np.dtype[Any], offsets: list[int]) -> None:
     chunk = make(dtype, offsets)

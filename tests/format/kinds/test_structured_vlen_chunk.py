@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
@@ -25,7 +25,6 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
 from tests.format.golden_file import GoldenChunk, golden_chunks
 from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
-from tests.support.endurance import repeats
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "lib-2026-09-vlen.h5"
 TEXT = parse_type(text("H5T_VARIABLE")).element
@@ -89,7 +88,6 @@ def columns(draw: st.DrawFn, size: int) -> tuple[Any, list[bytes]]:
 
 
 @pytest.mark.endurance
-@settings(max_examples=repeats(100, short=20))
 @given(columns(12), st.sets(st.integers(0, 11)), st.sampled_from(PIPELINES))
 def test_what_is_stored_is_loaded(
     drawn: tuple[Any, list[bytes]], places: set[int], pipelines: tuple[tuple[Filter, ...], ...]

@@ -372,7 +372,7 @@ def test_another_extent_is_corrupt() -> None:
 
 
 @pytest.mark.endurance
-@settings(max_examples=repeats(400, short=60))
+@settings(max_examples=repeats(200, short=60))
 @given(st.data())
 def test_mutations_are_corrupt_or_valid(data: st.DataObject) -> None:
     selection = data.draw(hdf5_selections())

@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt, TooLarge
@@ -18,7 +18,6 @@ from hsparse.format.structured.vlen_sections import decode_elements, encode_elem
 from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
 from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
-from tests.support.endurance import repeats
 
 NAMES = ("Section 1", "Section 2")
 TEXT = text("H5T_VARIABLE")
@@ -54,7 +53,6 @@ def recoded(item: Any, array: VlenArray, revision: FormatRevision) -> VlenArray:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("revision", FormatRevision)
-@settings(max_examples=repeats(100, short=20))
 @given(drawn=columns())
 def test_what_is_encoded_is_decoded(revision: FormatRevision, drawn: tuple[Any, list[Any]]) -> None:
     item, values = drawn
@@ -163,7 +161,6 @@ PAIRS = [[1, 2, "text", [[[1, 2], [], [3]], [[]]]], [3, 4, "", [[], [[5]]]], [5,
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("revision", FormatRevision)
-@settings(max_examples=repeats(100, short=20))
 @given(data=st.data())
 def test_changed_bytes_are_corrupt_or_other_values(revision: FormatRevision, data: st.DataObject) -> None:
     """Never another error, and never more than the sections can hold."""

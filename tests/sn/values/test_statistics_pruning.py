@@ -144,7 +144,7 @@ async def test_whole_chunks_are_reduced_without_being_read(store: CountingStore)
 async def test_queries_during_writes_miss_nothing(store: CountingStore) -> None:
     """Values only grow: what was written before a query is found by it, and what it finds was written by its end."""
     rng = np.random.default_rng(4)
-    size, rounds = 70 * LENGTH, repeats(2500, short=40)
+    size, rounds = 70 * LENGTH, repeats(1000, short=40)
     model = np.ones(size, "<i4")
     is_done = False
     async with opened(store) as client:

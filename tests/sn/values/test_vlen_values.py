@@ -419,7 +419,7 @@ def bodies(draw: st.DrawFn) -> tuple[Any, list[Any]]:
 
 
 @pytest.mark.endurance
-@settings(max_examples=repeats(100, short=20), deadline=None)
+@settings(max_examples=repeats(50, short=20), deadline=None)
 @given(bodies())
 async def test_any_body_is_taken_or_refused(drawn: tuple[Any, list[Any]]) -> None:
     item, found = drawn

@@ -149,7 +149,7 @@ def datasets(draw: st.DrawFn) -> tuple[str, dict[str, Any], list[tuple[int, ...]
 
 @pytest.mark.endurance
 @given(datasets())
-@settings(max_examples=repeats(400, short=60), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=repeats(200, short=60), suppress_health_check=[HealthCheck.too_slow])
 def test_some_chunks_of_any_dataset(case: tuple[str, dict[str, Any], list[tuple[int, ...]]]) -> None:
     libver, arguments, written = case
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
@@ -26,7 +26,6 @@ from hsparse.hdf5.format.messages.group_messages import (
 )
 from tests.format.hdf5.plan_strategies import PATHS
 from tests.format.hdf5.sample_messages import messages, reader, same
-from tests.support.endurance import repeats
 
 NAMES = PATHS | st.just("n" * 300) | st.just("n" * 70_000) | st.just("\udcff")
 TARGETS = (
@@ -42,7 +41,6 @@ def decode(data: bytes) -> LinkMessage:
 
 
 @pytest.mark.endurance
-@settings(max_examples=repeats(100, short=20))
 @given(st.builds(LinkMessage, NAMES, TARGETS, st.none() | st.integers(0, 2**63)))
 def test_link_round_trip(link: LinkMessage) -> None:
     message = reader(encode_link(link))

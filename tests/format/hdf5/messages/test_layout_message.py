@@ -6,7 +6,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt
@@ -31,7 +31,6 @@ from hsparse.hdf5.format.messages.layout_message import (
 )
 from tests.format.hdf5.file_walk import walk
 from tests.format.hdf5.sample_messages import messages, reader, same
-from tests.support.endurance import repeats
 
 DIMS = st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=32).map(tuple)
 ADDRESS = st.none() | st.integers(0, 2**63)
@@ -58,7 +57,6 @@ def test_bytes_of_libhdf5_round_trip() -> None:
 
 @pytest.mark.endurance
 @pytest.mark.parametrize("name", INDEXES)
-@settings(max_examples=repeats(100, short=20))
 @given(DIMS, ADDRESS, st.sampled_from([4, 5]))
 def test_indexes_round_trip(name: str, dims: tuple[int, ...], address: int | None, version: int) -> None:
     kind, parameters, flags = INDEXES[name]

@@ -54,7 +54,7 @@ from tests.format.hdf5.plan_strategies import (
 from tests.support.endurance import repeats
 
 ONE_FILE = settings(
-    max_examples=repeats(100, short=20), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=repeats(50, short=20), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 COMPOUND = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "größe", "type": INT}]}
 
