@@ -166,9 +166,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep those of the lane; begin with the longest, so that no core waits for one of them at the end."""
     lane = config.getoption("lane")
     if lane is not None:
-        others = [item for item in items if not is_of(item, lane)]
-        items[:] = [item for item in items if is_of(item, lane)]
-        config.hook.pytest_deselected(items=others)
+        of_lane = [is_of(item, lane) for item in items]
+        config.hook.pytest_deselected(
+            items=[item for item, kept in zip(items, of_lane, strict=True) if not kept]
+        )
+        items[:] = [item for item, kept in zip(items, of_lane, strict=True) if kept]
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 

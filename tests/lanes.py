@@ -12,6 +12,8 @@ own. What is in no other lane is of REST. `pytest` without `--lane` runs all tha
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 CHECK = ("test_import_law.py", "test_names.py")
@@ -124,14 +126,15 @@ SAME = {
 """Folders whose tests run over more stores, or ways to them, than `make test` needs: what the names of those have."""
 
 LANES = ("pure", "contract", "REST", "test", "endure")
-LANES_BY_PLACE = {"endure": ENDURE, "check": CHECK, "pure": PURE, "contract": CONTRACT}
 
 
 def is_of(item: pytest.Item, lane: str) -> bool:
     """Return whether a test is of the lane that is asked for: "test" is what `make test` runs."""
     name = item.nodeid.removeprefix("tests/")
-    own = _lane(name)
-    short = any(form in name for place, forms in ENDURE.items() if _is_in(name, place) for form in forms)
+    path, own = name.partition("::")[0], _lane(name)
+    short = any(
+        form in name for place in _places(path) if _is_in(name, place) for form in ENDURE.get(place, ())
+    )
     if lane == "test":
         return short or own not in {"endure", "check"}
     if lane != "endure":
@@ -146,7 +149,7 @@ def is_passed_over(path: str, lane: str) -> bool:
     """Return whether a file has no test of the lane that is asked for, so that it need not be read."""
     own = _lane(path)
     if lane == "test" and own == "endure":
-        forms = [form for place, forms in ENDURE.items() if _is_in(path, place) for form in forms]
+        forms = [form for place in _places(path) if _is_in(path, place) for form in ENDURE.get(place, ())]
         named = [form.partition("::")[0] for form in forms if "::" in form or form.endswith(".py")]
         return not forms or (bool(named) and not any(path.endswith(name) for name in named))
     return lane in {"pure", "contract", "REST"} and own not in {lane, "endure"}
@@ -154,12 +157,21 @@ def is_passed_over(path: str, lane: str) -> bool:
 
 def _lane(name: str) -> str:
     """Return the lane of a test or a file, by its name from `tests` on."""
-    if any(_is_in(name, place) and any(part in name for part in parts) for place, parts in SAME.items()):
+    places = _places(name.partition("::")[0])
+    if any(part in name for place in places for part in SAME.get(place, ())):
         return "endure"
-    for lane, places in LANES_BY_PLACE.items():
-        if any(_is_in(name, place) for place in places):
-            return lane
-    return "REST"
+    lanes = {"endure": ENDURE, "check": CHECK, "pure": PURE, "contract": CONTRACT}
+    return next(
+        (lane for lane, of in lanes.items() if any(place in of and _is_in(name, place) for place in places)),
+        "REST",
+    )
+
+
+@cache
+def _places(path: str) -> list[str]:
+    """Return the places of all lanes that a file is in, or that are tests in it."""
+    every = [*ENDURE, *CHECK, *PURE, *CONTRACT, *SAME]
+    return [place for place in every if _is_in(path, place.partition("::")[0])]
 
 
 def _is_in(name: str, place: str) -> bool:
