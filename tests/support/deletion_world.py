@@ -35,6 +35,7 @@ from hsparse.model.stripes import Stripes
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.objects.create import remove
+from hsparse.sn.policies.access import Access
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.route import Route
 from hsparse.storage.delegating_store import MemoryStore
@@ -75,7 +76,7 @@ class Node:
     async def create(self, path: str, **body: Any) -> str:
         """Create a domain, or a folder; return its root, empty for a folder."""
         request = Request(cast(web.BaseRequest, None), self._service, cast(Route, None), {})
-        request.principal, request.domain_path = ADMIN, path
+        request.principal, request.domain_path, request.access = ADMIN, path, Access()
         record = await create_domain(request, body)
         return str(record.get("root", ""))
 
