@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from hsparse.dn.membership.ownership import Accepted
 from hsparse.dn.service import DataService
 from hsparse.errors import NotFound
 from hsparse.wire.message import GetInfo, InBucket, Message, NodeInfo
@@ -29,15 +30,15 @@ class BucketRouter:
         """The names of the buckets, the first one first."""
         return tuple(self._services)
 
-    async def send(self, message: Message[R]) -> R:
+    async def send(self, message: Message[R], accepted: Accepted | None = None) -> R:
         """Give the message to the service of its bucket; `NotFound` for a bucket that is not here."""
         if isinstance(message, InBucket):
             service = self._services.get(message.bucket)
             if service is None:
                 raise NotFound(f"The bucket {message.bucket!r} is not served by the data node {self.id}.")
-            reply: R = await service.send(message.message)
+            reply: R = await service.send(message.message, accepted)
             return reply
-        found = await self._first.send(message)
+        found = await self._first.send(message, accepted)
         if isinstance(message, GetInfo) and isinstance(found, NodeInfo):
             return replace(found, buckets=tuple(self._services))
         return found

@@ -289,18 +289,18 @@ class CachedObject(Generic[V]):
         *,
         weight: int = 0,
         base: Base = Base.NEEDED,
+        term: int | None = None,
     ) -> T:
         """Change the value and return the change's result once the new value is durable.
 
         `change` takes the value (None: there is no object) and returns the new one (None: delete it; the
         same object: nothing to store; `Encoded`: with its bytes) and a result; what it raises is raised here and
         changes nothing.
-        `weight` is about how many bytes it works on.
+        `weight` is about how many bytes it works on. It was accepted in `term`, None for now.
         """
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(
-            WaitingChange(change, weight, base, done, current_trace(), self._ownership.accepted_in())
-        )
+        term = self._ownership.term if term is None else term
+        self._waiting.append(WaitingChange(change, weight, base, done, current_trace(), term))
         self._pause.arrived(len(self._waiting))
         try:
             if self._committing is None:

@@ -20,6 +20,7 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.dn.chunks import ChunkObjects
 from hsparse.dn.fences import Fences
+from hsparse.dn.membership.ownership import Accepted
 from hsparse.dn.traced_store import ChunkVersions
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkRows
@@ -228,7 +229,7 @@ class DirectChunks:
         row = row.described(*footer_columns([footer], spec))
         return DirectChunk(np.frombuffer(content, np.uint8), row)
 
-    async def write(self, message: WriteDirect) -> None:
+    async def write(self, message: WriteDirect, accepted: Accepted | None = None) -> None:
         """Answer `WriteDirect`: check the bytes, then put them as any write of a whole chunk."""
         kind, scaled = kind_of(message.spec), message.scaled
         grid = Grid(message.extent, kind.spec.dims)
@@ -249,4 +250,6 @@ class DirectChunks:
                 grid.clipped(scaled),
             )
             value = given.chunk if given.data is None else Encoded(given.chunk, given.data)
-            await self._objects.apply(kind, scaled, lambda _: (value, None), nbytes, Base.IGNORED, nbytes)
+            await self._objects.apply(
+                kind, scaled, lambda _: (value, None), nbytes, Base.IGNORED, accepted, nbytes
+            )

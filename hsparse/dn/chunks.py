@@ -20,9 +20,10 @@ from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import SMALL_VALUE, Cache, ObjectMemory, Reservation, SingleObject
 from hsparse.dn.cached_object import Base, CachedObject
-from hsparse.dn.fences import Fences, LaterChanges
+from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
+from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import BadRequest, Corrupt, HsparseError, StoreFailed, TooLarge, Unanswered
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
@@ -107,8 +108,8 @@ class ChunkObjects:
         fences: Fences,
         summaries: HsdsSummaries,
         ownership: Ownership = SOLE,
-        later: LaterChanges | None = None,
         *,
+        redo_log: RedoLog,
         memory: MemoryBudget,
     ) -> None:
         self._store = store
@@ -117,7 +118,7 @@ class ChunkObjects:
         self._cache = cache
         self._fences = fences
         self._summaries = summaries
-        self._later = later
+        self._redo_log = redo_log
 
     async def begin(self, spec: ChunkSpec) -> None:
         """Prepare a change of a dataset's chunks: HSDS's summary is removed, and the dataset's fence is known.
@@ -167,19 +168,20 @@ class ChunkObjects:
         change: ChunkChange[Any, T],
         weight: int,
         base: Base,
+        accepted: Accepted | None,
         written: int = 0,
     ) -> T:
         """Change a chunk, see `CachedObject.apply`; `written` is the bytes that the change has of its own."""
         with self.use(kind, scaled) as cached:
-            if self._later is None:
+            if accepted is None:
                 return await cached.apply(change, weight=weight, base=base)
-            ordered = self._later.ordered(cached.key, change, written + LEAST_WRITTEN)
+            logged = self._redo_log.logged(cached.key, change, written + LEAST_WRITTEN, accepted)
             try:
-                return await cached.apply(ordered, weight=weight, base=base)
+                return await cached.apply(logged, weight=weight, base=base, term=accepted.term)
             except (Unanswered, StoreFailed):  # it may have been stored
                 raise
             except HsparseError:
-                self._later.failed(ordered)
+                self._redo_log.remove(logged)
                 raise
 
     async def settle(self, dataset: str) -> None:
@@ -295,7 +297,7 @@ class Chunks:
 
         return tuple(await gather_each(count, message.selections, kind.chunks_at_once))
 
-    async def write(self, message: WriteChunks) -> None:
+    async def write(self, message: WriteChunks, accepted: Accepted | None = None) -> None:
         """Answer `WriteChunks`."""
         kind, fields, drop_fill = kind_of(message.spec), message.fields, message.drop_fill
         if len(message.selections) != len(message.values):
@@ -308,7 +310,7 @@ class Chunks:
             at, values = item
             change = kind.write(at, values, fields, drop_fill)
             if at.full and not drop_fill and not fields and kind.replaces(at, values):
-                await self._change(kind, at, change, Base.IGNORED, values.nbytes)
+                await self._change(kind, at, change, Base.IGNORED, accepted, values.nbytes)
                 return
             grown = at.begins_outside(message.grown_from, kind.spec.dims)
             is_guess = not drop_fill and (grown or self._new.expects(kind.spec.dataset))
@@ -319,7 +321,8 @@ class Chunks:
                 is_new = chunk is None
                 return change(chunk)
 
-            await self._change(kind, at, note, Base.ABSENT if is_guess else Base.NEEDED, values.nbytes)
+            base = Base.ABSENT if is_guess else Base.NEEDED
+            await self._change(kind, at, note, base, accepted, values.nbytes)
             self._new.note(kind.spec.dataset, is_new)
 
         await self._objects.begin(kind.spec)
@@ -328,12 +331,18 @@ class Chunks:
             await gather_each(write, pairs, kind.chunks_at_once)
 
     async def _change(
-        self, kind: ChunkKind[Any], at: ChunkSelection, change: ChunkChange[Any, T], base: Base, written: int
+        self,
+        kind: ChunkKind[Any],
+        at: ChunkSelection,
+        change: ChunkChange[Any, T],
+        base: Base,
+        accepted: Accepted | None,
+        written: int,
     ) -> T:
         """Change a chunk within the budget of work, see `ChunkObjects.apply`."""
         nbytes = kind.change_bound(at.selection)
         async with self._work(nbytes):
-            return await self._objects.apply(kind, at.scaled, change, nbytes, base, written)
+            return await self._objects.apply(kind, at.scaled, change, nbytes, base, accepted, written)
 
     async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
         """Answer `FindElements`: in waves, where the selections are in order, until the limit is reached."""
@@ -366,7 +375,9 @@ class Chunks:
         none = FoundElements.none(packed_type(spec.dtype, message.fields))
         return (*found, *(none for _ in selections[len(found) :]))
 
-    async def update(self, message: UpdateElements) -> tuple[FoundElements, ...]:
+    async def update(
+        self, message: UpdateElements, accepted: Accepted | None = None
+    ) -> tuple[FoundElements, ...]:
         """Answer `UpdateElements`."""
         spec = message.spec
         kind, search = kind_of(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
@@ -379,23 +390,23 @@ class Chunks:
             bound = kind.change_bound if takes_fill else kind.load_bound
             nbytes = bound(at.selection)
             async with self._work(nbytes):
-                return await self._objects.apply(kind, at.scaled, change, nbytes, Base.NEEDED)
+                return await self._objects.apply(kind, at.scaled, change, nbytes, Base.NEEDED, accepted)
 
         await self._objects.begin(spec)
         return tuple(await gather_each(update, message.selections, kind.chunks_at_once))
 
-    async def erase(self, message: EraseChunks) -> None:
+    async def erase(self, message: EraseChunks, accepted: Accepted | None = None) -> None:
         """Answer `EraseChunks`."""
         kind = kind_of(message.spec)
 
         async def erase(at: ChunkSelection) -> None:
             change = kind.erase(at.selection)
-            await self._objects.apply(kind, at.scaled, change, at.selection.size, Base.NEEDED)
+            await self._objects.apply(kind, at.scaled, change, at.selection.size, Base.NEEDED, accepted)
 
         await self._objects.begin(message.spec)
         await gather_each(erase, message.selections, kind.chunks_at_once)
 
-    async def trim(self, message: TrimChunks) -> None:
+    async def trim(self, message: TrimChunks, accepted: Accepted | None = None) -> None:
         """Answer `TrimChunks`."""
         spec, kind = message.spec, kind_of(message.spec)
         await self._objects.begin(spec)
@@ -404,11 +415,13 @@ class Chunks:
 
         async def trim(scaled: tuple[int, ...]) -> None:
             pairs = zip(scaled, spec.dims, message.extent, strict=True)
+            change: ChunkChange[Any, None]
             stop = tuple(max(0, extent - i * dim) for i, dim, extent in pairs)
             if not all(stop):
-                await self._objects.apply(kind, scaled, lambda chunk: (None, None), 0, Base.IGNORED)
+                change, base = _delete, Base.IGNORED
             else:
-                await self._objects.apply(kind, scaled, kind.trim(scaled, stop), 0, Base.NEEDED)
+                change, base = kind.trim(scaled, stop), Base.NEEDED
+            await self._objects.apply(kind, scaled, change, 0, base, accepted)
 
         await gather_each(trim, message.scaled, kind.chunks_at_once)
 
@@ -433,6 +446,11 @@ class Chunks:
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Return the budget for work on `nbytes`, to be held while it lasts."""
         return nullcontext() if nbytes <= SMALL_WORK else self._working.hold(nbytes)
+
+
+def _delete(chunk: Any) -> tuple[None, None]:
+    """Leave no chunk."""
+    return None, None
 
 
 def _check_work(kind: ChunkKind[Any], selections: Iterable[ChunkSelection]) -> None:

@@ -16,7 +16,7 @@ from hsparse.dn.cache import Cache, SingleObject, StoredForm
 from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
 from hsparse.dn.record_changes import change_record, changed_entries, check_size, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.errors import HsparseError, TooLarge, Unanswered
@@ -145,12 +145,12 @@ class Records:
 
         return tuple(await gather_each(read, range(len(ids)), READS_AT_ONCE))
 
-    async def change(self, message: ChangeObjects) -> tuple[Outcome, ...]:
+    async def change(self, message: ChangeObjects, accepted: Accepted | None = None) -> tuple[Outcome, ...]:
         """Answer `ChangeObjects`: changes of one object are applied in the order given."""
-        repeated = message.repeated
+        repeated, term = message.repeated, None if accepted is None else accepted.term
         if len(message.changes) == 1:
-            return (await self._change(message.changes[0], repeated),)
-        return tuple(await gather_all([self._change(change, repeated) for change in message.changes]))
+            return (await self._change(message.changes[0], repeated, term),)
+        return tuple(await gather_all([self._change(change, repeated, term) for change in message.changes]))
 
     async def generation(self, dataset: str) -> int:
         """Return the generation in a dataset's stored record, 0 when there is none; to be known before it is changed.
@@ -218,7 +218,7 @@ class Records:
             return Outcome(failure=Failure.of(error)), nbytes
         return Outcome(value.record), nbytes
 
-    async def _change(self, change: RecordChange, repeated: bool) -> Outcome:
+    async def _change(self, change: RecordChange, repeated: bool, term: int | None) -> Outcome:
         key = storage_key(change.id)
         before: Record = {}
 
@@ -240,7 +240,8 @@ class Records:
         try:
             await self._remove_summary(change)
             with self._cache.use(key, lambda: self._make(key, change.id)) as cached:
-                outcome = await cached.apply(apply, base=_BASES.get(type(change), Base.NEEDED))
+                base = _BASES.get(type(change), Base.NEEDED)
+                outcome = await cached.apply(apply, base=base, term=term)
         except Unanswered:
             raise
         except HsparseError as error:

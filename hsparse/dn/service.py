@@ -19,12 +19,13 @@ from hsparse.dn.chunk_reductions import ChunkReductions
 from hsparse.dn.chunks import ChunkObjects, Chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.deletions import Deletions
-from hsparse.dn.fences import Fences, LaterChanges
+from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import BackingFiles, FileBackedChunks
 from hsparse.dn.hsds_summaries import HsdsSummaries
-from hsparse.dn.membership.ownership import SOLE, Ownership
+from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
 from hsparse.dn.record_objects import LARGE_RECORD
 from hsparse.dn.records import NO_LIMIT, Records
+from hsparse.dn.redo_log import RedoLog
 from hsparse.dn.traced_store import ChunkVersions, StoreRequests, TracedStore
 from hsparse.errors import BadRequest, Busy
 from hsparse.model.ids import tree_prefix
@@ -152,14 +153,14 @@ class DataService:
         self.deletions = Deletions(store, clock, self._cache)
         fences = self._fences = Fences(self._records.generation, hears_all=lambda: ownership.hears_all)
         pending = resources.pending
-        later = self._later = LaterChanges(clock, ownership)
+        self._redo_log = RedoLog(clock)
         objects = ChunkObjects(
             chunk_store,
             self._cache,
             fences,
             summaries,
             ownership,
-            later,
+            redo_log=self._redo_log,
             memory=resources.chunk_memory,
         )
         self._chunks = Chunks(objects, pending)
@@ -169,6 +170,7 @@ class DataService:
         self._bytes = ChunkBytes(store, self._cache, fences, self._versions)
         self._file_backed = FileBackedChunks(BackingFiles(store, resources.stores), self._cache, fences)
         self._answers = self._answers_by_type()
+        self._changes = self._changes_by_type()
         self._start_time = clock.now()
         self._resuming: asyncio.Task[None] | None = None
 
@@ -177,21 +179,27 @@ class DataService:
         """The name of the one bucket."""
         return (self.bucket,)
 
-    async def send(self, message: Message[R]) -> R:
-        """Answer a message, see `DataNode`; `Busy` for one that cannot be answered before its deadline."""
+    async def send(self, message: Message[R], /, accepted: Accepted | None = None) -> R:
+        """Answer a message, see `DataNode`; `Busy` for one that cannot be answered before its deadline.
+
+        A change is stored only in the term in which it was accepted, by default now.
+        """
         if self._admission is None or isinstance(message, GetInfo):
-            return cast(R, await self._answer(message))
+            return cast(R, await self._answer(message, accepted))
         # What changes something may be a part of a request that has changed more: it waits.
         place = await self._admission.enter(queue_user(), queue_deadline(), patient=not message.only_reads)
         try:
-            return cast(R, await self._answer(message))
+            return cast(R, await self._answer(message, accepted))
         finally:
             place.leave()
 
-    async def _answer(self, message: Message[Any]) -> Any:
+    async def _answer(self, message: Message[Any], accepted: Accepted | None) -> Any:
         """Answer a message; a read is given up at its deadline, and a load that others wait for goes on."""
         if isinstance(message, ReadObjects) and (found := self._records.cached(message.ids)) is not None:
             return found
+        change = self._changes.get(type(message))
+        if change is not None:
+            return await change(message, accepted)
         answer = self._answers.get(type(message))
         if answer is None:
             raise BadRequest(f"{type(message).__name__} is not a message of a data node.")
@@ -205,7 +213,6 @@ class DataService:
         deletions, recent = self.deletions, self._records.recent
         return {
             ReadObjects: lambda message: self._records.read(message.ids),
-            ChangeObjects: self._records.change,
             ReadChunks: self._chunks.read,
             ReadFileBacked: self._file_backed.read,
             ReadPiece: self._file_backed.read_piece,
@@ -213,18 +220,13 @@ class DataService:
             ReadDefined: self._chunks.read_defined,
             CountDefined: self._chunks.count,
             ReduceChunks: self._reductions.reduce,
-            WriteChunks: self._chunks.write,
             FindElements: self._chunks.find,
-            UpdateElements: self._chunks.update,
-            EraseChunks: self._chunks.erase,
-            TrimChunks: self._chunks.trim,
             ListChunks: self._index.list,
             CountChunks: self._index.count,
             FindChunk: self._index.find,
             GetChunkVersion: _at_once(lambda message: self._version(message.dataset)),
             ReadDirect: self._direct.read,
             ReadObjectBytes: self._bytes.read,
-            WriteDirect: self._direct.write,
             SignKeys: self._index.sign,
             ListKeys: self._records.list,
             BeginDeletion: deletions.begin,
@@ -237,6 +239,17 @@ class DataService:
             FenceDeleted: self._chunks.fence_deleted,
             Forget: _at_once(lambda message: self._cache.drop(tree_prefix(message.id))),
             GetInfo: _at_once(lambda message: self._info()),
+        }
+
+    def _changes_by_type(self) -> dict[type[Message[Any]], Callable[[Any, Accepted | None], Awaitable[Any]]]:
+        """Return what makes each change of records and chunks."""
+        return {
+            ChangeObjects: self._records.change,
+            WriteChunks: self._chunks.write,
+            UpdateElements: self._chunks.update,
+            EraseChunks: self._chunks.erase,
+            TrimChunks: self._chunks.trim,
+            WriteDirect: self._direct.write,
         }
 
     def _version(self, dataset: str) -> str:
@@ -255,7 +268,7 @@ class DataService:
         """Use nothing of the cache unconfirmed, but what this node owned all the time, by its name."""
         for entry in self._cache:
             entry.doubt(kept)
-        self._later.doubt(kept)
+        self._redo_log.forget(kept)
 
     def forget_news(self) -> None:
         """Learn the fences of all datasets anew, and count no version on: this node was not told of all changes."""

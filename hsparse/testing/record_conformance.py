@@ -127,14 +127,14 @@ async def test_a_path_is_deleted_only_with_the_record_that_was_seen(node: DataNo
 
 async def test_a_repeated_deletion_of_what_is_gone_is_a_success_and_no_change(node: DataNode) -> None:
     path, seen = "/home/user/file.h5", {"created": 1.0}
-    again = ChangeObjects((DeleteObject(path, seen),)).again()
+    again = ChangeObjects((DeleteObject(path, seen),)).as_repeated()
     for there in (None, {"created": 2.0}):
         if there is not None:
             (await change(node, CreateObject(path, there))).unwrap()
         [outcome] = await node.send(again)
         assert (outcome.failure, outcome.changed) == (None, False), "others may have deleted it"
     assert await record_of(node, path) == {"created": 2.0}
-    [outcome] = await node.send(ChangeObjects((DeleteObject(path, {"created": 2.0}),)).again())
+    [outcome] = await node.send(ChangeObjects((DeleteObject(path, {"created": 2.0}),)).as_repeated())
     assert (outcome.failure, outcome.changed) == (None, True)
 
 

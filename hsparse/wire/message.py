@@ -27,7 +27,7 @@ class Message(Generic[R]):
         """Whether any data node can answer it, from the store."""
         return False
 
-    def again(self) -> Self:
+    def as_repeated(self) -> Self:
         """Return the message to send when it is not known whether it was carried out."""
         return self
 
@@ -93,8 +93,8 @@ class InBucket(Message[R]):
     def only_reads(self) -> bool:
         return self.message.only_reads
 
-    def again(self) -> Self:
-        return replace(self, message=self.message.again())
+    def as_repeated(self) -> Self:
+        return replace(self, message=self.message.as_repeated())
 
 
 class DataNode(Protocol):
@@ -117,21 +117,21 @@ class Routed(Message[R]):
     member, which does not answer its sender. What only reads is answered from the store. Anything else is passed on if
     the member answers the receiver; else the receiver evicts it, and answers `Misdirected`.
 
-    `token` names a change that may be sent again, `replaces` are those of the times that it was sent before without
-    an answer. One of them that arrives later is `Misdirected`: its sender may have been answered. A node that has
-    carried one of them out answers with its reply, also in a later epoch.
+    `key` is the idempotency key of a change in its epoch, `attempt` how often it was sent before. A node that has
+    carried it out answers with its reply, also in a later epoch. An attempt that arrives after a later one is
+    `Misdirected`: its sender may have been answered.
 
-    `doubted_in` is the epoch in which a change was sent first that may have been carried out then, `seconds` how long
-    ago its sender was asked for it, or less.
+    `first_epoch` is that in which a change was sent first that may have been carried out since, `seconds` how long ago
+    its sender was asked for it, or less.
     """
 
     to: str
     epoch: int
     message: Message[R]
     instead_of: str = ""
-    token: str = ""
-    replaces: tuple[str, ...] = ()
-    doubted_in: int | None = None
+    key: str = ""
+    attempt: int = 0
+    first_epoch: int | None = None
     seconds: float = 0.0
 
 

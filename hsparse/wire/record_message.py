@@ -333,7 +333,7 @@ class ChangeObjects(Message[tuple[Outcome, ...]]):
     changes: tuple[RecordChange, ...]
     repeated: bool = False
 
-    def again(self) -> Self:
+    def as_repeated(self) -> Self:
         return replace(self, repeated=True)
 
 

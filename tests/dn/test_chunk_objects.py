@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hsparse.clock import ManualClock
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base
 from hsparse.dn.chunks import ChunkObjects
 from hsparse.dn.fences import Fences
 from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import Gone, Moved
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.registry import kind_of
@@ -32,12 +34,14 @@ def chunks(store: CountingStore, cache: Cache) -> ChunkObjects:
     async def generation(_: str) -> int:
         return 3
 
-    return ChunkObjects(store, cache, Fences(generation), HsdsSummaries(store), memory=MemoryBudget(1 << 20))
+    fences, log = Fences(generation), RedoLog(ManualClock())
+    summaries, memory = HsdsSummaries(store), MemoryBudget(1 << 20)
+    return ChunkObjects(store, cache, fences, summaries, redo_log=log, memory=memory)
 
 
 async def write(chunks: ChunkObjects, spec: ChunkSpec) -> None:
     value = np.arange(10, dtype="<i4")
-    await chunks.apply(kind_of(spec), (0,), lambda _: (value, None), 40, Base.IGNORED)
+    await chunks.apply(kind_of(spec), (0,), lambda _: (value, None), 40, Base.IGNORED, None)
 
 
 async def test_what_was_planned_before_a_shrink_is_refused_once_that_is_learnt(chunks: ChunkObjects) -> None:

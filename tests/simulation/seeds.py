@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from hsparse.dn.fences import LaterChanges
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
-from hsparse.dn.membership.ownership import ReplacedMessages
+from hsparse.dn.membership.ownership import KeyedChanges
+from hsparse.dn.redo_log import RedoLog
 from tests.simulation.clients import MOST_WRITES
 from tests.simulation.linearizability import DELETIONS
 from tests.simulation.nemesis import (
@@ -79,7 +79,7 @@ LATE_PUTS = (945,)
 given that up, and another one has created and deleted the object meanwhile. Nothing prevents that."""
 
 
-async def _each_time(messages: Any, token: str, replaces: Any, work: Callable[[], Awaitable[Any]]) -> Any:
+async def _each_time(changes: Any, key: Any, attempt: int, work: Callable[[], Awaitable[Any]]) -> Any:
     return await work()
 
 
@@ -99,7 +99,7 @@ SHOWN = (
         5,
         (bad_network,),
         "a message that arrived after it was sent again undid what came after it",
-        owner=ReplacedMessages,
+        owner=KeyedChanges,
         name="once",
         options=WRITES,
     ),
@@ -115,9 +115,9 @@ SHOWN = (
         12,
         (kill, pause, join, leave),
         "a write of a node that was killed undid what the next owner had acknowledged",
-        owner=LaterChanges,
-        name="place",
-        defective=lambda later, change: [],
+        owner=RedoLog,
+        name="insert",
+        defective=lambda log, change: [],
         options={**WRITES, "repeats": DELETIONS},
     ),
 )

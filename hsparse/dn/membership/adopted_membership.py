@@ -18,7 +18,7 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.lease_keeper import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import Doubt, Kept, MemberOwnership
+from hsparse.dn.membership.ownership import Accepted, Kept, MemberOwnership, Resent
 from hsparse.dn.membership.peers import PATIENCE, Peers
 from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Unanswered
@@ -178,13 +178,12 @@ class AdoptedMembership:
             self.require(epoch)
 
     @contextmanager
-    def running_change(self, doubt: Doubt | None = None) -> Iterator[None]:
-        """Count a change that is accepted now while the context lasts."""
+    def running_change(self, resent: Resent | None = None) -> Iterator[Accepted]:
+        """Accept a change now, and count it while the context lasts."""
         epoch = self.view.epoch
         self._running[epoch] += 1
         try:
-            with self._ownership.accepting(doubt):
-                yield
+            yield self._ownership.accept(resent)
         finally:
             self._running[epoch] -= 1
             if not self._running[epoch]:

@@ -20,7 +20,14 @@ from hsparse.dn.membership.absent_members import AbsentMembers
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import Eviction, LeaseKeeper
 from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.ownership import Doubt, MemberOwnership, Ownership, OwningService, ReplacedMessages
+from hsparse.dn.membership.ownership import (
+    Accepted,
+    KeyedChanges,
+    MemberOwnership,
+    Ownership,
+    OwningService,
+    Resent,
+)
 from hsparse.dn.membership.peers import Peers
 from hsparse.dn.membership.witnesses import Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
@@ -90,7 +97,7 @@ class MemberNode:
             self._service.forget_news,
             self._refuse,
         )
-        self._replaced = ReplacedMessages()
+        self._keyed = KeyedChanges()
         self._staying: asyncio.Task[None] | None = None
         self._url = ""
         self.refused: Misconfigured | None = None
@@ -257,7 +264,7 @@ class MemberNode:
         """Answer a message, see `DataNode`."""
         return cast(R, await self._answer(message))
 
-    async def _answer(self, message: Message[Any]) -> Any:
+    async def _answer(self, message: Message[Any], accepted: Accepted | None = None) -> Any:
         match message:
             case Routed():
                 return await self._routed(message)
@@ -269,41 +276,42 @@ class MemberNode:
             case GetInfo():
                 return replace(cast(NodeInfo, await self._service.send(message)), id=self.id)
         if not self._server:
-            return await self._service.send(message)
+            return await self._service.send(message, accepted)
         if self.refused is not None:
             # The error that is kept would keep the frames of each request that it is raised in.
             raise type(self.refused)(self.refused.message)
         if message.only_reads:
             return await self._service.send(message)
         await self._adopted.wait_in_force()
-        with self._adopted.running_change():
-            return await self._service.send(message)
+        with self._adopted.running_change() as accepted:
+            return await self._service.send(message, accepted)
 
     async def _routed(self, routed: Routed[R]) -> R:
-        if routed.replaces and not routed.instead_of:
-            # Whatever it owns by now: a new owner that carried the change out again would undo what came after it.
-            with suppress(Misdirected):
-                return cast(R, await self._replaced.recall(routed.replaces))
-        doubt = None
-        if routed.doubted_in is not None:
+        if routed.instead_of or routed.message.only_reads:
+            await self._check_route(routed)
+            return await (self._stand_in(routed) if routed.instead_of else self._service.send(routed.message))
+        resent = None
+        if routed.first_epoch is not None:
             asked = self._clock.monotonic() - SAME_RATE * routed.seconds
-            doubt = Doubt(routed.doubted_in, asked)
+            resent = Resent(routed.first_epoch, asked)
+
+        async def carry_out() -> R:
+            await self._check_route(routed)
+            await self._adopted.wait_in_force(routed.epoch)
+            with self._adopted.running_change(resent) as accepted:
+                return cast(R, await self._answer(routed.message, accepted))
+
+        if not routed.key:
+            return await carry_out()
+        # A node that has carried it out says so whatever it owns by now: a new owner would undo what came after it.
+        return await self._keyed.once((routed.epoch, routed.key), routed.attempt, carry_out)
+
+    async def _check_route(self, routed: Routed[Any]) -> None:
+        """Raise `Misdirected` unless a message is for this member in its membership."""
         if routed.to != self.id:
             raise Misdirected(f"This is the data node {self.id}, not {routed.to}.")
         await self._adopted.catch_up(routed.epoch)
         self._adopted.require(routed.epoch)
-        if routed.instead_of:
-            return await self._stand_in(routed)
-        if routed.message.only_reads:
-            return await self._service.send(routed.message)
-        await self._adopted.wait_in_force(routed.epoch)
-
-        async def carry_out() -> R:
-            self._adopted.require(routed.epoch)
-            with self._adopted.running_change(doubt):
-                return await self.send(routed.message)
-
-        return await self._replaced.once(routed.token, routed.replaces, carry_out)
 
     async def _stand_in(self, routed: Routed[R]) -> R:
         """Answer instead of a member that did not answer the sender."""

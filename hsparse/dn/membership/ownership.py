@@ -1,44 +1,49 @@
 """Whether a data node may answer from its cache: only while no other node can have changed the object.
 
-Changes that were sent again: a message that arrives after its replacement is not carried out.
+A change carries the term in which its node accepted it (`Accepted`). It is stored only in that term: in a later one
+another node may own the object, and have carried out the change, and others after it.
 
-A sender that gets no answer sends a change again, and may then be answered, and send the next change. The first message
-may still be under way, in a network that loses packets or in the socket of a process that was stopped: carried out
-late, it would undo what came after it. In a later epoch it is refused anyway. If the first message was carried out, and
-only its reply lost, its replacement is answered with that reply: carried out again, it would undo what came between.
-That holds in later epochs, too: the sender asks here before it sends the change to a new owner.
+A sender that gets no answer sends a change again. `KeyedChanges` remembers what was carried out by the idempotency key
+of the change: carried out again, or late, it would undo what came between.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from hsparse.cluster.lease_object import NO_MEMBERS, Membership
 from hsparse.errors import Misdirected
-from hsparse.wire.message import DataNode
+from hsparse.wire.message import DataNode, Message
+
+R = TypeVar("R")
 
 Kept = Callable[[str], bool]
 """Says of an object's name whether the node owned it before, and does now."""
-_ACCEPTED_IN: ContextVar[int | None] = ContextVar("accepted_in", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
-    """That a change may have been carried out before: it was asked for by the time `asked`, of this node's monotonic
-    clock, and sent by the membership of `epoch`.
+class Resent:
+    """That a change was sent before, and may have been carried out: first by the membership of `epoch`.
+
+    It was asked for by the time `asked`, of this node's monotonic clock.
     """
 
     epoch: int
     asked: float
 
 
-_DOUBT: ContextVar[Doubt | None] = ContextVar("doubt", default=None)
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """In which term and epoch a node has accepted a change; the epoch is 0 where none is ever sent again."""
+
+    term: int
+    epoch: int = 0
+    resent: Resent | None = None
 
 
 class Ownership(Protocol):
@@ -58,17 +63,9 @@ class Ownership(Protocol):
         """Say whether no other node changes the object `name`: what was read while this was true stands."""
         ...
 
-    def accepted_in(self) -> int:
-        """Return the term in which the change was accepted that this code carries out."""
-        ...
-
     @property
-    def change_epoch(self) -> int:
-        """The epoch in which changes are accepted; 0 where none is ever sent again."""
-        ...
-
-    def doubt(self) -> Doubt | None:
-        """Return whether the change that this code carries out may have been carried out before."""
+    def term(self) -> int:
+        """How often another node has taken this one's lease away."""
         ...
 
     def may_change(self, term: int) -> bool:
@@ -81,6 +78,10 @@ class Ownership(Protocol):
 
 class OwningService(DataNode, Protocol):
     """The service of a data node, which is told what it does not own any more."""
+
+    async def send(self, message: Message[R], /, accepted: Accepted | None = None) -> R:
+        """See `DataNode`; a change that was accepted is stored in that term only."""
+        ...
 
     def doubt(self, kept: Kept) -> None:
         """See `DataService`."""
@@ -100,16 +101,10 @@ class SoleOwnership:
 
     shared = False
     hears_all = True
-    change_epoch = 0
-
-    def doubt(self) -> Doubt | None:
-        return None
+    term = 0
 
     def trusts(self, name: str) -> bool:
         return True
-
-    def accepted_in(self) -> int:
-        return 0
 
     def may_change(self, term: int) -> bool:
         return True
@@ -142,7 +137,6 @@ class MemberOwnership:
         self.settled = False
         self.node = ""
         self.term = 0
-        """How often another node has taken the lease away."""
 
     @property
     def in_force(self) -> bool:
@@ -162,128 +156,63 @@ class MemberOwnership:
             return False
         return self._server or self.membership.owner(name) == self.node
 
-    @contextmanager
-    def accepting(self, doubt: Doubt | None = None) -> Iterator[None]:
-        """Let what is done in the context be of a change that is accepted now."""
-        token, doubted = _ACCEPTED_IN.set(self.term), _DOUBT.set(doubt)
-        try:
-            yield
-        finally:
-            _ACCEPTED_IN.reset(token)
-            _DOUBT.reset(doubted)
-
-    @property
-    def change_epoch(self) -> int:
-        return 0 if self._server else self.membership.epoch
-
-    def doubt(self) -> Doubt | None:
-        return _DOUBT.get()
-
-    def accepted_in(self) -> int:
-        term = _ACCEPTED_IN.get()
-        return self.term if term is None else term
+    def accept(self, resent: Resent | None = None) -> Accepted:
+        """Accept a change, now."""
+        return Accepted(self.term, 0 if self._server else self.membership.epoch, resent)
 
     def may_change(self, term: int) -> bool:
         # Other members take over only after this one has finished what it accepted, or when its lease has run out.
         return term == self.term and self._holds()
 
 
-R = TypeVar("R")
-
-MAX_TOKENS = 100_000
-"""The most replaced messages that are remembered, the last ones."""
+Key: TypeAlias = tuple[int, str]
+"""An idempotency key: the epoch of the membership by which a change was sent, and what its sender names it."""
+MAX_KEYS = 100_000
+"""The most keys that are remembered, the last ones."""
 MAX_REPLIES = 256
 """The most replies with a content that are remembered, the last ones: a message is sent again within seconds.
 
-Of those without one, as of writes, there may be as many as tokens.
+Of those without one, as of writes, there may be as many as keys.
 """
 
 
-class ReplacedMessages:
-    """The tokens of messages that were replaced, see `Routed`."""
+class KeyedChanges:
+    """What a node has carried out, by idempotency keys; see `Routed`."""
 
-    def __init__(self, limit: int = MAX_TOKENS) -> None:
+    def __init__(self, limit: int = MAX_KEYS) -> None:
         self._limit = limit
-        self._replaced: OrderedDict[str, None] = OrderedDict()
-        self._running: dict[str, list[asyncio.Future[None]]] = {}
-        self._replies: OrderedDict[str, Any] = OrderedDict()
-        self._done: OrderedDict[str, None] = OrderedDict()
-        """The messages whose reply was None."""
+        self._attempts: OrderedDict[Key, int] = OrderedDict()
+        """The last attempt at each change that was sent again."""
+        self._done: OrderedDict[Key, None] = OrderedDict()
+        """The changes whose reply was None."""
+        self._replies: OrderedDict[Key, Any] = OrderedDict()
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
-    async def once(self, token: str, replaces: Sequence[str], work: Callable[[], Awaitable[R]]) -> R:
-        """Return what `work` returns, or what it has returned for this message or one that it `replaces`.
+    async def once(self, key: Key, attempt: int, work: Callable[[], Awaitable[R]]) -> R:
+        """Return what `work` returns, or what it has returned for this key, when earlier attempts have ended.
 
-        `Misdirected` when this one was replaced itself. A message without a token is carried out each time.
+        `Misdirected` when there was a later attempt. What failed is carried out again.
         """
-        if not token:
-            return await work()
-        async with self.admit(token, replaces):
-            known, reply = self._known((token, *replaces))
-            if not known:
-                reply = await work()
-            self._remember(token, reply)
-        return cast(R, reply)
-
-    async def recall(self, tokens: Sequence[str]) -> Any:
-        """Return the reply to the one of these messages that was carried out, when it has ended.
-
-        `Misdirected` if that is not remembered of any: none of them is carried out any more, but one may have been.
-        """
-        self._note(tokens)
-        if running := self._still_running(tokens):
-            await asyncio.wait(running)
-        known, reply = self._known(tokens)
-        if not known:
-            raise Misdirected("This node remembers no reply to this message.")
-        return reply
-
-    @asynccontextmanager
-    async def admit(self, token: str, replaces: Sequence[str]) -> AsyncIterator[None]:
-        """Let a change be carried out in the context, after the end of those that it `replaces`, and of itself.
-
-        `Misdirected` when it was replaced itself.
-        """
-        if token in self._replaced:
-            raise Misdirected("This message was sent again since.")
-        self._note(replaces)
-        if running := self._still_running((token, *replaces)):
-            await asyncio.wait(running)
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._running.setdefault(token, []).append(ended)
-        try:
-            yield
-        finally:
-            ended.set_result(None)
-            self._running[token].remove(ended)
-            if not self._running[token]:
-                del self._running[token]
-
-    def _still_running(self, tokens: Sequence[str]) -> list[asyncio.Future[None]]:
-        return [one for token in tokens for one in self._running.get(token, ())]
-
-    def _known(self, tokens: Sequence[str]) -> tuple[bool, Any]:
-        """Return whether one of the messages was answered, and its reply."""
-        for token in tokens:
-            if token in self._done:
-                return True, None
-            if token in self._replies:
-                return True, self._replies[token]
-        return False, None
-
-    def _remember(self, token: str, reply: Any) -> None:
-        if reply is None:
-            _keep(self._done, token, None, self._limit)
-        else:
-            _keep(self._replies, token, reply, min(MAX_REPLIES, self._limit))
-
-    def _note(self, tokens: Sequence[str]) -> None:
-        for token in tokens:
-            _keep(self._replaced, token, None, self._limit)
+        if attempt > self._attempts.get(key, 0):
+            _keep(self._attempts, key, attempt, self._limit)
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if attempt < self._attempts.get(key, 0):
+                raise Misdirected("This change was sent again since.")
+            if key in self._done:
+                return cast(R, None)
+            if key in self._replies:
+                return cast(R, self._replies[key])
+            reply = await work()
+            if reply is None:
+                _keep(self._done, key, None, self._limit)
+            else:
+                _keep(self._replies, key, reply, min(MAX_REPLIES, self._limit))
+            return reply
 
 
-def _keep(known: OrderedDict[str, Any], token: str, value: Any, limit: int) -> None:
-    """Add a token as the newest; the oldest ones beyond `limit` are forgotten."""
-    known[token] = value
-    known.move_to_end(token)
+def _keep(known: OrderedDict[Key, Any], key: Key, value: Any, limit: int) -> None:
+    """Add a key as the newest; the oldest ones beyond `limit` are forgotten."""
+    known[key] = value
+    known.move_to_end(key)
     while len(known) > limit:
         known.popitem(last=False)

@@ -2,7 +2,7 @@
 
 A data node that is gone costs a message a hop: the next in rendezvous order reads for it at once, and it is taken over
 from when its lease has run out (`hsparse.dn.membership`). A message that may have been carried out already is sent
-again: changes of records say so (`Message.again`), appends have tokens, and other writes set what they set.
+again: changes of records say so (`Message.as_repeated`), appends have tokens, and other writes set what they set.
 
 How long a service node waits for a data node before it asks another one (hedged requests).
 
@@ -27,7 +27,7 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all, staggered
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
-from hsparse.sn.data_nodes.owners import Attempts, Resend
+from hsparse.sn.data_nodes.owners import RESEND, Delivery, Resend
 from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.remote_node import Connect, MemberConnections
 
@@ -129,26 +129,23 @@ class ClusterNodes:
             self._next_look = self._clock.monotonic() + LOOK
             await self._read()
 
-    async def members(self, again: Resend | None) -> Membership:
+    async def members(self, delivery: Delivery) -> Membership:
         if self._refused is not None:
             await self._look()
             if self._refused is not None:
                 raise Misconfigured(
                     self._refused.message
                 )  # the one that is kept would keep each request's frames
-        if again is None and self.membership.nodes:
+        if delivery.epoch < 0 and self.membership.nodes:
             return self.membership
-        again = again or self._never_sent()
-        if self.membership.epoch <= again.epoch:
+        if self.membership.epoch <= delivery.epoch:
             await self._read()
-            if self.membership.epoch <= again.epoch:
-                await self._pause(again.tries, again.until)
-        tries = again.tries
+            if self.membership.epoch <= delivery.epoch:
+                await self._pause(delivery)
         while not self.membership.nodes:
             await self._read()
             if not self.membership.nodes:
-                await self._pause(tries, again.until)
-                tries += 1
+                await self._pause(delivery)
         return self.membership
 
     async def _read(self) -> None:
@@ -176,53 +173,47 @@ class ClusterNodes:
         finally:
             self._reading = None
 
-    async def _pause(self, tries: int, until: float) -> None:
-        if self._clock.monotonic() > until:
+    async def _pause(self, delivery: Delivery) -> None:
+        if not delivery.until:
+            delivery.until = self._end()
+        if self._clock.monotonic() > delivery.until:
             raise Unanswered("No data node has confirmed this in time; see `hsparse nodes`.")
-        await asyncio.sleep(min(PAUSE * 2**tries, MAX_PAUSE))
+        await asyncio.sleep(min(PAUSE * 2**delivery.pauses, MAX_PAUSE))
+        delivery.pauses += 1
+
+    def _end(self) -> float:
+        """Return when the time ends in which a message is sent again."""
+        left = seconds_left()
+        return self._clock.monotonic() + (DEADLINE if left is None else min(DEADLINE, left))
 
     # --- sending --------------------------------------------------------------------------------------
 
     async def send(
-        self, membership: Membership, node: str, message: Message[T], again: Resend | None
+        self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T | Resend:
-        attempts = Attempts.after(again, membership.epoch, self._clock)
-        if attempts.doubtful:
-            message = message.again()
+        if delivery.first_epoch < 0:
+            delivery.first_epoch, delivery.since = membership.epoch, self._clock.monotonic()
+        if delivery.unanswered:
+            message = message.as_repeated()
         try:
             if message.only_reads:
                 return await self._read_from(membership, node, message)
-            return await self._change_at(membership, node, message, attempts)
+            return await self._change_at(membership, node, message, delivery)
         except Misdirected:
             pass
         except Unanswered:
-            attempts.doubtful = True
-            message = message.again()
+            delivery.unanswered += 1
+            message = message.as_repeated()
             try:
-                return await self._ask_instead(membership, node, message, attempts)
+                return await self._ask_instead(membership, node, message, delivery)
             except (Misdirected, Unanswered):
                 pass
             with suppress(Misdirected, Unanswered):
-                return await self._recall(membership, node, message, attempts)
-        return self._resend(again, membership, attempts)
-
-    def _never_sent(self) -> Resend:
-        left = seconds_left()
-        seconds = DEADLINE if left is None else min(DEADLINE, left)
-        return Resend(-1, self._clock.monotonic() + seconds, doubtful=False, tries=0)
-
-    def _resend(self, again: Resend | None, membership: Membership, attempts: Attempts) -> Resend:
-        """Return that a message is to be sent once more than before, until the time that there was for the first."""
-        again = again or self._never_sent()
-        return Resend(
-            membership.epoch,
-            again.until,
-            attempts.doubtful,
-            again.tries + 1,
-            tuple(attempts.sent),
-            attempts.first,
-            attempts.since,
-        )
+                return await self._recall(membership, node, message, delivery)
+            delivery.unanswered += 1
+        delivery.epoch = max(delivery.epoch, membership.epoch)
+        delivery.until = delivery.until or self._end()
+        return RESEND
 
     async def _read_from(self, membership: Membership, node: str, message: Message[T]) -> T:
         """Return what the owner reads or, when that takes long or fails, another node."""
@@ -253,12 +244,12 @@ class ClusterNodes:
             yield partial(self._connections.send, node, Routed(node, membership.epoch, message))
 
     async def _change_at(
-        self, membership: Membership, node: str, message: Message[T], attempts: Attempts
+        self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T:
         """Return the owner's reply; `Unanswered` when it gives none and was found to be gone meanwhile."""
         if self._is_avoided(node) and len(membership.nodes) > 1:
             raise Unanswered(f"The data node {node} did not answer a moment ago.")
-        change = self._change(membership, node, message, attempts)
+        change = self._change(membership, node, message, delivery)
         return await self._unless_gone(membership, node, self._connections.send(node, change))
 
     async def _unless_gone(
@@ -317,26 +308,26 @@ class ClusterNodes:
         return self.membership.epoch > membership.epoch
 
     async def _ask_instead(
-        self, membership: Membership, node: str, message: Message[T], attempts: Attempts
+        self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T:
         """Have the others, in rendezvous order, carry out a change, or pass it on, that `node` does not answer."""
         for other in membership.stand_ins(node):
-            change = self._change(membership, other, message, attempts, instead_of=node)
+            change = self._change(membership, other, message, delivery, instead_of=node)
             try:
                 sending = self._connections.send(other, change)
                 return await self._unless_gone(membership, other, sending, node)
             except Unanswered:
-                continue
+                delivery.unanswered += 1
         raise Unanswered(f"No other data node answers for {node}.")
 
-    async def _recall(self, membership: Membership, node: str, message: Message[T], attempts: Attempts) -> T:
+    async def _recall(self, membership: Membership, node: str, message: Message[T], delivery: Delivery) -> T:
         """Return the reply of a node that may be the owner no more, but has carried the change out.
 
         `Misdirected` if it does not remember that, `Unanswered` if it cannot be asked in `RECALL` seconds.
         """
         try:
             async with asyncio.timeout(RECALL):
-                routed = self._change(membership, node, message, attempts)
+                routed = self._change(membership, node, message, delivery)
                 return await self._connections.send(node, routed)
         except TimeoutError as error:
             raise Unanswered(f"The data node {node} does not answer.") from error
@@ -346,47 +337,41 @@ class ClusterNodes:
         membership: Membership,
         to: str,
         message: Message[T],
-        attempts: Attempts,
+        delivery: Delivery,
         *,
         instead_of: str = "",
     ) -> Routed[T]:
-        token, seconds = self._clock.token(8).hex(), 0.0
-        first: int | None = None
-        if attempts.doubtful:
-            first, seconds = attempts.first, self._clock.monotonic() - attempts.since
-        routed = Routed(
-            to, membership.epoch, message, instead_of, token, tuple(attempts.sent), first, seconds
+        delivery.key = delivery.key or self._clock.token(8).hex()
+        first, seconds = None, 0.0
+        if delivery.unanswered:
+            first, seconds = delivery.first_epoch, self._clock.monotonic() - delivery.since
+        return Routed(
+            to, membership.epoch, message, instead_of, delivery.key, delivery.unanswered, first, seconds
         )
-        attempts.sent.append(token)
-        return routed
 
     async def send_any(self, message: Message[T]) -> T:
-        again: Resend | None = None
+        delivery = Delivery()
         while True:
-            membership = await self.members(again)
+            membership = await self.members(delivery)
             nodes = sorted(membership.nodes, key=self._is_avoided)
             asked = (partial(self._connections.send, node, message) for node in nodes)
             delay = self._patience.with_reads if message.only_reads else DEADLINE
             try:
                 failures = UNREAD if message.only_reads else (Unanswered,)
                 return await staggered(asked, delay, failures)
-            except (Misdirected, Unanswered) as error:
-                attempts = Attempts.after(again, membership.epoch, self._clock)
-                attempts.doubtful = isinstance(error, Unanswered)
-                again = self._resend(again, membership, attempts)
+            except (Misdirected, Unanswered):
+                delivery.epoch = membership.epoch
 
     async def send_all(self, message: Message[T]) -> list[T]:
-        again: Resend | None = None
+        delivery = Delivery()
         while True:
-            membership = await self.members(again)
+            membership = await self.members(delivery)
             replies = await gather_all(
-                [self.send(membership, node, message, again) for node in membership.nodes]
+                [self.send(membership, node, message, delivery) for node in membership.nodes]
             )
-            resends = [reply for reply in replies if isinstance(reply, Resend)]
-            if not resends and self.membership.epoch == membership.epoch:
-                return [reply for reply in replies if not isinstance(reply, Resend)]
-            for one in resends:
-                again = one if again is None else again.and_also(one)
+            found = [reply for reply in replies if not isinstance(reply, Resend)]
+            if len(found) == len(replies) and self.membership.epoch == membership.epoch:
+                return found
 
     # --- nodes ----------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from hsparse.clock import Clock
 from hsparse.cluster.lease_object import Membership
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import ErrorKind, Misconfigured
@@ -21,59 +21,32 @@ from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, ReadOb
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Resend:
-    """The outcome of a message that its receiver may not have carried out: it is to be sent to the owner of a newer
-    membership than that of `epoch`, until the time `until` (monotonic, in seconds), for the time number `tries`.
+class Resend(Enum):
+    """Instead of a reply: the message is to be sent to the owner of a newer membership."""
 
-    `doubtful`: it may have been carried out. `sent` are the tokens of the times that it was sent in that epoch. It was
-    sent first at `since` (monotonic, in seconds), by the membership of `first`.
-    """
+    RESEND = "resend"
 
-    epoch: int
-    until: float
-    doubtful: bool
-    tries: int = 1
-    sent: tuple[str, ...] = ()
-    first: int = 0
-    since: float = 0.0
 
-    def and_also(self, other: Resend) -> Resend:
-        """Return what holds for both messages."""
-        epoch = max(self.epoch, other.epoch)
-        return Resend(
-            epoch,
-            min(self.until, other.until),
-            self.doubtful or other.doubtful,
-            max(self.tries, other.tries),
-            tuple(dict.fromkeys((*self.sent_in(epoch), *other.sent_in(epoch)))),
-            min(self.first, other.first),
-            min(self.since, other.since),
-        )
-
-    def sent_in(self, epoch: int) -> tuple[str, ...]:
-        """Return the tokens of the times that it was sent in an epoch."""
-        return self.sent if self.epoch == epoch else ()
+RESEND = Resend.RESEND
 
 
 @dataclass(slots=True)
-class Attempts:
-    """The times that a message was sent so far: the tokens of those in this epoch, and when it was sent first.
+class Delivery:
+    """How often a message, or the parts of it that several owners get, was sent so far.
 
-    `doubtful`: it may have been carried out. `first` and `since` are as in `Resend`.
+    `epoch` is that of the last membership by which it was sent in vain, -1 before. It may have been carried out if it
+    was `unanswered`. It was sent first at `since`, by the membership of `first_epoch`, and is sent until the time
+    `until`; both are monotonic, in seconds.
     """
 
-    sent: list[str]
-    doubtful: bool
-    first: int
-    since: float
-
-    @classmethod
-    def after(cls, again: Resend | None, epoch: int, clock: Clock) -> Attempts:
-        """Return those before it is sent by the membership of `epoch`."""
-        if again is None:
-            return cls([], False, epoch, clock.monotonic())
-        return cls(list(again.sent_in(epoch)), again.doubtful, again.first, again.since)
+    epoch: int = -1
+    first_epoch: int = -1
+    since: float = 0.0
+    until: float = 0.0
+    pauses: int = 0
+    unanswered: int = 0
+    key: str = ""
+    """The idempotency key of a change, in each epoch: another one has other parts."""
 
 
 class NodeSet(Protocol):
@@ -91,15 +64,15 @@ class NodeSet(Protocol):
         """
         ...
 
-    async def members(self, again: Resend | None) -> Membership:
-        """Return a membership with at least one node, to send by; `again` is the outcome by an earlier one.
+    async def members(self, delivery: Delivery) -> Membership:
+        """Return a membership with at least one node, to send by, newer than the one that was of no use.
 
         `Unanswered` when there is none in time.
         """
         ...
 
     async def send(
-        self, membership: Membership, node: str, message: Message[T], again: Resend | None
+        self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T | Resend:
         """Send a message to a node as the owner of what it is about; return the reply, or that it is to be resent."""
         ...
@@ -126,11 +99,11 @@ class FixedNodes:
     async def unready(self) -> Misconfigured | None:
         return self._refused()
 
-    async def members(self, again: Resend | None) -> Membership:
+    async def members(self, delivery: Delivery) -> Membership:
         return self.membership
 
     async def send(
-        self, membership: Membership, node: str, message: Message[T], again: Resend | None
+        self, membership: Membership, node: str, message: Message[T], delivery: Delivery
     ) -> T | Resend:
         return await self._nodes[node].send(message)
 
@@ -218,15 +191,14 @@ class Owners:
         """Send a message to the owner of `name`."""
         if self._bucket:
             message = InBucket(self._bucket, message)
-        again: Resend | None = None
+        delivery = Delivery()
         while True:
-            membership = await self._nodes.members(again)
+            membership = await self._nodes.members(delivery)
             nodes = membership.nodes
             owner = nodes[0] if len(nodes) == 1 else membership.owner(name)
-            reply = await self._nodes.send(membership, owner, message, again)
+            reply = await self._nodes.send(membership, owner, message, delivery)
             if not isinstance(reply, Resend):
                 return reply
-            again = reply if again is None else again.and_also(reply)
 
     async def ask_all(self, message: Message[T]) -> list[T]:
         """Send a message to every data node; the replies are those of the members of one epoch."""
@@ -261,20 +233,19 @@ class Owners:
         """
         done: list[tuple[Sequence[int], T]] = []
         todo: Sequence[int] = range(len(items))
-        again: Resend | None = None
+        delivery = Delivery()
         while todo:
-            membership = await self._nodes.members(again)
+            membership = await self._nodes.members(delivery)
             shares = _split(membership, items, todo, name)
             replies = await gather_all(
                 [
-                    self._nodes.send(membership, owner, self._in_bucket(message(some)), again)
+                    self._nodes.send(membership, owner, self._in_bucket(message(some)), delivery)
                     for owner, some in shares
                 ]
             )
             todo = []
             for (_, some), reply in zip(shares, replies, strict=True):
                 if isinstance(reply, Resend):
-                    again = reply if again is None else again.and_also(reply)
                     todo = sorted([*todo, *some])
                 else:
                     done.append((some, reply))

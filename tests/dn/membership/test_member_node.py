@@ -239,14 +239,17 @@ async def test_what_was_carried_out_before_its_reply_was_lost_is_a_success_again
         first = ChangeObjects((create,))
         assert await send(first) is None
         assert await send(first) is ErrorKind.CONFLICT
-        assert await send(first.again()) is None
-        assert await send(ChangeObjects((CreateObject(IDS[0], {"id": "x"}),)).again()) is ErrorKind.CONFLICT
+        assert await send(first.as_repeated()) is None
+        assert (
+            await send(ChangeObjects((CreateObject(IDS[0], {"id": "x"}),)).as_repeated())
+            is ErrorKind.CONFLICT
+        )
         acl = ChangeObjects((PutAcl(IDS[0], "me", {"read": True}, "b/x", {"root": None}, {"me": None}),))
         assert await send(acl) is None
         assert await send(acl) is ErrorKind.CONFLICT
-        assert await send(acl.again()) is None
+        assert await send(acl.as_repeated()) is None
         assert await send(ChangeObjects((delete,))) is None
-        assert await send(ChangeObjects((delete,)).again()) is None
+        assert await send(ChangeObjects((delete,)).as_repeated()) is None
         assert await send(ChangeObjects((delete,))) is ErrorKind.GONE
 
 

@@ -14,6 +14,7 @@ from hsparse.cluster.membership_object import MembershipObject
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes, Patience
+from hsparse.sn.data_nodes.owners import Delivery
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.record_message import ChangeObjects, Outcome
@@ -101,7 +102,7 @@ async def test_a_membership_that_cannot_be_read_ends_no_change_that_a_node_carri
         return DONE
 
     nodes, stored = members({"a": answer})
-    changing = asyncio.create_task(nodes.send(await nodes.members(None), "a", CHANGE, None))
+    changing = asyncio.create_task(nodes.send(await nodes.members(Delivery()), "a", CHANGE, Delivery()))
     stored.failure, stored.looks = failure, looked.tell
     await looked.happened_or(changing)
     carried_out.set()
@@ -121,7 +122,7 @@ async def test_a_witness_that_cannot_find_out_who_is_gone_ends_no_change() -> No
         return DONE
 
     nodes, _ = members({"a": answer, "b": answer})
-    changing = asyncio.create_task(nodes.send(await nodes.members(None), "a", CHANGE, None))
+    changing = asyncio.create_task(nodes.send(await nodes.members(Delivery()), "a", CHANGE, Delivery()))
     await asked.happened_or(changing)
     carried_out.set()
     assert await changing == DONE
@@ -146,6 +147,6 @@ async def test_a_stand_in_is_not_avoided_because_the_owner_is_gone() -> None:
 
     nodes, stored = members({owner: gone, "b": stand_in, "c": stand_in})
     first, second = stored.view.stand_ins(owner)
-    assert await nodes.send(await nodes.members(None), owner, CHANGE, None) == DONE
+    assert await nodes.send(await nodes.members(Delivery()), owner, CHANGE, Delivery()) == DONE
     assert [nodes._is_avoided(node) for node in (owner, first, second)] == [True, False, False]
     await nodes.close()

@@ -12,7 +12,7 @@ from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import Membership
 from hsparse.dn import records
 from hsparse.dn.service import DataService
-from hsparse.sn.data_nodes.owners import FixedNodes, Owners, Resend
+from hsparse.sn.data_nodes.owners import RESEND, Delivery, FixedNodes, Owners
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.message import InBucket, Message
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
@@ -27,16 +27,17 @@ class Script:
         self.sent: list[tuple[int, str, Message[object]]] = []
         self.membership = Membership(0, epochs[0])
 
-    async def members(self, again: Resend | None) -> Membership:
-        if again is not None:
-            epoch = min(again.epoch + 1, len(self.epochs) - 1)
+    async def members(self, delivery: Delivery) -> Membership:
+        if delivery.epoch >= 0:
+            epoch = min(delivery.epoch + 1, len(self.epochs) - 1)
             self.membership = Membership(epoch, self.epochs[epoch])
         return self.membership
 
-    async def send(self, membership, node, message, again):  # type: ignore[no-untyped-def]
+    async def send(self, membership, node, message, delivery):  # type: ignore[no-untyped-def]
         self.sent.append((membership.epoch, node, message))
         if self.refused and self.refused.pop():
-            return Resend(membership.epoch, 1.0, doubtful=False)
+            delivery.epoch = max(delivery.epoch, membership.epoch)
+            return RESEND
         inner = message.message if isinstance(message, InBucket) else message
         return tuple(Outcome({"id": id, "node": node}) for id in inner.ids)
 

@@ -88,7 +88,7 @@ class Gated:
             self.reached.set()
             await self.gate.wait()
             if self.is_lost:
-                message = message.again()
+                message = message.as_repeated()
         return await self.service.send(message)
 
     async def close(self) -> None:

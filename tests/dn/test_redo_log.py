@@ -9,39 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.clock import ManualClock
-from hsparse.dn import fences as later_changes
+from hsparse.dn import redo_log
 from hsparse.dn.cached_object import Encoded
-from hsparse.dn.fences import WINDOW, Change, LaterChanges
-from hsparse.dn.membership.ownership import Doubt, MemberOwnership, SoleOwnership
+from hsparse.dn.membership.ownership import Accepted, MemberOwnership, Resent
+from hsparse.dn.redo_log import WINDOW, Change, RedoLog
 
 Chunk = dict[int, int]
 
 
-class Owner(SoleOwnership):
-    """Owns everything in an epoch; the next change is one of this doubt."""
-
-    change_epoch = 5
-    next: Doubt | None = None
-
-    def doubt(self) -> Doubt | None:
-        return self.next
-
-
 class Node:
-    """Chunks over `LaterChanges`; its monotonic clock begins at 0."""
+    """Chunks over a `RedoLog` in an epoch; its monotonic clock begins at 0."""
 
     def __init__(self) -> None:
-        self.owner, self.clock = Owner(), ManualClock()
+        self.clock = ManualClock()
         self.started = self.clock.monotonic()
-        self.later = LaterChanges(self.clock, self.owner)
+        self.log = RedoLog(self.clock)
         self.chunks: dict[str, Chunk] = {}
 
-    def accept(self, change: Change, doubt: tuple[int, float] | None = None, key: str = "k") -> Change:
-        self.owner.next = None if doubt is None else Doubt(doubt[0], self.started + doubt[1])
-        return self.later.ordered(key, change, 10)
+    def accept(self, change: Change, resent: tuple[int, float] | None = None, key: str = "k") -> Change:
+        first = None if resent is None else Resent(resent[0], self.started + resent[1])
+        return self.log.logged(key, change, 10, Accepted(0, 5, first))
 
-    def write(self, values: Chunk, doubt: tuple[int, float] | None = None, key: str = "k") -> Change:
-        change = self.accept(setting(values), doubt, key)
+    def write(self, values: Chunk, resent: tuple[int, float] | None = None, key: str = "k") -> Change:
+        change = self.accept(setting(values), resent, key)
         self.chunks[key], _ = change(self.chunks.get(key, {}))
         return change
 
@@ -50,25 +40,25 @@ def setting(values: Chunk) -> Change:
     return lambda chunk: ({**chunk, **values}, len(values))
 
 
-def test_a_doubtful_write_does_not_undo_what_came_after_it() -> None:
+def test_a_write_that_is_sent_again_does_not_undo_what_came_after_it() -> None:
     node = Node()
     node.clock.time += 10
     node.write({0: 1, 1: 1})
-    node.write({0: 2, 2: 2}, doubt=(4, 9))
+    node.write({0: 2, 2: 2}, resent=(4, 9))
     assert node.chunks["k"] == {0: 1, 1: 1, 2: 2}
-    node.write({0: 3, 2: 3}, doubt=(4, 8))
+    node.write({0: 3, 2: 3}, resent=(4, 8))
     assert node.chunks["k"] == {0: 1, 1: 1, 2: 2}
-    node.write({0: 4, 2: 4}, doubt=(4, 9.5))
+    node.write({0: 4, 2: 4}, resent=(4, 9.5))
     assert node.chunks["k"] == {0: 1, 1: 1, 2: 4}
 
 
-@pytest.mark.parametrize("doubt", [None, (4, 10.5), (5, 9.0)], ids=["none", "asked for later", "sent later"])
-def test_a_write_that_came_later_is_applied_last(doubt: tuple[int, float] | None) -> None:
+@pytest.mark.parametrize("resent", [None, (4, 10.5), (5, 9.0)], ids=["none", "asked for later", "sent later"])
+def test_a_write_that_came_later_is_applied_last(resent: tuple[int, float] | None) -> None:
     node = Node()
     node.clock.time += 10
     node.write({0: 1})
     node.clock.time += 1
-    node.write({0: 2}, doubt)
+    node.write({0: 2}, resent)
     assert node.chunks["k"] == {0: 2}
 
 
@@ -77,10 +67,10 @@ def test_a_change_that_is_applied_again_has_the_same_place() -> None:
     node = Node()
     node.clock.time += 10
     node.write({0: 1})
-    doubtful = node.accept(setting({0: 2, 1: 2}), (4, 9))
-    assert doubtful({}) == ({0: 1, 1: 2}, 2)
+    resent = node.accept(setting({0: 2, 1: 2}), (4, 9))
+    assert resent({}) == ({0: 1, 1: 2}, 2)
     node.write({1: 3})
-    assert doubtful({5: 5}) == ({0: 1, 1: 2, 5: 5}, 2)
+    assert resent({5: 5}) == ({0: 1, 1: 2, 5: 5}, 2)
 
 
 def test_an_encoded_value_is_changed_on() -> None:
@@ -97,7 +87,7 @@ def test_changes_are_forgotten_where_another_node_may_have_been_the_owner() -> N
     for key in ("kept", "lost"):
         node.write({0: 1}, key=key)
     under_way = node.accept(setting({0: 2}), key="lost")
-    node.later.doubt(lambda key: key == "kept")
+    node.log.forget(lambda key: key == "kept")
     under_way({})
     for key in ("kept", "lost"):
         node.write({0: 3}, (4, 9), key)
@@ -107,13 +97,13 @@ def test_changes_are_forgotten_where_another_node_may_have_been_the_owner() -> N
 def test_a_change_that_was_refused_is_no_change() -> None:
     node = Node()
     node.clock.time += 10
-    node.later.failed(node.write({0: 1}))
+    node.log.remove(node.write({0: 1}))
     node.write({0: 2}, (4, 9))
     assert node.chunks["k"] == {0: 2}
 
 
 def test_changes_are_remembered_for_a_time_and_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later_changes, "MEMORY", 25)
+    monkeypatch.setattr(redo_log, "MEMORY", 25)
     node = Node()
     node.clock.time += 10
     for key in ("a", "b", "c"):
@@ -128,9 +118,9 @@ def test_changes_are_remembered_for_a_time_and_within_a_limit(monkeypatch: pytes
 
 def test_a_server_remembers_nothing() -> None:
     """Nothing is sent to it again."""
-    later = LaterChanges(ManualClock(), MemberOwnership(lambda: True, server=True))
+    log, accepted = RedoLog(ManualClock()), MemberOwnership(lambda: True, server=True).accept()
     change = setting({0: 1})
-    assert later.ordered("k", change, 1) is change
+    assert log.logged("k", change, 1, accepted) is change
 
 
 @given(st.data())
@@ -138,14 +128,14 @@ def test_writes_end_up_in_the_order_in_which_they_were_asked_for(data: Any) -> N
     """Writes of a lost owner arrive in any order between those of this one."""
     node, expected = Node(), dict[int, int]()
     writes = data.draw(st.lists(st.dictionaries(st.integers(0, 3), st.integers()), max_size=6))
-    doubtful = [(write, (4, float(at))) for at, write in enumerate(writes)]
+    resent = [(write, (4, float(at))) for at, write in enumerate(writes)]
     certain = data.draw(st.lists(st.dictionaries(st.integers(0, 3), st.integers()), max_size=4))
     node.clock.time += 100
-    arrivals = data.draw(st.permutations([*doubtful, *((None, None) for _ in certain)]))
+    arrivals = data.draw(st.permutations([*resent, *((None, None) for _ in certain)]))
     rest = iter(certain)
-    for write, doubt in arrivals:
+    for write, first in arrivals:
         node.clock.time += 1
-        node.write(next(rest) if write is None else write, doubt)
+        node.write(next(rest) if write is None else write, first)
     for write in (*writes, *certain):
         expected |= write
     assert node.chunks.get("k", {}) == expected
