@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
-from hsparse.dn.extent_changes import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.dn.fences import DeletedNames
 from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge
 from hsparse.model.acl import ORIGIN, Right
+from hsparse.model.dataset_state import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.model.datatype import type_json
 from hsparse.model.link import same_link
 from hsparse.model.schema import check_changeable
@@ -251,37 +251,34 @@ def _(change: ForgetFirstName, record: Record, now: float, deleted: DeletedNames
     return own, Outcome(own, changed=True)
 
 
-@_apply.register
-def _(change: SetExtent, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    fields = set_extent(change, record)
-    return _renew(record, now, **fields, changed=True) if fields else (record, Outcome(record))
+StateChange: TypeAlias = SetExtent | EndTrim | BeginAppend | EndAppend | AbandonAppends
 
 
-@_apply.register
-def _(change: EndTrim, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    rest = end_trim(change, record)
-    return (record, Outcome(record)) if rest is None else (rest, Outcome(rest, changed=True))
+@_apply.register(SetExtent)
+@_apply.register(EndTrim)
+@_apply.register(BeginAppend)
+@_apply.register(EndAppend)
+@_apply.register(AbandonAppends)
+def _(change: StateChange, record: Record, now: float, deleted: DeletedNames) -> Changed:
+    after = _state_after(change, record, now)
+    if after is not record and isinstance(change, SetExtent | EndAppend):
+        after = {**after, "lastModified": now}
+    return after, Outcome(after, changed=after is not record)
 
 
-@_apply.register
-def _(change: BeginAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    begun = begin_append(change, record, now)
-    return begun, Outcome(begun, changed=begun is not record)
-
-
-@_apply.register
-def _(change: EndAppend, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    ended = end_append(change, record, now)
-    if ended is record:
-        return record, Outcome(record)
-    ended = {**ended, "lastModified": now}
-    return ended, Outcome(ended, changed=True)
-
-
-@_apply.register
-def _(change: AbandonAppends, record: Record, now: float, deleted: DeletedNames) -> Changed:
-    rest = abandon_appends(change, record, now)
-    return rest, Outcome(rest, changed=rest is not record)
+def _state_after(change: StateChange, record: Record, now: float) -> Record:
+    """Return the record after a transition of the dataset's state."""
+    match change:
+        case SetExtent(_, dims, extend_dim, expect, token):
+            return set_extent(record, dims, extend_dim, expect, token)
+        case EndTrim(_, generation):
+            return end_trim(record, generation)
+        case BeginAppend(_, token, slab, dim, lease, keys):
+            return begin_append(record, token, slab, dim, lease, now, keys)
+        case EndAppend(_, token):
+            return end_append(record, token, now)
+        case AbandonAppends(_, token, expired):
+            return abandon_appends(record, now, token, expired=expired)
 
 
 @_apply.register

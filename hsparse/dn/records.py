@@ -20,6 +20,7 @@ from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
 from hsparse.dn.record_changes import change_record, changed_entries, check_size, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.errors import HsparseError, TooLarge, Unanswered
+from hsparse.model import dataset_state
 from hsparse.model.ids import COLLECTIONS, domain_hex, is_job_id, is_root, storage_key
 from hsparse.model.schema import check_changeable
 from hsparse.storage.object_store import ObjectStore
@@ -168,8 +169,7 @@ class Records:
             value = state.value
         record = {} if value is None else value.record
         check_changeable(dataset, record)
-        generation = record.get("generation", 0)
-        return generation if isinstance(generation, int) else 0
+        return dataset_state.generation(record)
 
     async def list(self, message: ListKeys) -> Listing:
         """Answer `ListKeys`."""

@@ -20,7 +20,7 @@ from hsparse.model.layout import has_statistics, stripes_of
 SCHEMA_KEY = "db/.schema.json"
 SCHEMA_VERSION = 1
 APPENDS = "appends"
-"""A write feature: elements beyond the extent belong to an append; see `hsparse.dn.extent_changes`."""
+"""A write feature: elements beyond the extent belong to an append; see `hsparse.model.dataset_state`."""
 STRIPES = "stripes"
 """A read feature: the dataset's chunks are in stripes; see `hsparse.model.stripes`."""
 CHUNK_STATISTICS = "statistics"

@@ -7,8 +7,8 @@ and provides the fixture; none is to be overridden.
 from __future__ import annotations
 
 from hsparse.errors import ErrorKind
+from hsparse.model.dataset_state import appended_before, extents_of_change, part_with_key
 from hsparse.testing.record_conformance import change, created, kind, record_of
-from hsparse.wire.change_token import appended_before, part_with_key
 from hsparse.wire.message import DataNode
 from hsparse.wire.record_message import (
     AbandonAppends,
@@ -16,7 +16,6 @@ from hsparse.wire.record_message import (
     EndAppend,
     EndTrim,
     SetExtent,
-    extents_of_change,
 )
 
 

@@ -265,30 +265,6 @@ def is_expected(expect: Record | None, record: Record) -> bool:
     return expect is None or all(record.get(name) == value for name, value in expect.items())
 
 
-def extents_of_change(record: Record, token: str) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the extents before and after a `SetExtent` with this token; None if it is not remembered."""
-    for change in record.get("extents", ()):
-        if token and change["token"] == token:
-            return tuple(change["before"]), tuple(change["after"])
-    return None
-
-
-def appended_parts(record: Record) -> list[Record]:
-    """Return the parts that are being appended to a dataset, in order, as `hsparse.dn.extent_changes` has them."""
-    parts: list[Record] = list(record.get("appends", {}).get("parts", ()))
-    return parts
-
-
-def part_starts(record: Record) -> dict[str, int]:
-    """Return the first place of each part along the dimension that is appended to, by its token."""
-    parts, starts = appended_parts(record), dict[str, int]()
-    start = record["shape"]["dims"][record["appends"]["dim"]] if parts else 0
-    for part in parts:
-        starts[part["token"]] = start
-        start += part["count"]
-    return starts
-
-
 @dataclass(frozen=True, slots=True)
 class UpdateJob:
     """Set fields of a job's record, and the time of its heartbeat (`lastModified`); `Conflict` when the job has ended.

@@ -11,6 +11,7 @@ import numpy as np
 from hsparse.clock import Clock
 from hsparse.errors import Moved
 from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.model.dataset_state import extents_of_change
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset
@@ -22,7 +23,6 @@ from hsparse.wire.record_message import (
     DeleteObject,
     PutAttributes,
     SetExtent,
-    extents_of_change,
 )
 
 T = TypeVar("T")

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from hsparse.cluster.lease_object import ClockReading
-from hsparse.dn import extent_changes
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.membership import ownership as replaced_messages
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.dn.membership.ownership import MemberOwnership
+from hsparse.model import dataset_state
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values import append
 from hsparse.sn.values.chunk_fanout import ChunkFanout
@@ -126,7 +126,7 @@ def test_clocks_that_go_slower_than_others_wait() -> None:
 
 
 def test_an_extension_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extent_changes, "extents_of_change", lambda record, token: None)
+    monkeypatch.setattr(dataset_state, "extents_of_change", lambda record, token: None)
     monkeypatch.setattr(replaced_messages, "MAX_REPLIES", 0)
     assert "do not lead" in found(range(9, 200), (bad_network,), operations=40, most=6)
 
@@ -138,7 +138,7 @@ def test_messages_of_older_epochs_that_are_carried_out(monkeypatch: pytest.Monke
 
 def test_an_append_whose_key_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append, "appended_before", lambda record, key: None)
-    monkeypatch.setattr(extent_changes, "appended_before", lambda record, key: None)
+    monkeypatch.setattr(dataset_state, "appended_before", lambda record, key: None)
     assert "is at [" in found(range(9), 3 * (restart_service_node,), operations=25, most=6, mix=MOST_APPENDS)
 
 

@@ -30,6 +30,7 @@ from hsparse.hdf5.format.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.hdf5.format.plan.file_plan import STOCK, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_bands import check_bands
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
+from hsparse.model.dataset_state import appended_parts, is_trimmed
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
@@ -40,7 +41,7 @@ from hsparse.sn.request import Request
 from hsparse.sn.service import Service
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, appended_parts
+from hsparse.wire.record_message import AbandonAppends
 
 LAYOUT_VERSION = 4
 """Part of every etag; increment it when the layout of files changes."""
@@ -179,7 +180,7 @@ class FilePlans:
     async def _inside(self, records: list[Record]) -> bool:
         """Say whether the datasets have no elements outside the extents in `records`; finish interrupted shrinks."""
         for record in records:
-            if "trim" in record:
+            if is_trimmed(record):
                 await finish_trim(self._owners, record)
         # Now, after the chunks were listed: what an append had stored by then, it had announced before.
         now = [one.unwrap() for one in await self._owners.read(*(record["id"] for record in records))]
@@ -187,7 +188,7 @@ class FilePlans:
         for id in appended:
             await change_extent(self._owners, AbandonAppends(id, expired=True))
         same = all(
-            one["shape"] == record["shape"] and "trim" not in record
+            one["shape"] == record["shape"] and not is_trimmed(record)
             for one, record in zip(now, records, strict=True)
         )
         return same and not appended

@@ -21,6 +21,7 @@ from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.hdf5.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
 from hsparse.hdf5.file_backed.chunk_table import check_backing_file, refuse_values
+from hsparse.model.dataset_state import extents_of_change, is_trimmed, keyed_token
 from hsparse.model.dataspace import (
     Shape,
     dims_of,
@@ -54,9 +55,8 @@ from hsparse.sn.records.object_json import read_type
 from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.wire.change_token import keyed_token
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import AbandonAppends, SetExtent, extents_of_change
+from hsparse.wire.record_message import AbandonAppends, SetExtent
 
 INTERVAL = 0.2
 """Seconds between two looks at a record, which its owner has in memory, or confirms with the store."""
@@ -273,7 +273,7 @@ def _require_same(body: Record, before: tuple[int, ...], after: tuple[int, ...])
 async def _set_extent(owners: Owners, record: Record, change: SetExtent) -> Record:
     """Return the changed record; what is being appended meanwhile begins again, at the end of the new extent."""
     for _ in range(ATTEMPTS):
-        if "trim" in record:
+        if is_trimmed(record):
             await finish_trim(owners, record)  # after an interrupted shrink
         try:
             return await change_extent(owners, change)

@@ -18,6 +18,7 @@ from hsparse.format.kinds.dense import not_sparse
 from hsparse.format.kinds.registry import arrays_of
 from hsparse.format.plan.grid import Grid
 from hsparse.format.value_arrays import FixedArrays, VlenArrays
+from hsparse.model.dataset_state import is_trimmed
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_of_key, chunk_prefix
 from hsparse.sn.data_nodes.owners import Owners
@@ -195,7 +196,7 @@ async def finish_trim(owners: Owners, record: Record) -> None:
 async def change_extent(owners: Owners, change: SetExtent | AbandonAppends) -> Record:
     """Return the changed record; what the change leaves outside the extent is erased, durably."""
     record = (await owners.apply(change)).unwrap()
-    if "trim" in record:
+    if is_trimmed(record):
         await finish_trim(owners, record)
     return record
 

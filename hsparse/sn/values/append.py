@@ -2,8 +2,8 @@
 
 The place at the end is reserved first, then written, and the extent grows over it last: a reader sees the elements,
 or the old extent. An append that fails leaves the extent as it was, and what it wrote is erased
-(`hsparse.dn.extent_changes`). These are three puts one after the other, so appends to a dataset that come while others
-are under way share theirs: a group has one place, writes each chunk once, and is shown at once.
+(`hsparse.model.dataset_state`). These are three puts one after the other, so appends to a dataset that come while
+others are under way share theirs: a group has one place, writes each chunk once, and is shown at once.
 
 Tests: tests/sn/values/test_append.py, tests/sn/values/test_append_groups.py, tests/sn/values/test_idempotency.py.
 """
@@ -26,15 +26,21 @@ from hsparse.clock import Clock
 from hsparse.compute import compute
 from hsparse.errors import BadRequest, Busy, Conflict, HsparseError, Moved, TooLarge
 from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.model.dataset_state import (
+    appended_before,
+    appended_parts,
+    is_trimmed,
+    part_starts,
+    part_with_key,
+)
 from hsparse.model.json_values import Values
 from hsparse.model.short_text import short_repr
 from hsparse.model.vlen_array import VlenArray, join_elements
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset, change_extent, finish_trim
 from hsparse.sn.service import Service
-from hsparse.wire.change_token import appended_before, part_with_key
 from hsparse.wire.message import Failure
-from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, appended_parts, part_starts
+from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 
 ATTEMPTS = 32
 """Attempts at an append that changes of the extent, or appends that died, undo."""
@@ -217,7 +223,7 @@ class AppendGroups:
             async with prepare(slab) as (selection, values):
                 if not append.count:
                     return append.select(slab, dataset.extent[append.dim])
-                if "trim" in dataset.record:
+                if is_trimmed(dataset.record):
                     await finish_trim(self._owners, dataset.record)
                 member = _Member(append, slab, selection, values, write, key)
                 with suppress(Moved):

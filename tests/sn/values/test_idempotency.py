@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.dn.extent_changes import MOST_REMEMBERED
+from hsparse.model.dataset_state import MOST_REMEMBERED
 from hsparse.sn.http.challenge import MAX_KEY
 from hsparse.sn.values import append
 from hsparse.sn.values.append import AppendGroups
