@@ -19,13 +19,12 @@ from importlib.resources import files
 
 from aiohttp import hdrs, web
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, NotFound, Unauthenticated
 from hsparse.openid.code_flow import CodeFlow, CodeGrant, IssuedTokens
 from hsparse.sn.coding import Coding, accepted_coding
 from hsparse.sn.http.challenge import is_known
 from hsparse.sn.http.request import named_types, read_json
-from hsparse.sn.http.response import respond
+from hsparse.sn.http.response import respond, respond_computed
 from hsparse.sn.request import Request
 
 MAX_CODE = 8192
@@ -213,5 +212,6 @@ async def _respond(request: Request, file: StaticFile, caching: str) -> web.Stre
         return web.Response(status=304, headers=headers)
     headers[hdrs.CONTENT_TYPE] = file.media
     if is_plain:
-        return web.Response(body=await compute(len(file.compressed), file.body), headers=headers)
+        work = len(file.compressed)
+        return await respond_computed(work, lambda: web.Response(body=file.body(), headers=headers))
     return web.Response(body=file.compressed, headers=headers | {hdrs.CONTENT_ENCODING: Coding.GZIP.value})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from enum import StrEnum
 from typing import Any
 
@@ -51,12 +51,17 @@ async def compressed(pieces: AsyncGenerator[Any, None], coding: Coding) -> Async
             view = memoryview(piece)
             for first in range(0, len(view), PART):
                 part = view[first : first + PART]
-                data = await compute(len(part) // SPEED, coder.compress, part)
+                data = await encoded(part, coder.compress)
                 if data:
                     yield data
         yield coder.flush()
     finally:
         await pieces.aclose()
+
+
+async def encoded(data: Any, encode: Callable[[Any], bytes]) -> bytes:
+    """Return what `encode` makes of data, in a thread if that takes long."""
+    return await compute(len(data) // SPEED, encode, data)
 
 
 def compress(body: bytes | bytearray, coding: Coding) -> bytes:

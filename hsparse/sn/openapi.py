@@ -10,7 +10,8 @@ import orjson
 import yaml
 from aiohttp import web
 
-from hsparse.compute import LONG, compute
+from hsparse.compute import LONG
+from hsparse.sn.http.response import respond_computed
 from hsparse.sn.request import Request
 
 PATH = Path(__file__).with_name("openapi.yaml")
@@ -30,4 +31,4 @@ def _json() -> bytes:
 
 async def get_openapi(request: Request) -> web.StreamResponse:
     """Answer with the OpenAPI document."""
-    return web.Response(body=await compute(LONG, _json), content_type="application/json")
+    return await respond_computed(LONG, lambda: web.Response(body=_json(), content_type="application/json"))

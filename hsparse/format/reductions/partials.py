@@ -17,7 +17,7 @@ Places are those in the box's result.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import prod
@@ -123,6 +123,11 @@ class Partials:
         """The memory of the columns, in bytes."""
         columns = (self.count, self.nonzero, self.total, self.squares, self.least, self.greatest)
         return sum(column.nbytes for column in columns)
+
+    def merge_all(self, others: Iterable[Partials]) -> None:
+        """Add the elements of others, in their order, see `merge`."""
+        for other in others:
+            self.merge(other)
 
     def merge(self, other: Partials) -> None:
         """Add the elements of `other`, whose places are among those of this one, which are all."""

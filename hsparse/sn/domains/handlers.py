@@ -6,7 +6,6 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
 from hsparse.explorer.handlers import get_explorer, wants_explorer
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
@@ -16,7 +15,16 @@ from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions, check_still_kept, require_kept
 from hsparse.sn.domains.folder_handlers import respond_folder
 from hsparse.sn.http.request import read_json_object, text_list
-from hsparse.sn.http.response import Encoded, Href, encode_unless_long, href, hrefs, respond, respond_floats
+from hsparse.sn.http.response import (
+    Encoded,
+    Href,
+    encode_unless_long,
+    href,
+    hrefs,
+    respond,
+    respond_computed,
+    respond_floats,
+)
 from hsparse.sn.objects.handlers import ObjectJsonCache, object_json_with_class, object_work
 from hsparse.sn.records.crawl import Crawl, RecordReader
 from hsparse.sn.records.listing import respond_records
@@ -63,7 +71,7 @@ async def get_domain(request: Request) -> web.StreamResponse:
         place, record = await resolve_object(request, domain, h5path)
         links = domain_hrefs(request, place.domain.path, domain.root_group, home=True)
         work = object_work(request, record)
-        return await compute(
+        return await respond_computed(
             work,
             lambda: respond_floats(
                 object_json_with_class(record, place, request) | {"hrefs": links}, items=work

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import orjson
@@ -148,6 +148,7 @@ def hrefs(request: Request, **paths: str) -> list[Href]:
 
 STREAMED_ITEMS = 1 << 16
 """Numbers, texts and lists that are encoded at a time."""
+Answer = TypeVar("Answer", bound=web.StreamResponse)
 Encode = Callable[[Any], bytes]
 Rows = Callable[[Any, int, int], Any]
 """`rows(values, first, last)` returns these rows of values."""
@@ -205,5 +206,12 @@ def _rows(values: Any, first: int, last: int) -> Any:
 
 async def respond_pieces(count: int, value: Any, encode: Encode = encode_json) -> web.Response:
     """Answer with the JSON of `value`, see `encode_pieces`; `count` is about the number of items, see `compute`."""
-    body = await compute(count, lambda: b"".join(encode_pieces(value, encode)))
-    return web.Response(body=body, headers={"Content-Type": JSON_HEADER})
+    headers = {"Content-Type": JSON_HEADER}
+    return await respond_computed(
+        count, lambda: web.Response(body=b"".join(encode_pieces(value, encode)), headers=headers)
+    )
+
+
+async def respond_computed(work: int, make: Callable[[], Answer]) -> Answer:
+    """Answer with what `make` returns; `work` is about how many elements it converts and encodes, see `compute`."""
+    return await compute(work, make)

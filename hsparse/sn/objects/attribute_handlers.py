@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import hdrs, web
@@ -25,7 +26,7 @@ from hsparse.model.attribute import (
 from hsparse.model.datatype import parse_type
 from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond, respond_floats
+from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond, respond_computed, respond_floats
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -43,7 +44,7 @@ from hsparse.sn.records.listing import (
     split_names,
     stored_names,
 )
-from hsparse.sn.records.object_json import attribute_json, read_type
+from hsparse.sn.records.object_json import attribute_json, read_attribute
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, PutAttributes
@@ -163,18 +164,22 @@ async def delete_attribute(request: Request) -> web.StreamResponse:
 async def get_attribute_value(request: Request) -> web.StreamResponse:
     """Answer with one attribute's value: bytes if they are accepted, length-prefixed for variable-length types."""
     name, stored = await _requested(request)
-    work = answer_work([stored])
-    await compute(work, attribute_values, stored)  # raises for a null dataspace
-    if BINARY in request.http.headers.get(hdrs.ACCEPT, ""):
-        return web.Response(body=await compute(work, attribute_bytes, stored), content_type=BINARY)
     links = {"hrefs": _hrefs(request, name)}
-    if "encoding" in stored or _base64(request):
-        text = base64.b64encode(await compute(work, attribute_bytes, stored)).decode()
-        return respond({"value": text, "encoding": "base64"} | links)
-    return await _respond(
-        [stored],
-        lambda: {"value": attribute_value_json(stored, ignore_nan=request.flag("ignore_nan"))} | links,
-    )
+    is_binary = BINARY in request.http.headers.get(hdrs.ACCEPT, "")
+    is_base64 = not is_binary and ("encoding" in stored or _base64(request))
+    work = answer_work([stored])
+
+    def make() -> web.Response:
+        if is_binary:
+            return web.Response(body=attribute_bytes(stored), content_type=BINARY)
+        if is_base64:
+            text = base64.b64encode(attribute_bytes(stored)).decode()
+            return respond({"value": text, "encoding": "base64"} | links)
+        attribute_values(stored)  # raises for a null dataspace
+        value = attribute_value_json(stored, ignore_nan=request.flag("ignore_nan"))
+        return respond_floats({"value": value} | links, items=work)
+
+    return await respond_computed(work, make)
 
 
 async def put_attribute_value(request: Request) -> web.StreamResponse:
@@ -185,13 +190,14 @@ async def put_attribute_value(request: Request) -> web.StreamResponse:
     datatype = parse_type(stored["type"])
     if BINARY in request.http.headers.get(hdrs.CONTENT_TYPE, ""):
         data = await request.body()
-        attribute = await compute(len(data), attribute_from_bytes, data, stored["shape"], datatype)
+        work, parse = len(data), partial(attribute_from_bytes, data, stored["shape"], datatype)
     else:
         body = await read_json_object(request)
         if "value" not in body:
             raise BadRequest("The body must have a value.")
         given = {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}
-        attribute = await compute(parse_work(given), parse_attribute, given, datatype)
+        work, parse = parse_work(given), partial(parse_attribute, given, datatype)
+    attribute = await compute(work, parse)
     change = PutAttributes(request.object_id(), {name: attribute}, replace=True)
     await request.service.owners.apply(change)
     return respond({})
@@ -276,7 +282,7 @@ def _attribute_answer(request: Request, name: str, stored: Record, *, data: bool
 async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> web.Response:
     """Answer with what `answer` returns, made and encoded in a thread if attributes or their elements are many."""
     work = max(answer_work(attributes), len(attributes))
-    return await compute(work, lambda: respond_floats(answer(), items=work))
+    return await respond_computed(work, lambda: respond_floats(answer(), items=work))
 
 
 def _base64(request: Request) -> bool:
@@ -314,7 +320,7 @@ async def _parsed(request: Request, bodies: Any) -> Record:
 
 async def _parsed_one(request: Request, body: Record) -> Record:
     """Return an attribute in its stored form."""
-    stored = await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
+    stored = await read_attribute(request, body)
     if "created" in body:
         stored |= given_creation_time(body, request.service.clock.now())
     return stored

@@ -12,10 +12,9 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_all, with_pauses
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
-from hsparse.model.attribute import check_name, parse_attribute, parse_work
+from hsparse.model.attribute import check_name
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, SOFT, check_title, parse_link
 from hsparse.model.schema import check_changeable, given_creation_time
@@ -24,7 +23,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import read_json
 from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.listing import ITEMS_AT_ONCE
-from hsparse.sn.records.object_json import object_json, read_type
+from hsparse.sn.records.object_json import object_json, read_attribute
 from hsparse.sn.records.object_path import MAX_PATH, PathSteps, resolve_path
 from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.wire.chunk_message import FenceDeleted
@@ -254,7 +253,7 @@ async def _attributes(request: Request, bodies: Any, now: float) -> Record:
     async for name, body in with_pauses(bodies.items(), ITEMS_AT_ONCE):
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {short_repr(name)} must be an object.")
-        parsed = await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
+        parsed = await read_attribute(request, body)
         stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
@@ -22,6 +21,7 @@ from hsparse.sn.http.response import (
     href,
     hrefs,
     respond,
+    respond_computed,
     respond_encoded,
     respond_floats,
 )
@@ -182,16 +182,15 @@ async def answer_object(
 
 
 async def _make_answer(request: Request, domain: Domain, record: Record, extra: Record) -> web.Response:
-    collection = collection_of(record["id"])
-    work = object_work(request, record)
-    answer = await compute(work, _requested_json, request, record)
-    answer["domain"] = domain.path
-    if collection == "groups":
-        answer["bucket"] = request.service.settings.bucket
+    more: Record = {"domain": domain.path}
+    if collection_of(record["id"]) == "groups":
+        more["bucket"] = request.service.settings.bucket
     if request.flag("getalias"):
-        answer["alias"] = await paths_to(request.service.owners, domain.root_group, record["id"])
-    return await compute(
-        work, respond_floats, answer | extra | {"hrefs": object_hrefs(request, record)}, items=work
+        more["alias"] = await paths_to(request.service.owners, domain.root_group, record["id"])
+    more |= extra | {"hrefs": object_hrefs(request, record)}
+    work = object_work(request, record)
+    return await respond_computed(
+        work, lambda: respond_floats(_requested_json(request, record) | more, items=work)
     )
 
 

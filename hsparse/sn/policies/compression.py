@@ -6,10 +6,11 @@ gzip, and values that do not compress would be ten times slower.
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import hdrs, payload, web
 
-from hsparse.compute import compute
-from hsparse.sn.coding import SPEED, STREAMED, Coding, accepted_coding, compress
+from hsparse.sn.coding import STREAMED, Coding, accepted_coding, compress, encoded
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
@@ -58,7 +59,7 @@ class Compression:
         body = response.body
         whole = await body.as_bytes() if isinstance(body, payload.Payload) else body
         assert whole is not None
-        data = await compute(size // SPEED, compress, whole, coding)
+        data = await encoded(whole, partial(compress, coding=coding))
         if len(data) < size:
             response.body = data
             response.headers[hdrs.CONTENT_ENCODING] = coding.value

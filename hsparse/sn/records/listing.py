@@ -161,7 +161,7 @@ class MultiObjectRequest:
             common = await parse(items)
             if len(checked) > 1:
                 count = item_count(common)
-                encoded = await compute(count, encode_json, common, count)
+                encoded = await offload_listing(request, count, lambda: encode_json(common, count))
                 self._check_bytes(request, len(checked), len(encoded))
             return dict.fromkeys(checked, common)
         if not isinstance(ids, dict) or not ids or items is not None:

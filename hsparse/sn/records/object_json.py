@@ -8,8 +8,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from hsparse.compute import compute
 from hsparse.errors import BadRequest
-from hsparse.model.attribute import attribute_size, attribute_value_json
+from hsparse.model.attribute import attribute_size, attribute_value_json, parse_attribute, parse_work
 from hsparse.model.dataspace import dims_of, shape_json
 from hsparse.model.datatype import MAX_DEPTH, MAX_PARTS, Datatype, parse_requested_type, type_json
 from hsparse.model.ids import collection_of
@@ -118,6 +119,11 @@ async def read_type(request: Request, body: Record) -> Datatype:
         id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)
     }
     return parse_requested_type(_resolved(item, committed))
+
+
+async def read_attribute(request: Request, body: Record) -> Record:
+    """Return the attribute of a body in its stored form."""
+    return await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
 
 
 def committed_id(item: Any) -> str | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,8 +77,7 @@ class ChunkFanout:
 
     async def batches(self, selection: Selection) -> AsyncIterator[tuple[PlannedChunk, ...]]:
         """Plan a read or an erasure, some chunks at a time, without chunks that are known not to exist."""
-        work, count = planning(selection, self.dataset.grid)
-        planned = await compute(work, self._plan_few, selection, count)
+        planned = await self.plan(selection)
         if planned is not None:
             yield planned
             return
@@ -87,9 +86,28 @@ class ChunkFanout:
             yield await self.plan(selection, existing[first : first + MANY_CHUNKS])
             await asyncio.sleep(0)  # let other requests run
 
-    def _plan_few(self, selection: Selection, count: int) -> tuple[PlannedChunk, ...] | None:
-        """Return the plan of `count` chunks, 0 if they are to be counted; None if those that exist are to be listed."""
+    @overload
+    async def plan(self, selection: Selection) -> tuple[PlannedChunk, ...] | None: ...
+
+    @overload
+    async def plan(self, selection: Selection, existing: NDArray[np.uint64]) -> tuple[PlannedChunk, ...]: ...
+
+    async def plan(
+        self, selection: Selection, existing: NDArray[np.uint64] | None = None
+    ) -> tuple[PlannedChunk, ...] | None:
+        """Return the plan of a selection; None if it meets so many chunks that those that exist are to be listed.
+
+        With `existing`, (k, rank) uint64 scaled coordinates, only these are planned.
+        """
+        work, count = planning(selection, self.dataset.grid, existing)
+        return await compute(work, self._plan, selection, existing, count)
+
+    def _plan(
+        self, selection: Selection, existing: NDArray[np.uint64] | None, count: int
+    ) -> tuple[PlannedChunk, ...] | None:
         grid = self.dataset.grid
+        if existing is not None:
+            return plan(selection, grid, existing)
         count = count or count_chunks(selection, grid)
         if not self.dataset.spec.arange:
             return plan(selection, grid) if count <= MANY_CHUNKS else None
@@ -99,11 +117,6 @@ class ChunkFanout:
                 f"The selection meets more than {MAX_COMPUTED} computed chunks; read less at a time."
             )
         return plan(selection, grid)
-
-    async def plan(self, selection: Selection, existing: NDArray[np.uint64]) -> tuple[PlannedChunk, ...]:
-        """Return the plan of those of some chunks, (k, rank) uint64, that a selection meets."""
-        work = _scattered(selection) + PLAN_WORK * len(existing)
-        return await compute(work, plan, selection, self.dataset.grid, existing)
 
     async def planned(self, selection: Selection) -> list[PlannedChunk]:
         """Return all batches as one list."""
@@ -305,23 +318,37 @@ class ChunkFanout:
 class DefinedRead:
     """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each.
 
-    With `places_only` the values are empty.
+    With `places_only` the values are empty. With `form` pieces are what that makes of coordinates and values; `work`
+    returns about how many elements it looks at for so many.
     """
 
-    def __init__(self, chunks: ChunkFanout, page_size: int, *, places_only: bool = False) -> None:
+    def __init__(
+        self,
+        chunks: ChunkFanout,
+        page_size: int,
+        *,
+        places_only: bool = False,
+        form: Callable[[list[Array], Values], Any] | None = None,
+        work: Callable[[int], int] = int,
+    ) -> None:
+        self._form = form
+        self._work = work
         self.dataset = chunks.dataset
         self._arrays = chunks.dataset.arrays
         self._chunks = chunks
         self._page_size = page_size
         self._places_only = places_only
 
-    async def pieces(self, selection: Selection) -> AsyncIterator[DefinedPiece]:
-        """Yield the defined elements, about a page of bytes at a time; a larger element is yielded alone."""
+    async def pieces(self, selection: Selection) -> AsyncIterator[Any]:
+        """Yield the defined elements, as `DefinedPiece` or in the form, about a page of bytes at a time.
+
+        A larger element is yielded alone.
+        """
         async for planned in self._chunks.batches(selection):
             async for piece in self._pieces(planned):
                 yield piece
 
-    async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[DefinedPiece]:
+    async def _pieces(self, planned: Sequence[PlannedChunk]) -> AsyncIterator[Any]:
         """Read runs of chunks, each of about a page; split a chunk whose reply would be too large.
 
         A chunk of elements of a fixed size is read whole, as its owner has it in memory.
@@ -344,7 +371,7 @@ class DefinedRead:
             ]
             if there:
                 total = sum([len(item.offsets) for _, item in there])
-                yield await compute(total, self._piece, there)
+                yield await compute(max(total, self._work(total)), self._piece, there)
             if good < len(found):
                 room = page
                 too_much = found[good]
@@ -359,7 +386,7 @@ class DefinedRead:
                 room = max(page, min(guess, room * MAX_GROWTH, page * MAX_UNDEFINED))
             first += good
 
-    async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[DefinedPiece]:
+    async def _split(self, chunk: PlannedChunk, nbytes: int) -> AsyncIterator[Any]:
         """Yield the elements of a chunk that has `nbytes` of them, more than a page."""
         dims = self.dataset.spec.dims
         # Ascending, because an element that a list names twice must not be in two pages.
@@ -370,8 +397,8 @@ class DefinedRead:
             async for piece in self._pieces([replace(chunk, selection=part)]):
                 yield piece
 
-    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> DefinedPiece:
-        """Return chunk offsets as coordinates of the dataset, with the values."""
+    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> Any:
+        """Return chunk offsets as coordinates of the dataset, with the values, in the form that is wanted."""
         extent, dims = self.dataset.extent, self.dataset.spec.dims
         total = sum([len(item.offsets) for _, item in there])
         places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
@@ -383,16 +410,19 @@ class DefinedRead:
                 origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
                 np.add(column, origin, out=places[dim][at:until], casting="unsafe")
             at = until
-        return places, self._arrays.join([] if self._places_only else [item.values for _, item in there])
+        values = self._arrays.join([] if self._places_only else [item.values for _, item in there])
+        return (places, values) if self._form is None else self._form(places, values)
 
 
-def planning(selection: Selection, grid: Grid) -> tuple[int, int]:
-    """Return about how many elements are looked at to plan a selection, and how many chunks it meets.
+def planning(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None) -> tuple[int, int]:
+    """Return about how many elements are looked at to plan a selection, and how many chunks are planned.
 
-    The number of chunks is 0 if many elements are looked at to count them.
+    That number is 0 if many elements are looked at to count them.
     """
     scattered = _scattered(selection)
-    count = count_chunks(selection, grid) if scattered <= INLINE else 0
+    count = 0 if existing is None else len(existing)
+    if existing is None and scattered <= INLINE:
+        count = count_chunks(selection, grid)
     return scattered + PLAN_WORK * count, count
 
 

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.selections.orthogonal import Orthogonal, as_span
 from hsparse.format.selections.select_syntax import parse_axes
 from hsparse.model.ids import chunk_name, map_key
+from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE, named_types
 from hsparse.sn.http.response import encode_nulls, items_of, respond_pieces
 from hsparse.sn.records.dataset import Dataset, until_current
@@ -114,12 +116,12 @@ class Density:
         empty = {"min": math.inf, "max": -math.inf}.get(self.reduce or "", 0.0)
         self._values = np.full(size if self.reduce else 0, empty)
 
-    def add(self, columns: Sequence[NDArray[Any]], values: NDArray[Any] | None) -> None:
+    def add(self, columns: Sequence[NDArray[Any]], values: Values | None) -> None:
         """Count elements at places in the box; `values`, (n,) numbers, are used if there is a reduction."""
         numbers = self.bins.numbers(columns)
         size = self.bins.size
         self.counts += np.bincount(numbers, minlength=size)
-        if self.reduce is None or values is None:
+        if self.reduce is None or not isinstance(values, np.ndarray):
             return
         weights = values.astype(np.float64)
         if self.reduce == "min":
@@ -160,6 +162,11 @@ class ChunkCounts:
         middles = places * np.array(self._chunk) + np.array(self._chunk) // 2
         inside = np.clip(middles, self._bins.start, np.array(self._bins.stop) - 1)
         self._grid += np.bincount(self._bins.numbers(list(inside.T)), defined, self._bins.size)
+
+    def with_page(self, rows: ChunkRows, *, is_last: bool) -> Floats | None:
+        """Count the chunks of a page; return the elements of the bins after the last one, else None."""
+        self.add(rows.scaled, rows.defined)
+        return self.counts() if is_last else None
 
     def counts(self) -> Floats:
         """Return the elements of the bins, (bins,)."""
@@ -254,12 +261,15 @@ async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str 
     density = Density(bins, reduction)
     if not bins.size:
         return density
-    chunks = ChunkFanout(request.service.owners, dataset)
-    page_size = request.service.settings.page_size
-    elements = DefinedRead(chunks, page_size, places_only=reduction is None)
-    async for columns, values in elements.pieces(bins.selection(dataset.extent)):
-        numbers = values if isinstance(values, np.ndarray) and reduction else None
-        await compute(8 * (len(columns[0]) + bins.size), density.add, columns, numbers)
+    elements = DefinedRead(
+        ChunkFanout(request.service.owners, dataset),
+        request.service.settings.page_size,
+        places_only=reduction is None,
+        form=density.add,
+        work=lambda count: 8 * (count + bins.size),
+    )
+    async for _ in elements.pieces(bins.selection(dataset.extent)):
+        pass
     return density
 
 
@@ -271,16 +281,16 @@ async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[
         return np.zeros(0), ""
     counts = ChunkCounts(bins, dataset.grid.chunk, dataset.extent)
     box, asked = bins.selection(dataset.extent), 0
-    while limit is None or asked < limit:
+    while True:
         most = CHUNKS_AT_ONCE if limit is None else min(CHUNKS_AT_ONCE, limit - asked)
         message = ListChunks(dataset.spec, dataset.extent, box, False, marker, 0, most)
         page = await request.service.owners.ask_owner(map_key(dataset.id), message)
-        await compute(8 * (len(page.rows) + bins.size), counts.add, page.rows.scaled, page.rows.defined)
         asked, marker = asked + most, page.marker
-        if not marker:
-            break
-    size = 8 * bins.size + spread_size(bins, dataset.grid.chunk)
-    return await compute(size, counts.counts), chunk_name(marker) if marker else ""
+        is_last = not marker or (limit is not None and asked >= limit)
+        size = 8 * (len(page.rows) + bins.size) + is_last * spread_size(bins, dataset.grid.chunk)
+        found = await compute(size, counts.with_page, page.rows, is_last=is_last)
+        if found is not None:
+            return found, chunk_name(marker) if marker else ""
 
 
 async def _answer(

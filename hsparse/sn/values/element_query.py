@@ -115,10 +115,8 @@ class FixedQuery:
         found: dict[Scaled, FoundElements | None] = dict(
             zip((chunk.scaled for chunk in asked), replies, strict=True)
         )
-        pieces = await self._located(planned, [found.get(chunk.scaled) for chunk in planned], limit, fields)
-        if places_only:
-            pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
-        return await self._ordered(pieces, packed_type(self._dataset.dtype, fields))
+        answers = [found.get(chunk.scaled) for chunk in planned]
+        return await self._ordered(planned, answers, limit, fields, places_only=places_only)
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
         """Set these fields of what is found to those of the element `value`; return the changed elements."""
@@ -127,8 +125,7 @@ class FixedQuery:
         changed = []
         async for planned in self._pages(selection):
             found = await self._chunks.update(planned, self._query.text, value, fields)
-            pieces = await self._located(planned, found, 0, ())
-            changed.append(await self._ordered(pieces, self._dataset.dtype))
+            changed.append(await self._ordered(planned, found, 0, ()))
         return join_rows(changed, self._dataset.dtype)
 
     async def _stored(self, selection: Selection) -> set[Scaled] | None:
@@ -182,20 +179,42 @@ class FixedQuery:
                 yield planned
             await asyncio.sleep(0)
 
-    async def _located(
+    async def _ordered(
+        self,
+        planned: Sequence[PlannedChunk],
+        found: Sequence[FoundElements | None],
+        limit: int,
+        fields: Sequence[str],
+        *,
+        places_only: bool = False,
+    ) -> Rows:
+        """Return what was found in planned chunks, in row-major order; None is for no such chunk."""
+
+        def ordered() -> Rows:
+            pieces = self._located(planned, found, limit, fields)
+            if places_only:
+                pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
+            return _sorted(pieces, packed_type(self._dataset.dtype, fields))
+
+        return await compute(self._located_work(planned, found, limit), ordered)
+
+    def _located(
         self,
         planned: Sequence[PlannedChunk],
         found: Sequence[FoundElements | None],
         limit: int,
         fields: Sequence[str],
     ) -> list[Rows]:
-        """Return what was found in each planned chunk, with its offsets in the extent; None is for no such chunk."""
-        pairs = list(zip(planned, found, strict=True))
-        count = sum(self._row_count(chunk, item, limit) for chunk, item in pairs)
-        return await compute(
-            count * len(self._dataset.extent),
-            lambda: [self._rows(chunk, item, limit, fields) for chunk, item in pairs],
-        )
+        """Return what was found in each planned chunk, with its offsets in the extent."""
+        pairs = zip(planned, found, strict=True)
+        return [self._rows(chunk, item, limit, fields) for chunk, item in pairs]
+
+    def _located_work(
+        self, planned: Sequence[PlannedChunk], found: Sequence[FoundElements | None], limit: int
+    ) -> int:
+        """Return about how many numbers `_located` looks at."""
+        pairs = zip(planned, found, strict=True)
+        return len(self._dataset.extent) * sum(self._row_count(chunk, item, limit) for chunk, item in pairs)
 
     def _row_count(self, chunk: PlannedChunk, found: FoundElements | None, limit: int) -> int:
         if found is not None:
@@ -215,9 +234,6 @@ class FixedQuery:
         coords = coords_at(chunk.selection, positions)
         coords += np.array(self._dataset.grid.origin(chunk.scaled), np.uint64)
         return ravel(coords, self._dataset.extent), rows
-
-    async def _ordered(self, pieces: Sequence[Rows], dtype: np.dtype[Any]) -> Rows:
-        return await compute(sum(len(offsets) for offsets, _ in pieces), _sorted, pieces, dtype)
 
 
 class VlenQuery:
@@ -248,17 +264,22 @@ class VlenQuery:
             async with aclosing(self._chunks.pages(part, (), self._page_size)) as pieces:
                 async for values in pieces:
                     piece: Any = values
-                    positions = np.flatnonzero(await compute(piece.size, self._mask, piece))
-                    if self._limit:
-                        positions = positions[:left]
-                        left -= len(positions)
+                    most = left if self._limit else piece.size
+                    positions, rows = await compute(piece.size, self._matches, piece, most, picked)
+                    left -= len(positions)
                     if len(positions):
-                        offsets = ravel(coords_at(part, first + positions), self._dataset.extent)
-                        rows = await compute(piece.size, take_elements, [piece], positions)
-                        yield offsets, await compute(rows.size, picked.pick, rows) if picked else rows
+                        yield ravel(coords_at(part, first + positions), self._dataset.extent), rows
                     if self._limit and not left:
                         return
                     first += piece.size
+
+    def _matches(
+        self, piece: VlenArray, most: int, picked: VlenFields | None
+    ) -> tuple[NDArray[np.intp], VlenArray]:
+        """Return the places of the first elements that match, and these elements."""
+        positions = np.flatnonzero(self._mask(piece))[:most]
+        rows = take_elements([piece], positions)
+        return positions, picked.pick(rows) if picked else rows
 
     def _mask(self, array: VlenArray) -> NDArray[np.bool_]:
         return self._query.mask(self._queried_fields.columns(array))

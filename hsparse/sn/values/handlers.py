@@ -12,7 +12,6 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.fields import parse_fields
 from hsparse.format.kinds.chunk_kind import check_drop_fill
@@ -23,7 +22,7 @@ from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
 from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, named_types, read_json, read_json_object
-from hsparse.sn.http.response import respond
+from hsparse.sn.http.response import respond, respond_computed
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
 from hsparse.sn.request import Request
@@ -45,7 +44,6 @@ from hsparse.sn.values.request_selection import (
     select_parameter,
     selected,
     selected_in_url,
-    selection_work,
 )
 
 MEDIA: dict[str, Medium] = {medium.name: medium for medium in (JSON, BINARY, ARROW)}
@@ -109,7 +107,7 @@ async def _write_page(request: Request, page: Selection, fields: Sequence[str], 
     dataset = await load_dataset(request)
     arrays = dataset.arrays.of_fields(fields)
     data = await request.part(page.size * arrays.guessed_size)
-    values: Values = await compute(arrays.work(page.size), arrays.from_bytes, data, page.size, page.shape)
+    values: Values = arrays.from_bytes(data, page.size, page.shape)
 
     async def write(current: Dataset) -> None:
         where = page
@@ -287,7 +285,8 @@ async def _defined(request: Request, body: dict[str, Any], resolve: Resolve) -> 
             selection = await _defined_places(request, dataset, selection)
         else:
             _check_listable(request, dataset, selection)
-        return await compute(selection.size, accepted_medium(request.http).answer_places, request, selection)
+        medium = accepted_medium(request.http)
+        return await respond_computed(selection.size, lambda: medium.answer_places(request, selection))
 
     return await until_current(request, read)
 
@@ -356,9 +355,9 @@ async def _reduce(request: Request, asked: ReduceRequest) -> web.StreamResponse:
     medium = accepted_medium(request.http)
 
     async def reduce(dataset: Dataset) -> web.StreamResponse:
-        work = selection_work({"select": asked.select})
-        selection = await compute(work, asked.resolve, dataset.extent)
-        reduction = DatasetReduction(request, dataset, asked, selection)
-        return await medium.answer_reduced(request, await reduction.run())
+        named = {"select": asked.select, "orthogonal": True}
+        async with selected(request, dataset.extent, named, asked.resolve) as selection:
+            reduction = DatasetReduction(request, dataset, asked, selection)
+            return await medium.answer_reduced(request, await reduction.run())
 
     return await until_current(request, reduce)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
-from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
@@ -23,7 +22,7 @@ from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
-from hsparse.sn.values.request_selection import paired_points, select_selection, selection_work
+from hsparse.sn.values.request_selection import resolved, select_selection, selection_work
 
 MAX_DATASETS = 10_000
 AT_ONCE = 32
@@ -187,11 +186,11 @@ async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterato
         named[_place(read, datasets)] = {"select": read.select, "orthogonal": read.orthogonal}
     given = [(body, place[-1]) for place, body in named.items()]
     work = sum(SELECTION_WORK + selection_work(body) for body in named.values())
-    async with paired_points(request, given) as count:
-        found = await compute(
-            work + count,
-            lambda: [select_selection(body["select"], extent, body["orthogonal"]) for body, extent in given],
-        )
+
+    def resolve() -> list[Selection]:
+        return [select_selection(body["select"], extent, body["orthogonal"]) for body, extent in given]
+
+    async with resolved(request, given, resolve, work) as found:
         known = dict(zip(named, found, strict=True))
         yield [_PlannedRead(read, datasets[read.id], known[_place(read, datasets)]) for read in reads]
 

@@ -74,20 +74,22 @@ class OrderedQuery(FixedQuery):
             async for planned, bound in waves:
                 if bound is not None and self._is_settled(best, bound):
                     break
-                pieces = await self._pieces(planned, stored)
-                count = sum(len(offsets) for offsets, _ in pieces)
-                best = await compute(count, self._best, [best, *pieces])
+                best = await self._with(best, planned, stored)
         if len(best[0]):
             yield best[0], pick_fields(best[1], fields)
 
-    async def _pieces(self, planned: Sequence[PlannedChunk], stored: set[Scaled] | None) -> list[Rows]:
-        """Return the first elements of each chunk."""
+    async def _with(self, best: Rows, planned: Sequence[PlannedChunk], stored: set[Scaled] | None) -> Rows:
+        """Return the first of the elements of `best` and of chunks."""
         asked = [chunk for chunk in planned if stored is None or chunk.scaled in stored]
         replies = await self._chunks.source.find(
             asked, self._query.text, limit=self._limit, order_by=self._ordering.text
         )
         found = dict(zip((chunk.scaled for chunk in asked), replies, strict=True))
-        return await self._located(planned, [found.get(chunk.scaled) for chunk in planned], self._limit, ())
+        answers = [found.get(chunk.scaled) for chunk in planned]
+        work = self._located_work(planned, answers, self._limit)
+        return await compute(
+            work, lambda: self._best([best, *self._located(planned, answers, self._limit, ())])
+        )
 
     def _is_settled(self, best: Rows, bound: Any) -> bool:
         """Say whether no element whose key is at best `bound` belongs to the answer."""

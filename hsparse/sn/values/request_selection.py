@@ -8,8 +8,9 @@ A request's selection in a dataset's extent, made in a thread if it takes long, 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias, TypeVar
 
@@ -295,24 +296,40 @@ def _numbers(value: Any, default: tuple[int, ...], key: str) -> tuple[int, ...]:
 
 
 @asynccontextmanager
-async def selected(
+async def resolved(
+    request: Request,
+    named: Sequence[tuple[Mapping[str, Any], tuple[int, ...]]],
+    resolve: Callable[[], T],
+    work: int,
+) -> AsyncIterator[T]:
+    """Have what `resolve` makes of the selections that bodies name, each in an extent.
+
+    Meanwhile memory is held for the points, if paired lists name many; `TooLarge` for too many points. `work` is about
+    how many numbers `resolve` looks at but for them.
+    """
+    nbytes = 0
+    if any(names_pairs(body) for body, _ in named):
+        nbytes = sum(await compute(work, lambda: [points_bytes(*one) for one in named]))
+    if nbytes > MAX_PAIRED_BYTES:
+        raise TooLarge(
+            f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
+        )
+    async with hold_until_sent(request, request.service.selections, nbytes) if nbytes else nullcontext():
+        yield await compute(work + nbytes // COORDINATE_BYTES, resolve)
+
+
+def selected(
     request: Request,
     extent: tuple[int, ...],
     body: Mapping[str, Any],
     resolve: Callable[[tuple[int, ...]], T],
     work: int = 0,
-) -> AsyncIterator[T]:
-    """Have the selection that `resolve` makes of what a body names, or parameters in its form.
+) -> AbstractAsyncContextManager[T]:
+    """Have the selection that `resolve` makes of what a body names, or parameters in its form, see `resolved`.
 
-    Meanwhile its memory is held, if paired lists name many points. `work` is about how many numbers `resolve` looks
-    at, 0 for as many as the body has. `TooLarge` for too many points.
+    `work` is 0 if `resolve` looks at as many numbers as the body has.
     """
-    work = work or selection_work(body)
-    if not names_pairs(body):
-        yield await compute(work, resolve, extent)
-        return
-    async with paired_points(request, [(body, extent)]) as count:
-        yield await compute(work + count, resolve, extent)
+    return resolved(request, [(body, extent)], partial(resolve, extent), work or selection_work(body))
 
 
 def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
@@ -328,28 +345,6 @@ async def selected_if_named(request: Request, extent: tuple[int, ...]) -> AsyncI
     else:
         async with selected_in_url(request, extent) as selection:
             yield selection
-
-
-@asynccontextmanager
-async def paired_points(
-    request: Request, named: Sequence[tuple[Mapping[str, Any], tuple[int, ...]]]
-) -> AsyncIterator[int]:
-    """Hold memory for the points that paired lists name in bodies, each in an extent; have their number.
-
-    `TooLarge` for too many points.
-    """
-    work = sum(selection_work(body) for body, _ in named)
-    sizes = await compute(work, lambda: [points_bytes(body, extent) for body, extent in named])
-    nbytes = sum(sizes)
-    if nbytes > MAX_PAIRED_BYTES:
-        raise TooLarge(
-            f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
-        )
-    if not nbytes:
-        yield 0
-        return
-    async with hold_until_sent(request, request.service.selections, nbytes):
-        yield nbytes // COORDINATE_BYTES
 
 
 def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hsparse.sn.http.response import LONG
-from hsparse.sn.objects import attribute_handlers, create, handlers
+from hsparse.sn.objects import attribute_handlers, handlers
 from hsparse.sn.records import listing, object_json
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import value_client
@@ -41,7 +41,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     for name in ("parse_attribute", "attribute_from_bytes", "respond_floats", "attribute_bytes"):
         record(attribute_handlers, name)
-    record(create, "parse_attribute")
+    record(object_json, "parse_attribute")
     record(handlers, "respond_floats")
     return calls
 

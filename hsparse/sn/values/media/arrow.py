@@ -19,7 +19,6 @@ from aiohttp import web
 from nanoarrow import ipc
 from numpy.typing import DTypeLike, NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import CONTINUATION, RECORD_BATCH, Column, read_batches
 from hsparse.format.selections.points import Points, Selection
@@ -298,11 +297,13 @@ async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[byt
     element = None if arrays.is_exact else dataset.spec.datatype.element
     writer = ArrowWriter(dataset.extent, dataset.dtype, element)
     chunks = ChunkFanout(read.request.service.owners, dataset)
-    async for places, values in DefinedRead(chunks, page_size).pieces(read.selection):
-        if values.size:
-            work = max(arrays.work(values.size), values.size // COPIED)
-            for part in await compute(work, writer.parts, places, values):
-                yield part
+
+    def work(count: int) -> int:
+        return max(arrays.work(count), count // COPIED)
+
+    async for parts in DefinedRead(chunks, page_size, form=writer.parts, work=work).pieces(read.selection):
+        for part in parts:
+            yield part
     yield writer.end()
 
 

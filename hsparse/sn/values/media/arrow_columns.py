@@ -21,12 +21,12 @@ from aiohttp import web
 from nanoarrow import ipc
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import Column
 from hsparse.model.element import Element, Fixed, VlenSequence, VlenString
 from hsparse.model.vlen_array import VlenArray, add_prefixes, split_elements, strip_prefixes
 from hsparse.sn.http.request import ARROW_TYPE
+from hsparse.sn.http.response import respond_computed
 from hsparse.sn.request import Request
 from hsparse.sn.values.reduction.dataset_reduction import Reduced
 
@@ -151,8 +151,10 @@ GROUP = "group"
 
 async def answer_reduced(request: Request, reduced: Reduced) -> web.StreamResponse:
     """Answer with the result as a table."""
-    body = await compute(reduced.reduction.places, arrow_table, reduced)
-    return web.Response(body=body, content_type=ARROW_TYPE)
+    return await respond_computed(
+        reduced.reduction.places,
+        lambda: web.Response(body=arrow_table(reduced), content_type=ARROW_TYPE),
+    )
 
 
 def arrow_table(reduced: Reduced) -> bytes:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.points import Selection
 from hsparse.format.value_arrays import ValueArrays, repeat_values
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE
+from hsparse.sn.http.response import respond_computed
 from hsparse.sn.http.stream import MAX_WHOLE_BODY, respond_stream
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
@@ -60,9 +60,10 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     """Answer with the defined elements as the bytes of a structured chunk."""
 
     async def answer(points: Selection, values: Values) -> web.Response:
-        work = read.arrays.work(values.size)
-        body = await compute(work, read.arrays.to_region, points, values)
-        return web.Response(body=body, content_type=BINARY_TYPE)
+        return await respond_computed(
+            read.arrays.work(values.size),
+            lambda: web.Response(body=read.arrays.to_region(points, values), content_type=BINARY_TYPE),
+        )
 
     return await answer_whole(read, read.request.service.settings.max_request_size, answer)
 

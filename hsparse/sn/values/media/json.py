@@ -117,8 +117,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
     async def answer(points: Selection, values: Values) -> web.Response:
         if LIST_BYTES * json_size(values.shape, arrays.element).lists > limit:
             raise defined_too_large(limit)
-        places = await compute(points.size, selection_json, points, arrays=True)
-        return await respond_values(request, {"selection": places}, values, arrays)
+        return await respond_values(request, {"selection": selection_pieces(points)}, values, arrays)
 
     return await answer_whole(read, limit, answer, 1 + TEXT_BYTES)
 
@@ -145,8 +144,13 @@ async def answer_whole(
 
 def answer_places(request: Request, selection: Selection) -> web.StreamResponse:
     """Answer with a selection in HDF5/JSON's form."""
-    pieces = encode_pieces({"selection": selection_json(selection, arrays=True)})
+    pieces = encode_pieces({"selection": selection_pieces(selection)})
     return web.Response(body=b"".join(pieces), headers={"Content-Type": JSON_HEADER})
+
+
+def selection_pieces(selection: Selection) -> Iterator[bytes]:
+    """Yield the JSON of a selection in HDF5/JSON's form, which is made when the first piece is asked for."""
+    yield from encode_pieces(selection_json(selection, arrays=True))
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:

@@ -12,8 +12,9 @@ What a request for a reduction asks for: operations, axes, elements, and groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -87,28 +88,36 @@ GROUPED_BYTES = 32
 """About the bytes that a label takes while its group is looked for: numpy orders all of them."""
 
 
-async def read_groups(request: Request, by: str | list[Any], length: int) -> LabelGroups:
-    """Return the groups that `by` names for an axis of this length.
+async def read_groups(request: Request, by: str | list[Any], length: int, axis: ax.Axis) -> LabelGroups:
+    """Return the groups, for the indices of `axis`, that `by` names for an axis of this length.
 
     `BadRequest` if there is not one label for each index; `NotFound` if there is no such dataset.
     """
-    answers = request.service.answers
+    make: Callable[..., LabelGroups]
+    datasets: list[Dataset]
     if isinstance(by, list):
         check_labels(len(by), length)
-        async with answers.hold(len(by) * GROUPED_BYTES):
-            return await compute(len(by), LabelGroups.of_list, by)
+        datasets, make, nbytes, work = [], partial(LabelGroups.of_list, by), len(by) * GROUPED_BYTES, len(by)
+    else:
+        datasets, make = await _label_datasets(request, by, length)
+        nbytes, work = sum(_needed(request, one) for one in datasets), length
+
+    def picked(*read: Values) -> LabelGroups:
+        found = make(*(_labels_in(one, values) for one, values in zip(datasets, read, strict=True)))
+        return LabelGroups(_picked(found.codes, axis), found.labels)
+
+    async with request.service.answers.hold(nbytes):
+        read = [await _read(request, one) for one in datasets]
+        return await compute(work + sum(values.size for values in read), picked, *read)
+
+
+async def _label_datasets(
+    request: Request, by: str, length: int
+) -> tuple[list[Dataset], Callable[..., LabelGroups]]:
+    """Return the datasets that `by` names, and what makes groups of their labels."""
     record = await _record(request, by)
-    if collection_of(record["id"]) == "groups":
-        return await _read_categories(request, record, length)
-    dataset = _labels(request, record, length)
-    async with answers.hold(_needed(request, dataset)):
-        values = await _read(request, dataset)
-        if isinstance(values, list):
-            return await compute(len(values), LabelGroups.of_list, values)
-        return await compute(len(values), LabelGroups.of_numbers, values)
-
-
-async def _read_categories(request: Request, record: Record, length: int) -> LabelGroups:
+    if collection_of(record["id"]) != "groups":
+        return [_labels(request, record, length)], _groups_of
     links = record.get("links") or {}
     ids = [links.get(name, {}).get("id") for name in (CODES, CATEGORIES)]
     if None in ids:
@@ -119,9 +128,11 @@ async def _read_categories(request: Request, record: Record, length: int) -> Lab
     codes_record, categories_record = [(await request.service.owners.record(id)) for id in ids]
     codes = _labels(request, codes_record, length)
     categories = _labels(request, categories_record, None)
-    async with request.service.answers.hold(_needed(request, codes) + _needed(request, categories)):
-        read, labels = await _read(request, codes), await _read(request, categories)
-        return await compute(len(read), LabelGroups.of_categories, read, labels, codes.id)
+    return [codes, categories], lambda read, labels: LabelGroups.of_categories(read, labels, codes.id)
+
+
+def _groups_of(labels: NDArray[Any] | list[Any]) -> LabelGroups:
+    return LabelGroups.of_list(labels) if isinstance(labels, list) else LabelGroups.of_numbers(labels)
 
 
 async def _record(request: Request, by: str) -> Record:
@@ -153,20 +164,20 @@ def _needed(request: Request, dataset: Dataset) -> int:
     return min(limit, dataset.arrays.expected(count)) + count * GROUPED_BYTES
 
 
-async def _read(request: Request, dataset: Dataset) -> NDArray[Any] | list[Any]:
-    """Return the values of a 1-D dataset: numbers as an array, text as a list."""
+async def _read(request: Request, dataset: Dataset) -> Values:
+    """Return the values of a 1-D dataset of labels."""
     limit = request.service.settings.max_request_size
     chunks = ChunkFanout(request.service.owners, dataset)
     values = await chunks.read_within(Orthogonal.all(dataset.extent), (), limit)
     if isinstance(values, int):
         raise _too_large(dataset, limit)
+    return values
+
+
+def _labels_in(dataset: Dataset, values: Values) -> NDArray[Any] | list[Any]:
+    """Return values as labels: numbers as an array, text as a list."""
     if not isinstance(values, VlenArray) and values.dtype.kind in "biuf":
         return np.asarray(values.view(dataset.dtype))
-    return await compute(values.size, _listed, dataset, values)
-
-
-def _listed(dataset: Dataset, values: Values) -> list[Any]:
-    """Return labels that are no numbers."""
     listed, _ = dataset.arrays.to_json(values)
     listed = listed.tolist() if isinstance(listed, np.ndarray) else listed
     if not all(isinstance(label, str | int | None) for label in listed):
@@ -313,8 +324,8 @@ class DatasetReduction:
                 if described is not None:
                     rest, part = described.split(planned, reduction)
                     state.merge(part)
-                for part in await chunks.source.reduce(rest, reduction, codes):
-                    await compute(part.size, state.merge, part)
+                parts = await chunks.source.reduce(rest, reduction, codes)
+                await compute(sum(part.size for part in parts), state.merge_all, parts)
             values = await compute(max(reduction.places, num_codes), self._finished, state, reduction, codes)
         labels = None if groups is None else groups.labels
         kept = [dim for dim in reduction.kept if dim != reduction.grouped]
@@ -354,10 +365,7 @@ class DatasetReduction:
         if not axes or self._asked.axis in (None, ""):
             raise BadRequest("Name the axis that by has labels of: the first one in axis.")
         length = self._dataset.extent[axes[0]]
-        found = await read_groups(self._request, self._asked.by, length)
-        axis = self._selection.axes[axes[0]]
-        picked = await compute(axis.size, _picked, found.codes, axis)
-        return LabelGroups(picked, found.labels)
+        return await read_groups(self._request, self._asked.by, length, self._selection.axes[axes[0]])
 
     def _reduction(self, axes: Sequence[int], groups: LabelGroups | None) -> Reduction:
         return Reduction(
