@@ -17,7 +17,7 @@ from hsparse.config import SETTINGS
 from hsparse.dn.metrics import NODE_METRICS
 from hsparse.errors import ErrorKind
 from hsparse.format.filters.pipeline import CODECS
-from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, encode_sparse_vlen
 from hsparse.format.structured.container import MAX_FOOTER, footer_size
 from hsparse.model.datatype import parse_type

@@ -19,7 +19,7 @@ from hsparse.format.chunk_spec import (
     unknown_statistics,
 )
 from hsparse.format.codec_library import lookup3
-from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.query import Ranges, bind_query
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.structured.container import MAX_FOOTER, read_footer

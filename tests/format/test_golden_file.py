@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.format.kinds.sparse_chunk import decode_sparse, encode_sparse
+from hsparse.format.kinds.sparse import decode_sparse, encode_sparse
 from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.structured.container import (
     METADATA_FIXED,

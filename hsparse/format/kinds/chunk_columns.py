@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.sparse_chunk import check_defined, unseal_sparse
+from hsparse.format.kinds.sparse import check_defined, unseal_sparse
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.encoded_selection import decode_columns
 from hsparse.format.selections.extent import expand, strides

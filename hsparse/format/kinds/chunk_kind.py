@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +22,15 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED, sections_of
-from hsparse.format.chunk_spec import ChunkSpec, statistics_bytes
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.fields import pick_fields
-from hsparse.format.kinds.sparse_chunk import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Ordering, Query
 from hsparse.format.reductions.partials import Partials
 from hsparse.format.reductions.reduction import Codes, Reduction
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Selection
-from hsparse.format.structured.container import Section, StoredChunk, seal
+from hsparse.format.structured.container import Section
 from hsparse.model.json_values import Values
 
 V = TypeVar("V")
@@ -312,21 +311,45 @@ def checked_sections(data: bytes, table: NDArray[np.uint64]) -> tuple[Section, .
     return sections_of(table)
 
 
-def sealed(
-    chunk: SparseChunk,
-    data: bytes,
-    table: NDArray[np.uint64],
-    stop: tuple[int, ...],
-    *,
-    statistics: bool = False,
-) -> DirectWrite[SparseChunk]:
-    """Return a directly written chunk with its object; `BadRequest` for elements at or beyond `stop`."""
-    kept = Orthogonal.box(chunk.dims, (0,) * len(chunk.dims), stop)
-    if not kept.is_all and not kept.contains(chunk.offsets).all():
-        raise BadRequest(
-            f"Section 0 (selection) has elements beyond the extent, which has {list(stop)} of the chunk."
-        )
-    sections, view = sections_of(table), memoryview(data)
-    images = tuple(view[section.offset : section.offset + section.size] for section in sections)
-    words = statistics_bytes(chunk.values, chunk.values.dtype) if statistics else b""
-    return DirectWrite(chunk, seal(StoredChunk(images, sections), len(chunk.offsets), words))
+class SparseColumns(Protocol):
+    """A sparse chunk, as far as the functions below need it: the ascending offsets of its elements, (n,) uint32."""
+
+    @property
+    def offsets(self) -> NDArray[np.uint32]: ...
+
+    def select(self, mask: NDArray[np.bool_]) -> Self:
+        """Return the chunk with only the elements where `mask: (n,)` is set."""
+        ...
+
+
+Chunk = TypeVar("Chunk", bound=SparseColumns)
+
+
+def count_defined(offsets: NDArray[np.uint32], selection: Selection) -> int:
+    """Return how many of the chunk's offsets are selected."""
+    return len(offsets) if selection.is_all else int(np.count_nonzero(selection.contains(offsets)))
+
+
+def erase(selection: Selection) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
+    """Return the change that makes the selected elements undefined."""
+
+    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
+        if chunk is None:
+            return None, None
+        gone = selection.contains(chunk.offsets)
+        return (chunk.select(~gone) if gone.any() else chunk), None
+
+    return change
+
+
+def trim(dims: tuple[int, ...], stop: tuple[int, ...]) -> Callable[[Chunk | None], tuple[Chunk | None, None]]:
+    """Return the change that makes elements at or beyond `stop` in any dimension undefined."""
+    kept = Orthogonal.box(dims, (0,) * len(dims), tuple(map(min, stop, dims)))
+
+    def change(chunk: Chunk | None) -> tuple[Chunk | None, None]:
+        if chunk is None:
+            return None, None
+        keep = kept.contains(chunk.offsets)
+        return (chunk if keep.all() else chunk.select(keep)), None
+
+    return change

@@ -20,9 +20,12 @@ from hsparse.format.kinds.chunk_kind import (
     FoundElements,
     Search,
     check_drop_fill,
+    count_defined,
+    erase,
+    trim,
 )
 from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
-from hsparse.format.kinds.sparse import change_bytes, count_defined, erase, trim
+from hsparse.format.kinds.sparse import change_bytes
 from hsparse.format.kinds.vlen_chunk import (
     ENCODED_COPIES,
     SECTIONS_COPIES,

@@ -24,7 +24,7 @@ from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import decode_hsds_frame
 from hsparse.format.filters.pipeline import UNKNOWN_LIMIT, apply_filters, undo_filters
-from hsparse.format.kinds.sparse_chunk import IMAGE_LIMIT, RECORD_LIMIT, Offsets, SparseChunk
+from hsparse.format.kinds.sparse import IMAGE_LIMIT, RECORD_LIMIT, Offsets, SparseChunk
 from hsparse.format.selections.encoded_selection import decode_offsets
 from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.container import (

@@ -13,7 +13,7 @@ from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
-from hsparse.format.kinds.sparse_chunk import open_sparse
+from hsparse.format.kinds.sparse import open_sparse
 from hsparse.format.kinds.vlen_chunk import NAMES
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.encoded_selection import decode_offsets

@@ -15,7 +15,7 @@ from hsparse.format.dataspace_message import encode_image
 from hsparse.format.filters.codecs import Shuffle
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
-from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import planar_blocks

@@ -11,7 +11,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import ChunkChange, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
-from hsparse.format.kinds.sparse_chunk import SparseChunk
+from hsparse.format.kinds.sparse import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Query, bind_query
 from hsparse.format.selections.points import Orthogonal, Points, Selection

@@ -18,7 +18,7 @@ from hsparse.format.kinds import dense_vlen, vlen_chunk
 from hsparse.format.kinds.chunk_kind import MAX_UNFILTERED, DirectWrite, open_direct_chunk
 from hsparse.format.kinds.dense import encode_dense
 from hsparse.format.kinds.registry import kind_of
-from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.kinds.sparse import SparseChunk, encode_sparse
 from hsparse.format.structured.container import unseal
 from tests.model.type_strategies import text
 

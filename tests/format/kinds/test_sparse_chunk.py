@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters, record_size
-from hsparse.format.kinds.sparse_chunk import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
 from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.container import MAX_FOOTER, METADATA_FIXED, build, read_footer, seal
 

@@ -19,7 +19,7 @@ from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.filters_json import parse_filters
 from hsparse.format.filters.pipeline import apply_filters
-from hsparse.format.kinds.sparse_chunk import open_sparse
+from hsparse.format.kinds.sparse import open_sparse
 from hsparse.hdf5.format.file_fields import Key
 from hsparse.hdf5.format.plan.matrix_encoding import index_type
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks, Uint64Column

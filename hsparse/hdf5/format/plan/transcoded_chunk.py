@@ -24,7 +24,7 @@ from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.kinds.dense import decode_dense
-from hsparse.format.kinds.sparse_chunk import open_sparse
+from hsparse.format.kinds.sparse import open_sparse
 from hsparse.format.kinds.vlen_chunk import NAMES, decode_bare_vlen, decode_dense_vlen, open_sparse_vlen
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
 from hsparse.format.structured.vlen_sections import decode_elements, encode_elements

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.kinds.registry import kind_of
-from hsparse.format.kinds.sparse_chunk import SparseChunk
+from hsparse.format.kinds.sparse import SparseChunk
 from hsparse.format.kinds.vlen_chunk import SparseVlenChunk
 from hsparse.format.structured.container import unseal
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout

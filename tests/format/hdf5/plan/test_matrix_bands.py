@@ -13,7 +13,7 @@ from scipy import sparse as sp
 
 from hsparse.errors import Corrupt, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.kinds.sparse import SparseChunk, encode_sparse
 from hsparse.format.structured.container import unseal
 from hsparse.hdf5.format.plan.matrix_bands import (
     MAX_LINES,

@@ -14,7 +14,7 @@ from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.sparse_chunk import SparseChunk, encode_sparse
+from hsparse.format.kinds.sparse import SparseChunk, encode_sparse
 from hsparse.format.kinds.vlen_chunk import (
     NAMES,
     SparseVlenChunk,
