@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from hsparse.model.ids import domain_prefix
+from hsparse.model.ids import ID_DOMAIN, domain_prefix
 from hsparse.storage.object_store import ObjectStore
 
 NAME = ".summary.json"
@@ -26,13 +26,12 @@ class HsdsSummaries:
 
     async def remove(self, id: str) -> None:
         """Delete the summary of an object's domain, unless it is known that there is none."""
-        prefix = domain_prefix(id)
-        if prefix not in self._none:
-            await self._store.delete(prefix + NAME)
+        if id[ID_DOMAIN] not in self._none:
+            await self._store.delete(domain_prefix(id) + NAME)
             self.know_none(id)
 
     def know_none(self, id: str) -> None:
         """Remember that an object's domain has no summary."""
-        self._none[domain_prefix(id)] = None
+        self._none[id[ID_DOMAIN]] = None
         if len(self._none) > self._limit:
             self._none.popitem(last=False)

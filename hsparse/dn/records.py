@@ -21,7 +21,7 @@ from hsparse.dn.record_changes import change_record, changed_entries, check_size
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.errors import HsparseError, TooLarge, Unanswered
 from hsparse.model import dataset_state
-from hsparse.model.ids import COLLECTIONS, domain_hex, is_job_id, is_root, storage_key
+from hsparse.model.ids import COLLECTIONS, JOB_PREFIX, domain_hex, is_root, storage_key
 from hsparse.model.schema import check_changeable
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
@@ -301,4 +301,4 @@ def _stored_bytes(value: RecordValue, cached: CachedObject[RecordValue]) -> int:
 
 def _is_of_domain(id: str) -> bool:
     """Say whether a record is an object of a domain: no domain itself, summary or job."""
-    return not (id.startswith(("/", "s-")) or is_job_id(id))
+    return not id.startswith(("/", "s-", JOB_PREFIX))

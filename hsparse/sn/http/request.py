@@ -1,6 +1,8 @@
 """The JSON of a request's body, as stock clients send it, and the media types in its headers.
 
 How much memory a JSON body takes once it is parsed: up to twenty times that of its text.
+
+The type in a request: an item, a predefined name, or ids of committed types at any depth.
 """
 
 from __future__ import annotations
@@ -16,10 +18,14 @@ import orjson
 from hsparse.compute import compute
 from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.model.attribute import parse_attribute, parse_work
+from hsparse.model.datatype import MAX_DEPTH as MAX_TYPE_DEPTH
+from hsparse.model.datatype import MAX_PARTS, Datatype, parse_requested_type
 from hsparse.model.json_values import item_count
 from hsparse.sn.body_memory import BodyMemory
 from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
 from hsparse.sn.request import Request
+from hsparse.wire.message import Record
 
 LEAST = 64 * 1024
 """Bytes of a body from which on its value counts."""
@@ -183,3 +189,73 @@ def named_types(header: str) -> Iterator[str]:
     for item in header.lower().split(","):
         if REFUSED.search(item) is None:
             yield item.partition(";")[0].strip()
+
+
+PREFIX = "datatypes/"
+
+
+async def read_type(request: Request, body: Record) -> Datatype:
+    """Return the `type` of a body; the item of a committed type, at any depth, has its `id`."""
+    item = body.get("type")
+    if item is None:
+        raise BadRequest("A type is needed, and none is given.")
+    named: dict[str, None] = {}
+    _collect(item, named, 0)
+    if not named:
+        return parse_requested_type(item)
+    ids = [request.domain.member(id, "datatypes") for id in named]
+    outcomes = await request.service.owners.read(*ids)
+    committed = {
+        id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)
+    }
+    return parse_requested_type(_resolved(item, committed))
+
+
+async def read_attribute(request: Request, body: Record) -> Record:
+    """Return the attribute of a body in its stored form."""
+    return await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
+
+
+def committed_id(item: Any) -> str | None:
+    """Return the id if an item refers to a committed type: `t-...` or `datatypes/t-...`."""
+    if not isinstance(item, str):
+        return None
+    id = item.removeprefix(PREFIX)
+    return id if id.startswith("t-") else None
+
+
+def _collect(item: Any, named: dict[str, None], depth: int) -> None:
+    """Collect the ids of committed types in an unchecked item; `parse_requested_type` checks the rest."""
+    id = committed_id(item)
+    if id is not None:
+        named[id] = None
+        if len(named) > MAX_PARTS:
+            raise BadRequest(f"The type names more than {MAX_PARTS} committed types.")
+    elif isinstance(item, dict) and depth <= MAX_TYPE_DEPTH:
+        for part in _parts(item):
+            _collect(part, named, depth + 1)
+
+
+def _parts(item: Record) -> list[Any]:
+    fields = item.get("fields")
+    inside = (
+        [field.get("type") for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
+    )
+    return [item.get("base"), *inside]
+
+
+def _resolved(item: Any, committed: dict[str, Record]) -> Any:
+    id = committed_id(item)
+    if id is not None:
+        return committed.get(id, item)
+    if not isinstance(item, dict):
+        return item
+    result = dict(item)
+    if "base" in item:
+        result["base"] = _resolved(item["base"], committed)
+    if isinstance(item.get("fields"), list):
+        result["fields"] = [
+            {**field, "type": _resolved(field.get("type"), committed)} if isinstance(field, dict) else field
+            for field in item["fields"]
+        ]
+    return result

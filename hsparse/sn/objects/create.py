@@ -20,10 +20,10 @@ from hsparse.model.link import HARD, SOFT, check_title, parse_link
 from hsparse.model.schema import check_changeable, given_creation_time
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.request import read_json
+from hsparse.sn.http.request import read_attribute, read_json
 from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.listing import ITEMS_AT_ONCE
-from hsparse.sn.records.object_json import object_json, read_attribute
+from hsparse.sn.records.object_json import object_json
 from hsparse.sn.records.object_path import MAX_PATH, PathSteps, resolve_path
 from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.wire.chunk_message import FenceDeleted

@@ -14,6 +14,7 @@ from hsparse.errors import BadRequest, Forbidden, NotFound
 from hsparse.model.attribute import answer_work
 from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
+from hsparse.sn.http.request import read_type
 from hsparse.sn.http.response import (
     Encoded,
     Href,
@@ -28,7 +29,7 @@ from hsparse.sn.http.response import (
 from hsparse.sn.objects.create import post_objects, remove
 from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
-from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json, read_type
+from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json
 from hsparse.sn.records.object_path import ResolvedPath, paths_to, resolve_object
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service

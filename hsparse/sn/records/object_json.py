@@ -1,24 +1,16 @@
-"""Records to JSON: the properties that clients see, with the keys of both dialects (HSDS 0.9 and 1.0).
-
-The type in a request: an item, a predefined name, or ids of committed types at any depth.
-"""
+"""Records to JSON: the properties that clients see, with the keys of both dialects (HSDS 0.9 and 1.0)."""
 
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
-from hsparse.compute import compute
-from hsparse.errors import BadRequest
-from hsparse.model.attribute import attribute_size, attribute_value_json, parse_attribute, parse_work
+from hsparse.model.attribute import attribute_size, attribute_value_json
 from hsparse.model.dataspace import dims_of, shape_json
-from hsparse.model.datatype import MAX_DEPTH, MAX_PARTS, Datatype, parse_requested_type, type_json
+from hsparse.model.datatype import type_json
 from hsparse.model.ids import collection_of
 from hsparse.model.initial_values import fill_value_json
 from hsparse.model.layout import CHUNKED, STRUCTURED, chunk_dims, layout_json, stored_layout
 from hsparse.model.link import group_link_json
-from hsparse.sn.records.object_path import read_records
-from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 
 OBJECT_CLASSES = {"groups": "group", "datasets": "dataset", "datatypes": "datatype"}
@@ -99,73 +91,3 @@ def _dataset_properties(record: Record, *, ignore_nan: bool) -> Record:
     if layout.get("class") != STRUCTURED:
         layout = {"class": CHUNKED, "dims": list(chunk_dims(record)) or [prod(dims)]}
     return {"creationProperties": properties, "layout": layout}
-
-
-PREFIX = "datatypes/"
-
-
-async def read_type(request: Request, body: Record) -> Datatype:
-    """Return the `type` of a body; the item of a committed type, at any depth, has its `id`."""
-    item = body.get("type")
-    if item is None:
-        raise BadRequest("A type is needed, and none is given.")
-    named: dict[str, None] = {}
-    _collect(item, named, 0)
-    if not named:
-        return parse_requested_type(item)
-    ids = [request.domain.member(id, "datatypes") for id in named]
-    outcomes = await read_records(request.service.owners, ids)
-    committed = {
-        id: {**outcome.unwrap()["type"], "id": id} for id, outcome in zip(ids, outcomes, strict=True)
-    }
-    return parse_requested_type(_resolved(item, committed))
-
-
-async def read_attribute(request: Request, body: Record) -> Record:
-    """Return the attribute of a body in its stored form."""
-    return await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
-
-
-def committed_id(item: Any) -> str | None:
-    """Return the id if an item refers to a committed type: `t-...` or `datatypes/t-...`."""
-    if not isinstance(item, str):
-        return None
-    id = item.removeprefix(PREFIX)
-    return id if id.startswith("t-") else None
-
-
-def _collect(item: Any, named: dict[str, None], depth: int) -> None:
-    """Collect the ids of committed types in an unchecked item; `parse_requested_type` checks the rest."""
-    id = committed_id(item)
-    if id is not None:
-        named[id] = None
-        if len(named) > MAX_PARTS:
-            raise BadRequest(f"The type names more than {MAX_PARTS} committed types.")
-    elif isinstance(item, dict) and depth <= MAX_DEPTH:
-        for part in _parts(item):
-            _collect(part, named, depth + 1)
-
-
-def _parts(item: Record) -> list[Any]:
-    fields = item.get("fields")
-    inside = (
-        [field.get("type") for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
-    )
-    return [item.get("base"), *inside]
-
-
-def _resolved(item: Any, committed: dict[str, Record]) -> Any:
-    id = committed_id(item)
-    if id is not None:
-        return committed.get(id, item)
-    if not isinstance(item, dict):
-        return item
-    result = dict(item)
-    if "base" in item:
-        result["base"] = _resolved(item["base"], committed)
-    if isinstance(item.get("fields"), list):
-        result["fields"] = [
-            {**field, "type": _resolved(field.get("type"), committed)} if isinstance(field, dict) else field
-            for field in item["fields"]
-        ]
-    return result
