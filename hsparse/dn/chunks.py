@@ -10,9 +10,10 @@ written is new: so the store need not be asked for it first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from hsparse.compute import compute
@@ -224,6 +225,14 @@ class NewChunks:
             self._streaks.popitem(last=False)
 
 
+def _ask_missing(
+    kind: ChunkKind[Any], at: ChunkSelection, ask: Callable[..., T], rest: tuple[Any, ...]
+) -> T | None:
+    """Return what `ask` says of a chunk that is not stored, None unless its values are computed."""
+    chunk = kind.missing(at.scaled)
+    return None if chunk is None else ask(chunk, at.selection, *rest)
+
+
 class Chunks:
     """Answers the messages of `hsparse.wire.chunk_message`."""
 
@@ -243,11 +252,8 @@ class Chunks:
                 return 0
             with self._objects.use(kind, at.scaled) as cached:
                 async with self._work(kind.load_bound(at.selection)):
-                    chunk = await self._chunk(kind, at, cached)
-                if chunk is None:
-                    return None
-                work = kind.read_work(chunk, at.selection, fields)
-                found = await compute(work, kind.read, chunk, at.selection, fields, left)
+                    work = partial(kind.read_work, fields=fields)
+                    found = await self._asked(kind, at, cached, work, kind.read, fields, left)
             nbytes = found if isinstance(found, int) else 0 if found is None else kind.answer_bytes(found)
             left -= nbytes
             return found if found is None or left >= 0 else nbytes
@@ -263,18 +269,8 @@ class Chunks:
             if left < 0:
                 return 0
             with self._objects.use(kind, at.scaled) as cached:
-                chunk = await self._chunk(kind, at, cached)
-                if chunk is None:
-                    return None
-                found = await compute(
-                    kind.defined_work(chunk, at.selection),
-                    kind.defined,
-                    chunk,
-                    at.selection,
-                    message.places_only,
-                    left,
-                    alone,
-                )
+                rest = message.places_only, left, alone
+                found = await self._asked(kind, at, cached, kind.defined_work, kind.defined, *rest)
             if found is None or isinstance(found, int):
                 left -= found or 0
                 return found
@@ -290,10 +286,9 @@ class Chunks:
 
         async def count(at: ChunkSelection) -> int:
             with self._objects.use(kind, at.scaled) as cached:
-                chunk = await self._chunk(kind, at, cached)
-                if chunk is None:
-                    return 0
-                return await compute(kind.nbytes(chunk), kind.count, chunk, at.selection)
+                return (
+                    await self._asked(kind, at, cached, lambda chunk, _: kind.nbytes(chunk), kind.count) or 0
+                )
 
         return tuple(await gather_each(count, message.selections, kind.chunks_at_once))
 
@@ -358,10 +353,7 @@ class Chunks:
             work = at.selection.size * spec.dtype.itemsize
             async with self._work(bound(at.selection)):
                 with self._objects.use(kind, at.scaled) as cached:
-                    chunk = await self._chunk(kind, at, cached)
-                    if chunk is None:
-                        return None
-                    return await compute(work, kind.find, chunk, at.selection, search)
+                    return await self._asked(kind, at, cached, lambda *_: work, kind.find, search)
 
         found: list[FoundElements | None] = []
         seen, wave = 0, FIRST_WAVE if message.in_order and limit else len(selections)
@@ -436,6 +428,23 @@ class Chunks:
             async with self._work(kind.load_bound(at.selection)):
                 chunk = await self._chunk(kind, at, cached)
             yield chunk
+
+    async def _asked(
+        self,
+        kind: ChunkKind[Any],
+        at: ChunkSelection,
+        cached: CachedObject[Any],
+        work: Callable[..., int],
+        ask: Callable[..., T],
+        *rest: Any,
+    ) -> T | None:
+        """Return what `ask` says of a chunk and its selection, a look at `work` bytes; None without a chunk."""
+        chunk = await cached.read()
+        nbytes = kind.spec.computed_bytes
+        answer: Callable[[], T | None] = partial(_ask_missing, kind, at, ask, rest)
+        if chunk is not None:
+            nbytes, answer = work(chunk, at.selection), partial(ask, chunk, at.selection, *rest)
+        return await compute(nbytes, answer)
 
     async def _chunk(self, kind: ChunkKind[Any], at: ChunkSelection, cached: CachedObject[Any]) -> Any:
         chunk = await cached.read()

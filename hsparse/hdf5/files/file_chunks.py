@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,6 +210,7 @@ def row_batches(sizes: Uint64Column, rows: range, page: int) -> Iterator[range]:
         first = last
 
 
+T = TypeVar("T")
 READS_AT_ONCE = 8
 MAX_PACKED = 4 * 1024 * 1024 * 1024
 """The most bytes of sparse chunks that are deflated in one file: planning it deflates them once."""
@@ -275,12 +276,9 @@ class SizedChunks:
             return resize_references(spec, chunks)
 
         async def convert(row: int) -> NDArray[np.uint64]:
-            async with self._answers.hold(
-                TRANSCODING_MEMORY * int(chunks.sections[row, :, UNFILTERED].sum())
-            ):
-                data = await read_planned(self._owners, spec, chunks, row)
-                work = partial(transcode_sections, spec, data, chunks.sections[row], revision, lambda _: None)
-                sections, _ = await compute(LONG, work)
+            memory = TRANSCODING_MEMORY * int(chunks.sections[row, :, UNFILTERED].sum())
+            rest = revision, lambda _: None
+            sections, _ = await self._of_chunk(memory, spec, chunks, row, transcode_sections, *rest)
             return sections
 
         found = await gather_each(convert, range(len(chunks)), READS_AT_ONCE)
@@ -295,9 +293,8 @@ class SizedChunks:
 
         async def measure(row: int) -> tuple[int, int]:
             full = prod(spec.dims) * (1 + file_type(spec.datatype.item).size)
-            async with self._answers.hold(2 * (int(chunks.sections[row, :, UNFILTERED].sum()) + full)):
-                data = await read_planned(self._owners, spec, chunks, row)
-                return await compute(LONG, packed_sizes, spec, data, chunks.sections[row], key_of)
+            memory = 2 * (int(chunks.sections[row, :, UNFILTERED].sum()) + full)
+            return await self._of_chunk(memory, spec, chunks, row, packed_sizes, key_of)
 
         sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
         packed = np.array(sizes, np.uint64).reshape(len(chunks), 2)
@@ -309,12 +306,24 @@ class SizedChunks:
 
         async def measure(row: int) -> int:
             stored = int(chunks.size[row]) + prod(spec.dims) * file_type(spec.datatype.item).size
-            async with self._answers.hold(2 * stored):
-                data = await read_planned(self._owners, spec, chunks, row)
-                return await compute(LONG, transcoded_size, spec, data, chunks.sections[row], key_of)
+            return await self._of_chunk(2 * stored, spec, chunks, row, transcoded_size, key_of)
 
         sizes = await gather_each(measure, range(len(chunks)), READS_AT_ONCE)
         return chunks.sized(np.array(sizes, np.uint64))
+
+    async def _of_chunk(
+        self,
+        memory: int,
+        spec: ChunkSpec,
+        chunks: PlannedChunks,
+        row: int,
+        function: Callable[..., T],
+        *rest: Any,
+    ) -> T:
+        """Return what a function makes of a chunk's bytes and sections, in `memory`."""
+        async with self._answers.hold(memory):
+            data = await read_planned(self._owners, spec, chunks, row)
+            return await compute(LONG, function, spec, data, chunks.sections[row], *rest)
 
 
 def _packable(spec: ChunkSpec, chunks: PlannedChunks, form: FileForm) -> int:

@@ -117,7 +117,7 @@ class FilePieces:
         return None if region is None else self._chunks(region, address, start, stop)
 
     async def _encoded(self, piece: FilePiece) -> bytes:
-        return await compute(piece.size, self._plan.file.bytes_of, piece)
+        return await self._run(piece.size, partial(self._plan.file.bytes_of, piece))
 
     async def _chunks(
         self, region: ChunkRegion, address: int, start: int, stop: int

@@ -253,9 +253,9 @@ async def compressed_chunks(
     matrices: MatrixPieces, column: MatrixColumn, spec: ChunkSpec, rows: range
 ) -> AsyncGenerator[Buffer, None]:
     """Yield some chunks of an array as the file has them; `Moved` if a chunk of the dataset has changed."""
-    size = spec.dims[0] * column.width
-    pending = bytearray()
-    parts = matrices.read(column, rows.start * size, min(rows.stop * size, column.size))
+    size, end = spec.dims[0] * column.width, min(rows.stop * spec.dims[0] * column.width, column.size)
+    pending, left = bytearray(), end - rows.start * size
+    parts = matrices.read(column, rows.start * size, end)
     async with aclosing(parts):
         async for part in parts:
             at, view = 0, memoryview(part)
@@ -263,11 +263,10 @@ async def compressed_chunks(
                 taken = view[at : at + size - len(pending)]
                 pending += taken
                 at += len(taken)
-                if len(pending) == size:
+                left -= len(taken)
+                if len(pending) == size or not left:
                     yield await compute(LONG, encode_column_chunk, spec, pending)
                     pending = bytearray()
-    if pending:
-        yield await compute(LONG, encode_column_chunk, spec, pending)
 
 
 def _matrix_state(
