@@ -64,7 +64,7 @@ async def serve_service_node(settings: Settings) -> None:
             opened_stores(settings.store) as stores,
             cluster_owners(stores, settings.cluster.node_token) as owners,
         ):
-            await owners.unready()  # the log says so at once
+            await owners.readiness_error()  # the log says so at once
             await _serve_clients(settings, owners, tuple(store.name for store in stores), stop, tracer)
 
 
@@ -90,7 +90,7 @@ async def _ready(owners: Owners, lease: float, stop: asyncio.Event) -> None:
     If they are alive this node is not ready, and says why.
     """
     for _ in range(ceil((EVICTION * lease + STARTING) / LOOK)):
-        if await owners.unready() is None:
+        if await owners.readiness_error() is None:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK):

@@ -43,10 +43,10 @@ class BucketRouter:
             return replace(found, buckets=tuple(self._services))
         return found
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
         """See `DataService`."""
         for service in self._services.values():
-            service.doubt(kept)
+            service.invalidate(kept)
 
     def counters(self) -> dict[str, int]:
         """Return the counters of all buckets together; the bytes are those of the one cache."""
@@ -54,10 +54,10 @@ class BucketRouter:
         objects = sum(one["cached_objects"] for one in found)
         return {"cached_objects": objects, "cached_bytes": found[0]["cached_bytes"]}
 
-    def forget_news(self) -> None:
+    def forget_fences(self) -> None:
         """See `DataService`."""
         for service in self._services.values():
-            service.forget_news()
+            service.forget_fences()
 
     async def close(self) -> None:
         """Finish the accepted changes of all buckets, then stop."""

@@ -36,7 +36,7 @@ class CacheEntry(Protocol):
         """Bytes of memory that evicting it would free."""
         ...
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
         """Use nothing of this entry unconfirmed, unless this node owned its name all the time."""
         ...
 

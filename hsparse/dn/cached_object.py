@@ -189,11 +189,11 @@ class CachedObject(Generic[V]):
 
     __slots__ = (
         "_committing",
-        "_doubts",
         "_form",
         "_load_waiters",
         "_loading",
         "_memory",
+        "_outdated",
         "_ownership",
         "_pause",
         "_putting",
@@ -218,8 +218,8 @@ class CachedObject(Generic[V]):
         self._ownership = ownership
         self._memory = memory
         self._state: ObjectState[V] | None = None
-        self._doubts = 0
-        """How often the state was doubted, or replaced by a put: what was asked of the store before is outdated."""
+        self._outdated = 0
+        """How often the state was invalidated, or replaced by a put: what was asked of the store before is outdated."""
         self._putting: asyncio.Future[None] | None = None
         self._unanswered = False
         """Whether a put or delete that the store did not answer may still be carried out."""
@@ -263,11 +263,11 @@ class CachedObject(Generic[V]):
         state = self._state
         return state.tail if state is not None and state.version == version else None
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
         """Confirm what is known of the object before it is used, unless this node owned it all the time."""
         if kept(self.name):
             return
-        self._doubts += 1
+        self._outdated += 1
         if self._state is not None:
             self._state.certain = False
 
@@ -357,9 +357,12 @@ class CachedObject(Generic[V]):
 
     async def _load(self) -> ObjectState[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""
-        certain, doubts = self._ownership.trusts(self.name) and not self._unanswered, self._doubts
+        certain, outdated = (
+            self._ownership.trusts(self.name) and not self._unanswered,
+            self._outdated,
+        )
         state = await self._stored_state()
-        if self._doubts == doubts:
+        if self._outdated == outdated:
             state.certain = certain
             self._state = state
         return state
@@ -438,7 +441,7 @@ class CachedObject(Generic[V]):
                 f"{self.key} is not known, and nothing may be deleted that is not known."
             )
         self._check(term)
-        certain, doubts = self._ownership.trusts(self.name), self._doubts
+        certain, outdated = self._ownership.trusts(self.name), self._outdated
         self._putting = asyncio.get_running_loop().create_future()
         try:
             if group.data is None:
@@ -455,9 +458,9 @@ class CachedObject(Generic[V]):
         finally:
             self._putting.set_result(None)
             self._putting = None
-        stored.certain = certain and self._doubts == doubts
+        stored.certain = certain and self._outdated == outdated
         self._state = stored
-        self._doubts += 1
+        self._outdated += 1
 
     async def _confirm(self, state: ObjectState[V]) -> None:
         """Raise `PreconditionFailed` when the store no longer holds `state`.

@@ -56,7 +56,7 @@ class CachedBytes:
     def nbytes(self) -> int:
         return len(self.key) + len(self.data)
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
         """Read the object again, unless this node owned the chunk all the time: another one may have changed it."""
         if not kept(self.key.removesuffix(SUFFIX)):
             self.version = ""

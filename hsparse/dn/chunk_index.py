@@ -69,7 +69,7 @@ class CachedChunkMap:
     def nbytes(self) -> int:
         return len(self.key) + (0 if self._rows is None else self._rows.nbytes)
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
         """Nothing to do: each row is compared with its chunk whenever it is used."""
 
     async def settle(self) -> None:

@@ -186,7 +186,7 @@ class FileBackedChunk:
     def nbytes(self) -> int:
         return len(self.key) + (0 if self.value is None else self.value.nbytes)
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
         """Nothing to do: these chunks are never changed."""
 
     async def settle(self) -> None:

@@ -36,8 +36,8 @@ class RememberedListing:
         rows = self._rows
         return len(self.key) + (0 if rows is None else rows.nbytes + ROW_BYTES * len(rows))
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
-        """Nothing to do: whoever asks names a version, and doubted chunks get new versions."""
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
+        """Nothing to do: whoever asks names a version, and invalidated chunks get new versions."""
 
     async def settle(self) -> None:
         """Nothing to do: nothing is changed here."""

@@ -254,7 +254,7 @@ class DataService:
 
     def _version(self, dataset: str) -> str:
         if not self._ownership.hears_all:
-            self._versions.begin_again()
+            self._versions.reset()
         return self._versions.of(dataset)
 
     def _info(self) -> NodeInfo:
@@ -264,16 +264,16 @@ class DataService:
         """Return the counters of `NodeInfo`."""
         return {"cached_objects": len(self._cache), "cached_bytes": self._cache.nbytes}
 
-    def doubt(self, kept: Callable[[str], bool]) -> None:
+    def invalidate(self, kept: Callable[[str], bool]) -> None:
         """Use nothing of the cache unconfirmed, but what this node owned all the time, by its name."""
         for entry in self._cache:
-            entry.doubt(kept)
+            entry.invalidate(kept)
         self._redo_log.forget(kept)
 
-    def forget_news(self) -> None:
+    def forget_fences(self) -> None:
         """Learn the fences of all datasets anew, and count no version on: this node was not told of all changes."""
         self._fences.forget()
-        self._versions.begin_again()
+        self._versions.reset()
 
     def start(self, sweep_interval: float) -> None:
         """Begin to resume interrupted deletions, so often in seconds, until closed; 0: never."""

@@ -95,7 +95,7 @@ class TracedStore:
     async def _change(
         self, kind: str, keys: tuple[str, ...], change: Callable[[Unpack[A]], Awaitable[R]], *args: *A
     ) -> R:
-        """Send a change to the store; what it changes has a new version, and is doubted when it did not answer."""
+        """Send a change to the store; what it changes has a new version, and is invalidated when it did not answer."""
         if self._versions is None:
             return await self._ask(Work.WRITES, kind, keys[0], change, *args)
         try:
@@ -103,7 +103,7 @@ class TracedStore:
         except (PreconditionFailed, NotFound):
             raise
         except BaseException:
-            self._versions.doubt(keys)
+            self._versions.invalidate(keys)
             raise
         finally:
             self._versions.note(keys)
@@ -156,7 +156,7 @@ class ChunkVersions:
 
     def __init__(self, clock: Clock, limit: int = MAX_DATASETS) -> None:
         self._clock = clock
-        self.begin_again()
+        self.reset()
         self._limit = limit
         self._count = 0
         self._forgotten = 0
@@ -177,12 +177,12 @@ class ChunkVersions:
         if len(self._last) > self._limit:
             _, self._forgotten = self._last.popitem(last=False)
 
-    def doubt(self, keys: Iterable[str]) -> None:
+    def invalidate(self, keys: Iterable[str]) -> None:
         """Note that changes of chunks may still be carried out: for a while no version of their datasets stands."""
         for key in keys:
             self._doubted[chunk_prefix_of_key(key)] = self._clock.now() + DOUBT
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Give all chunks new versions: others may have changed any of them."""
         self._run = self._clock.token(8).hex()
 

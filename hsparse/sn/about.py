@@ -26,13 +26,13 @@ HSDS_VERSION = "1.0.2"
 
 async def get_about(request: Request) -> web.StreamResponse:
     """Answer with the state and version of the server; clients request it first."""
-    unready = await request.service.owners.unready()
+    error = await request.service.owners.readiness_error()
     nodes = sorted(request.service.owners.node_ids)
     flow = request.service.code_flow
     return respond(
         {
             "start_time": int(request.service.start_time),
-            "state": READY if unready is None else WAITING,
+            "state": READY if error is None else WAITING,
             "hsds_version": HSDS_VERSION,
             "hsparse_version": __version__,
             "name": "hsparse",
@@ -87,9 +87,9 @@ async def get_readyz(request: Request) -> web.StreamResponse:
     """
     if not request.service.ready:
         raise Busy("This node is stopping: send requests to another one.")
-    unready = await request.service.owners.unready()
-    if unready is not None:
-        raise Busy(unready.message)
+    error = await request.service.owners.readiness_error()
+    if error is not None:
+        raise Busy(error.message)
     return respond({"state": READY})
 
 

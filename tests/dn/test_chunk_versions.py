@@ -67,7 +67,7 @@ async def test_a_store_notes_what_may_have_changed() -> None:
 def test_versions_that_begin_again_are_new() -> None:
     versions = ChunkVersions(SystemClock())
     seen = versions.of(ONE)
-    versions.begin_again()
+    versions.reset()
     assert versions.of(ONE) != seen
     assert versions.of(ONE) == versions.of(ONE)
 

@@ -82,7 +82,7 @@ def test_a_cache_that_is_trusted_without_a_lease(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_cache_that_is_not_doubted_when_the_membership_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CachedObject, "doubt", lambda cached, kept: None)
+    monkeypatch.setattr(CachedObject, "invalidate", lambda cached, kept: None)
     found(range(12, 112), (join, leave), most=3)
 
 

@@ -36,8 +36,8 @@ LOOKS = 8
 class AdoptedMembership:
     """The newest membership that a node knows of, as the `LeaseHolder` of its lease.
 
-    `doubt` is told which names the node owned before and after, `forget` that it has not heard of all changes, `refuse`
-    why it may not be a member of what it adopts.
+    `invalidate` is told which names the node owned before and after, `forget` that it has not heard of all changes,
+    `refuse` why it may not be a member of what it adopts.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AdoptedMembership:
         eviction: Eviction,
         witnesses: Witnesses,
         tasks: NodeTasks,
-        doubt: Callable[[Kept], None],
+        invalidate: Callable[[Kept], None],
         forget: Callable[[], None],
         refuse: Callable[[Misconfigured], None],
     ) -> None:
@@ -57,7 +57,7 @@ class AdoptedMembership:
         self._peers = peers
         self._eviction = eviction
         self._witnesses = witnesses
-        self._doubt = doubt
+        self._invalidate = invalidate
         self._forget = forget
         self._refuse = refuse
         self._renewals = 0
@@ -91,7 +91,7 @@ class AdoptedMembership:
         self._ownership.membership = view
         both = own in before.nodes and own in view.nodes and not renewed
         both = both and not before.shared and not view.shared
-        self._doubt(lambda name: both and before.owner(name) == own == view.owner(name))
+        self._invalidate(lambda name: both and before.owner(name) == own == view.owner(name))
         if before.shared and not view.shared:
             self._forget()
         if self._settling is not None:
@@ -148,7 +148,7 @@ class AdoptedMembership:
         if own in self.view.servers or other in self.view.servers:
             await self._adopt_after(other, lambda: self._eviction.expire(other, own))
         else:
-            await self.answers(other)
+            await self.is_alive(other)
 
     def require(self, epoch: int) -> None:
         """Raise `Misdirected` unless the membership is that of `epoch`."""
@@ -159,7 +159,7 @@ class AdoptedMembership:
         """Own nothing any more until a membership is adopted again, and store no change that was accepted so far."""
         self._ownership.term += 1
         self._ownership.settled = False
-        self._doubt(lambda name: False)
+        self._invalidate(lambda name: False)
 
     # --- changes under way ----------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class AdoptedMembership:
             else:
                 return
 
-    async def answers(self, other: str, *, witnessed: bool = False) -> bool:
+    async def is_alive(self, other: str, *, witnessed: bool = False) -> bool:
         """Say whether a member answers; one that does not is evicted. `Unanswered` if it may not be evicted.
 
         `witnessed` on behalf of a node that is no member, and has no answer of the other one either, or none so far.
@@ -261,9 +261,9 @@ class AdoptedMembership:
         if witnessed:
             await self._witnesses.note(other)
         what = "answers a witness" if witnessed else "answers"
-        return await self._tasks.once(what, other, lambda: self._answers(other, witnessed))
+        return await self._tasks.once(what, other, lambda: self._is_alive(other, witnessed))
 
-    async def _answers(self, other: str, witnessed: bool) -> bool:
+    async def _is_alive(self, other: str, witnessed: bool) -> bool:
         try:
             await self._peers.adopted(other, self.view.epoch)
         except Unanswered:

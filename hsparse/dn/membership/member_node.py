@@ -93,8 +93,8 @@ class MemberNode:
             self._eviction,
             witnesses,
             self._tasks,
-            self._service.doubt,
-            self._service.forget_news,
+            self._service.invalidate,
+            self._service.forget_fences,
             self._refuse,
         )
         self._keyed = KeyedChanges()
@@ -230,7 +230,7 @@ class MemberNode:
                 elif await self._lease.take_back(self.membership.epoch):
                     await self._adopted.adopt(await self._stored.read(), renewed=True)
                     return
-                self._service.forget_news()
+                self._service.forget_fences()
                 await self._join()
             except Misconfigured:
                 raise
@@ -272,7 +272,7 @@ class MemberNode:
                 return await self._adopt(message)
             case CheckMember(epoch, node):
                 self._adopted.require(epoch)
-                return await self._adopted.answers(node, witnessed=True)
+                return await self._adopted.is_alive(node, witnessed=True)
             case GetInfo():
                 return replace(cast(NodeInfo, await self._service.send(message)), id=self.id)
         if not self._server:
@@ -317,9 +317,9 @@ class MemberNode:
         """Answer instead of a member that did not answer the sender."""
         other = routed.instead_of
         if routed.message.only_reads:
-            self._tasks.start(self._adopted.answers(other, witnessed=True))
+            self._tasks.start(self._adopted.is_alive(other, witnessed=True))
             return await self._service.send(routed.message)
-        if await self._adopted.answers(other, witnessed=True):
+        if await self._adopted.is_alive(other, witnessed=True):
             return await self._peers.send(other, replace(routed, to=other, instead_of=""))
         raise Misdirected(f"{other} is no member any more.")
 

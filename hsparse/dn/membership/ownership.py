@@ -83,11 +83,11 @@ class OwningService(DataNode, Protocol):
         """See `DataNode`; a change that was accepted is stored in that term only."""
         ...
 
-    def doubt(self, kept: Kept) -> None:
+    def invalidate(self, kept: Kept) -> None:
         """See `DataService`."""
         ...
 
-    def forget_news(self) -> None:
+    def forget_fences(self) -> None:
         """See `DataService`."""
         ...
 

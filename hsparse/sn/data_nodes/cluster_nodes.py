@@ -45,28 +45,29 @@ MOST_SAVED = 100.0
 """How many may be at once, after enough that were not: until a node that hangs is taken over from."""
 
 
-class Patience:
-    """The times that reads took lately, and what follows from them."""
+CHECK_AFTER = 1.0
+"""Seconds after which another node is asked to find out whether the owner of a change is there."""
 
-    WITH_CHANGES = 1.0
-    """Seconds after which another node is asked to find out whether the owner is there."""
+
+class HedgeDelay:
+    """The times that reads took lately, and after how long another node is asked to read, too."""
 
     def __init__(self) -> None:
-        self._seconds: deque[float] = deque(maxlen=WINDOW)
+        self._times: deque[float] = deque(maxlen=WINDOW)
         self._noted = 0
         self._saved = MOST_SAVED
-        self.with_reads = MOST / 2
+        self.seconds = MOST / 2
         """Seconds after which another node is asked to read too."""
 
     def note(self, seconds: float) -> None:
         """Note how long a read took."""
-        self._seconds.append(seconds)
+        self._times.append(seconds)
         self._saved = min(self._saved + HEDGED, MOST_SAVED)
         self._noted += 1
         if self._noted % RENEWED == 0:
-            ordered = sorted(self._seconds)
+            ordered = sorted(self._times)
             slow = ordered[int(PERCENTILE * (len(ordered) - 1))]
-            self.with_reads = min(max(slow, LEAST), MOST)
+            self.seconds = min(max(slow, LEAST), MOST)
 
     def may_hedge(self) -> bool:
         """Say whether one more read may be sent to another node because it takes long; it counts if so."""
@@ -106,14 +107,14 @@ class ClusterNodes:
         self._connections = MemberConnections(connect)
         self._avoided: dict[str, float] = {}
         self._reading: asyncio.Task[None] | None = None
-        self._patience = Patience()
+        self._hedging = HedgeDelay()
         self._refused: Misconfigured | None = None
         self._next_look = 0.0
         self.membership: Membership = NO_MEMBERS
 
     # --- the membership -------------------------------------------------------------------------------
 
-    async def unready(self) -> Misconfigured | None:
+    async def readiness_error(self) -> Misconfigured | None:
         if self._refused is not None or not self.membership.nodes:
             try:
                 async with asyncio.timeout(LOOK):
@@ -219,7 +220,7 @@ class ClusterNodes:
         """Return what the owner reads or, when that takes long or fails, another node."""
         started = self._clock.monotonic()
         attempts = self._readings(membership, node, message)
-        reading = staggered(attempts, self._patience.with_reads, UNREAD, self._patience.may_hedge)
+        reading = staggered(attempts, self._hedging.seconds, UNREAD, self._hedging.may_hedge)
         try:
             alone = len(membership.nodes) == 1
             reply = await (self._unless_gone(membership, node, reading) if alone else reading)
@@ -227,7 +228,7 @@ class ClusterNodes:
             if self.membership.epoch > membership.epoch:
                 raise Misdirected("There is a newer membership.") from error
             raise
-        self._patience.note(self._clock.monotonic() - started)
+        self._hedging.note(self._clock.monotonic() - started)
         return reply
 
     def _readings(
@@ -262,7 +263,7 @@ class ClusterNodes:
         sending, gone = asyncio.create_task(reply), node
         ends: list[asyncio.Task[str]] = []
         try:
-            if not (await asyncio.wait({sending}, timeout=self._patience.WITH_CHANGES))[0]:
+            if not (await asyncio.wait({sending}, timeout=CHECK_AFTER))[0]:
                 ends = [
                     asyncio.create_task(self._wait_until_gone(membership, one)) for one in (node, *owners)
                 ]
@@ -284,7 +285,7 @@ class ClusterNodes:
         while True:
             if await self._is_gone(membership, node):
                 return node
-            await asyncio.sleep(self._patience.WITH_CHANGES)
+            await asyncio.sleep(CHECK_AFTER)
 
     async def _is_gone(self, membership: Membership, node: str) -> bool:
         """Have another node find out whether a node is a member and answers; where none can, the store may tell.
@@ -296,7 +297,7 @@ class ClusterNodes:
         asking = ASKS * [partial(self._connections.send, other, check) for other in others]
         if asking:
             try:
-                return not await staggered(asking, self._patience.WITH_CHANGES, (Unanswered,))
+                return not await staggered(asking, CHECK_AFTER, (Unanswered,))
             except Misdirected:
                 return True
             except HsparseError:  # what the store tells is left
@@ -355,7 +356,7 @@ class ClusterNodes:
             membership = await self.members(delivery)
             nodes = sorted(membership.nodes, key=self._is_avoided)
             asked = (partial(self._connections.send, node, message) for node in nodes)
-            delay = self._patience.with_reads if message.only_reads else DEADLINE
+            delay = self._hedging.seconds if message.only_reads else DEADLINE
             try:
                 failures = UNREAD if message.only_reads else (Unanswered,)
                 return await staggered(asked, delay, failures)

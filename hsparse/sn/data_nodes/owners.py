@@ -57,7 +57,7 @@ class NodeSet(Protocol):
         """The newest membership that is known."""
         ...
 
-    async def unready(self) -> Misconfigured | None:
+    async def readiness_error(self) -> Misconfigured | None:
         """Return why no message may be sent, None if messages may, or wait for the first node.
 
         While the nodes are not known that looks for them.
@@ -96,7 +96,7 @@ class FixedNodes:
         self._refused = refused
         self.membership = Membership(0, tuple(nodes))
 
-    async def unready(self) -> Misconfigured | None:
+    async def readiness_error(self) -> Misconfigured | None:
         return self._refused()
 
     async def members(self, delivery: Delivery) -> Membership:
@@ -133,9 +133,9 @@ class Owners:
         """Return the owners of the objects of another bucket, the same data nodes."""
         return Owners(self._nodes, bucket)
 
-    async def unready(self) -> Misconfigured | None:
+    async def readiness_error(self) -> Misconfigured | None:
         """See `NodeSet`."""
-        return await self._nodes.unready()
+        return await self._nodes.readiness_error()
 
     async def read(self, *ids: str) -> list[Outcome]:
         """Read records; one outcome for each id, in order."""

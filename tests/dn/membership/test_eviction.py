@@ -35,7 +35,7 @@ async def test_of_two_halves_none_evicts_the_other_by_itself() -> None:
         first, second = parted(made, urls)
         for one, other in ((first, second), (second, first)):
             with pytest.raises(Unanswered):
-                await one._adopted.answers(other.id)
+                await one._adopted.is_alive(other.id)
         assert set(await nodes(made)) == {first.id, second.id}
 
 
@@ -45,7 +45,7 @@ async def test_of_two_halves_the_one_evicts_that_a_witness_asks(chosen: int) -> 
         pair = parted(made, urls)
         kept, other = pair[chosen], pair[1 - chosen]
         gone = other.id
-        alone = asyncio.create_task(kept._adopted.answers(gone))
+        alone = asyncio.create_task(kept._adopted.is_alive(gone))
         await asyncio.sleep(0)
         assert not await ask(kept, other), "it does not wait for what it would find out without a witness"
         await asyncio.gather(alone, return_exceptions=True)

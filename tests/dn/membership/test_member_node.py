@@ -11,7 +11,7 @@ from hsparse.cluster.lease_object import LeaseObjects, lease_key
 from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.dn.membership.lease_keeper import LeaseKeeper
 from hsparse.errors import ErrorKind, Misconfigured, Misdirected, StoreFailed, Unanswered
-from hsparse.sn.data_nodes.cluster_nodes import Patience
+from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import CrashPoint, FaultyStore
@@ -318,7 +318,7 @@ async def test_the_only_member_is_asked_again_after_it_did_not_answer() -> None:
 async def test_a_service_node_finds_who_joined_when_the_only_member_that_it_knows_hangs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Patience, "WITH_CHANGES", 0.4)
+    monkeypatch.setattr(cluster_nodes, "CHECK_AFTER", 0.4)
     async with cluster(1) as (made, urls):
         owners = made.owners()
         await create(owners)

@@ -62,7 +62,7 @@ async def test_a_bucket_is_added_node_by_node(monkeypatch: pytest.MonkeyPatch) -
         old, new = made.owners(), made.owners("new", buckets=("x",))
         await create(old)
         for number, url in enumerate(urls):
-            refused = await new.unready()
+            refused = await new.readiness_error()
             assert "--bucket x" in str(refused)
             with pytest.raises(Misconfigured, match="--bucket x"):
                 await read(new)
@@ -70,9 +70,9 @@ async def test_a_bucket_is_added_node_by_node(monkeypatch: pytest.MonkeyPatch) -
             await made.leave(url)
             await write(old, number)
             assert await read(old) == {number}
-        assert await new.unready() is None
+        assert await new.readiness_error() is None
         assert await read(new) == {1}
-        assert await old.unready() is None
+        assert await old.readiness_error() is None
 
 
 async def test_a_service_node_with_another_token_is_not_ready_until_the_nodes_have_it(
@@ -82,7 +82,7 @@ async def test_a_service_node_with_another_token_is_not_ready_until_the_nodes_ha
     async with cluster(1) as (made, urls):
         stranger = made.owners("stranger", token="guess")
         for _ in range(3):
-            assert "HSPARSE_NODE_TOKEN" in str(await stranger.unready())
+            assert "HSPARSE_NODE_TOKEN" in str(await stranger.readiness_error())
         with pytest.raises(Misconfigured, match="HSPARSE_NODE_TOKEN"):
             await read(stranger)
         told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
@@ -91,7 +91,7 @@ async def test_a_service_node_with_another_token_is_not_ready_until_the_nodes_ha
         assert "guess" not in caplog.text
         assert TOKEN not in caplog.text
         await made.leave(urls[0])
-        assert await stranger.unready() is None, "it waits for a data node"
+        assert await stranger.readiness_error() is None, "it waits for a data node"
 
 
 async def test_a_service_node_of_another_version_is_not_ready_until_the_nodes_have_it(
@@ -108,7 +108,7 @@ async def test_a_service_node_of_another_version_is_not_ready_until_the_nodes_ha
         member = made.members["http://later"] = made.make("http://later", version=2)
         await member.join("http://later")
         await made.in_force("http://later")
-        assert await later.unready() is None
+        assert await later.readiness_error() is None
         await write(later, 7)
         assert await read(later) == {7}
         with pytest.raises(Misconfigured, match="speaks version 2 of the messages, this hsparse 1"):

@@ -13,7 +13,7 @@ from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes import cluster_nodes
-from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes, Patience
+from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import Delivery
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.message import CheckMember, Message, Routed
@@ -85,7 +85,7 @@ def members(answers: dict[str, Answer]) -> tuple[ClusterNodes, StoredMembership]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Patience, "WITH_CHANGES", 0.001)
+    monkeypatch.setattr(cluster_nodes, "CHECK_AFTER", 0.001)
     monkeypatch.setattr(cluster_nodes, "LOOK", 0.0)
 
 

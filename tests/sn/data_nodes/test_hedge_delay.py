@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hsparse.sn.data_nodes.cluster_nodes import HEDGED, LEAST, MOST, MOST_SAVED, RENEWED, WINDOW, Patience
+from hsparse.sn.data_nodes.cluster_nodes import HEDGED, LEAST, MOST, MOST_SAVED, RENEWED, WINDOW, HedgeDelay
 
 
 @pytest.mark.parametrize(
@@ -17,21 +17,21 @@ from hsparse.sn.data_nodes.cluster_nodes import HEDGED, LEAST, MOST, MOST_SAVED,
     ],
 )
 def test_the_percentile_of_the_last_reads(times: list[float], expected: float) -> None:
-    patience = Patience()
+    delay = HedgeDelay()
     for seconds in times:
-        patience.note(seconds)
-    assert patience.with_reads == expected
+        delay.note(seconds)
+    assert delay.seconds == expected
 
 
 def test_before_reads_are_known_it_is_in_between() -> None:
-    assert LEAST < Patience().with_reads < MOST
+    assert LEAST < HedgeDelay().seconds < MOST
 
 
 def test_only_a_part_of_the_reads_is_hedged() -> None:
-    patience = Patience()
-    assert [patience.may_hedge() for _ in range(200)].count(True) == MOST_SAVED
+    delay = HedgeDelay()
+    assert [delay.may_hedge() for _ in range(200)].count(True) == MOST_SAVED
     hedged = 0
     for _ in range(1000):
-        hedged += patience.may_hedge()
-        patience.note(1.0)
+        hedged += delay.may_hedge()
+        delay.note(1.0)
     assert hedged == pytest.approx(1000 * HEDGED, abs=1)
