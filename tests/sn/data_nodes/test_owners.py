@@ -82,6 +82,7 @@ async def test_large_records_come_some_at_a_time(
     monkeypatch: pytest.MonkeyPatch, room: int, names: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(records, "REPLY_MEMORY", room)
+    monkeypatch.setattr(records, "LARGE_READ", min(room, records.LARGE_READ))
     random = Random(room)
     store, ids = MemoryStore(), [as_root(number) for number in range(60)]
     texts = {id: "x" * random.choice([1, 100, 1000, 30_000]) for id in ids}
