@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -42,16 +42,9 @@ def collect_seldom() -> None:
     gc.set_threshold(*SERVER_THRESHOLDS)
 
 
-def paused_collector(count: int) -> AbstractContextManager[None]:
-    """Return a context that makes `count` lists, while which the collector is paused if they are many.
-
-    They should be gone at its end.
-    """
-    return nullcontext() if count < MANY else _paused()
-
-
 @contextmanager
-def _paused() -> Iterator[None]:
+def paused_collector() -> Iterator[None]:
+    """Pause the collector while the context makes many lists, which should be gone at its end."""
     with _STATE.lock:
         if not _STATE.pauses:
             _STATE.was_enabled = gc.isenabled()

@@ -22,8 +22,8 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import SMALL_VALUE, Cache, ObjectMemory, Reservation, SingleObject
 from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import Fences
-from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
+from hsparse.dn.records import HsdsSummaries
 from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import BadRequest, Corrupt, HsparseError, StoreFailed, TooLarge, Unanswered
 from hsparse.format.buffer import Buffer

@@ -1,6 +1,11 @@
 """The records that a data node owns: read, changed and listed. They are stored as JSON.
 
 Which domains had their objects changed lately: a client that is told all of such a domain would keep it as it is.
+
+HSDS's summary of a domain's objects, deleted before the first change of one here.
+
+HSDS 1.0 answers a client that opens a domain from the `.summary.json` of its last scan, however old, and with values
+of small datasets: without the deletion it would miss the changes made here.
 """
 
 from __future__ import annotations
@@ -15,13 +20,20 @@ from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache, SingleObject, StoredForm
 from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.fences import DeletedNames
-from hsparse.dn.hsds_summaries import HsdsSummaries
 from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
 from hsparse.dn.record_changes import change_record, changed_entries, check_size, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
 from hsparse.errors import HsparseError, TooLarge, Unanswered
 from hsparse.model import dataset_state
-from hsparse.model.ids import COLLECTIONS, JOB_PREFIX, domain_hex, is_root, storage_key
+from hsparse.model.ids import (
+    COLLECTIONS,
+    ID_DOMAIN,
+    JOB_PREFIX,
+    domain_hex,
+    domain_prefix,
+    is_root,
+    storage_key,
+)
 from hsparse.model.schema import check_changeable
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.message import Failure, Record
@@ -39,6 +51,32 @@ from hsparse.wire.record_message import (
     PutRecord,
     RecordChange,
 )
+
+HSDS_SUMMARY = ".summary.json"
+MAX_SUMMARIES = 100_000
+"""The most domains that are remembered as having no summary; a forgotten one has it deleted once more."""
+
+
+class HsdsSummaries:
+    """HSDS's summaries of the domains whose objects a data node changes."""
+
+    def __init__(self, store: ObjectStore, limit: int = MAX_SUMMARIES) -> None:
+        self._store = store
+        self._limit = limit
+        self._none: OrderedDict[str, None] = OrderedDict()
+
+    async def remove(self, id: str) -> None:
+        """Delete the summary of an object's domain, unless it is known that there is none."""
+        if id[ID_DOMAIN] not in self._none:
+            await self._store.delete(domain_prefix(id) + HSDS_SUMMARY)
+            self.know_none(id)
+
+    def know_none(self, id: str) -> None:
+        """Remember that an object's domain has no summary."""
+        self._none[id[ID_DOMAIN]] = None
+        if len(self._none) > self._limit:
+            self._none.popitem(last=False)
+
 
 MAX_DOMAINS = 10_000
 """The most domains that are remembered, those that changed last."""

@@ -13,7 +13,7 @@ from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base
 from hsparse.dn.chunks import ChunkObjects
 from hsparse.dn.fences import Fences
-from hsparse.dn.hsds_summaries import HsdsSummaries
+from hsparse.dn.records import HsdsSummaries
 from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import Gone, Moved
 from hsparse.format.chunk_spec import ChunkSpec

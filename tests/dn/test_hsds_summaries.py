@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.hsds_summaries import NAME, HsdsSummaries
+from hsparse.dn.records import HSDS_SUMMARY, HsdsSummaries
 from hsparse.dn.service import DataService
 from hsparse.errors import NotFound
 from hsparse.format.chunk_spec import ChunkSpec
@@ -28,7 +28,7 @@ from hsparse.wire.record_message import (
 CLOCK = SystemClock()
 ROOT = new_root_id(CLOCK)
 GROUP = new_id("groups", ROOT, CLOCK)
-KEY = domain_prefix(ROOT) + NAME
+KEY = domain_prefix(ROOT) + HSDS_SUMMARY
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def gone(store: CountingStore, key: str) -> bool:
 
 
 async def test_the_summary_of_one_domain_is_removed(store: CountingStore) -> None:
-    other = domain_prefix(new_root_id(CLOCK)) + NAME
+    other = domain_prefix(new_root_id(CLOCK)) + HSDS_SUMMARY
     for key in (KEY, other):
         await store.put_if_absent(key, b"{}")
     await HsdsSummaries(store).remove(GROUP)

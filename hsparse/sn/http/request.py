@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ def _parse_packed(data: bytearray, pack: Callable[[Any], None], frozen: FrozenOb
         raise TooLarge(
             f"A JSON body can have {MAX_LISTS} lists and objects, not {opened}; send values as octet-stream."
         )
-    with paused_collector(opened):
+    with paused_collector() if opened >= MANY else nullcontext():
         value = _parse(data, opened)
         pack(value)
         if frozen is not None and opened >= MANY:

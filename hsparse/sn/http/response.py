@@ -26,6 +26,7 @@ from hsparse.sn.request import Request
 from hsparse.wire.remote_node import STATUS
 
 JSON_HEADER = "application/json; charset=utf-8"
+JSON_HEADERS = {"Content-Type": JSON_HEADER}
 MAX_MESSAGE = 4096
 """The most characters of an error's sentence, which names what a client has sent."""
 PIECE_BYTES = 1 << 18
@@ -52,12 +53,7 @@ def respond(value: Any, status: int = 200) -> web.Response:
 
 def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Response:
     """Answer with JSON as `encode_json` makes it of a value that has about so many items."""
-    return respond_encoded(encode_json(value, items), status)
-
-
-def respond_encoded(body: bytes, status: int = 200) -> web.Response:
-    """Answer with JSON that is encoded."""
-    return web.Response(body=body, status=status, headers={"Content-Type": JSON_HEADER})
+    return web.Response(body=encode_json(value, items), status=status, headers=JSON_HEADERS)
 
 
 def respond_error(error: HsparseError, status: int | None = None) -> web.Response:

@@ -16,6 +16,7 @@ from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
 from hsparse.sn.http.request import read_type
 from hsparse.sn.http.response import (
+    JSON_HEADERS,
     Encoded,
     Href,
     encode_unless_long,
@@ -23,7 +24,6 @@ from hsparse.sn.http.response import (
     hrefs,
     respond,
     respond_computed,
-    respond_encoded,
     respond_floats,
 )
 from hsparse.sn.objects.create import post_objects, remove
@@ -175,7 +175,7 @@ async def answer_object(
     key = record["id"], domain.path, http.scheme, http.host, http.rel_url.raw_query_string
     body = cache.get(key, record)
     if body is not None:
-        return respond_encoded(body)
+        return web.Response(body=body, headers=JSON_HEADERS)
     response = await _make_answer(request, domain, record, extra)
     assert isinstance(response.body, bytes)
     cache.keep(key, record, response.body)

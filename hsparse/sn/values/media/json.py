@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from aiohttp import web
 
 from hsparse.compute import compute
-from hsparse.concurrency.collector import paused_collector
+from hsparse.concurrency.collector import MANY, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Selection
@@ -224,7 +225,7 @@ async def respond_values(
     rest: dict[str, Any] = {"hrefs": links} if links else {}
     items = json_items(values, arrays)
     pieces = value_pieces(values, arrays, _encode(request))
-    with paused_collector(items):
+    with paused_collector() if items >= MANY else nullcontext():
         return await respond_pieces(items, answer | {"value": pieces} | rest, _encode(request))
 
 
@@ -286,7 +287,7 @@ class JsonBody:
             return selection, repeat_values(arrays, values, selection.shape)
         if "value" not in self.body:
             raise BadRequest("The body has neither value nor value_base64.")
-        with paused_collector(selection.size):
+        with paused_collector() if selection.size >= MANY else nullcontext():
             if self.selection.count is None:
                 return selection, arrays.from_json(self.body["value"], selection.shape)
             values = self._counted(arrays, body_shape(self.selection.count, selection))
