@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.sn.http.response import LONG
 from hsparse.sn.objects import attribute_handlers, handlers
-from hsparse.sn.records import listing, object_json
+from hsparse.sn.records import http_request, listing
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient
@@ -41,7 +41,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     for name in ("parse_attribute", "attribute_from_bytes", "respond_floats", "attribute_bytes"):
         record(attribute_handlers, name)
-    record(object_json, "parse_attribute")
+    record(http_request, "parse_attribute")
     record(handlers, "respond_floats")
     return calls
 
@@ -106,13 +106,13 @@ async def test_many_elements_of_many_objects_are_shown_in_a_thread(
         long = {"type": {"class": "H5T_VLEN", "base": long["type"]}, "shape": [1], "value": [long["value"]]}
     assert (await client("PUT", f"/groups/{ids[0]}/attributes/a", long)).status == 201
     on_loop: list[bool] = []
-    value_json = object_json.attribute_value_json
+    value_json = http_request.attribute_value_json
 
     def recorded(*args: Any, **kwargs: Any) -> Any:
         on_loop.append(threading.current_thread() is threading.main_thread())
         return value_json(*args, **kwargs)
 
-    monkeypatch.setattr(object_json, "attribute_value_json", recorded)
+    monkeypatch.setattr(http_request, "attribute_value_json", recorded)
     attributes = f"/groups/{root}/attributes"
     listed = [
         await client("POST", attributes, {"obj_ids": ids}, IncludeData=1),
