@@ -106,13 +106,13 @@ async def test_many_elements_of_many_objects_are_shown_in_a_thread(
         long = {"type": {"class": "H5T_VLEN", "base": long["type"]}, "shape": [1], "value": [long["value"]]}
     assert (await client("PUT", f"/groups/{ids[0]}/attributes/a", long)).status == 201
     on_loop: list[bool] = []
-    value_json = http_request.attribute_value_json
+    value_json = object_json.attribute_value_json
 
     def recorded(*args: Any, **kwargs: Any) -> Any:
         on_loop.append(threading.current_thread() is threading.main_thread())
         return value_json(*args, **kwargs)
 
-    monkeypatch.setattr(http_request, "attribute_value_json", recorded)
+    monkeypatch.setattr(object_json, "attribute_value_json", recorded)
     attributes = f"/groups/{root}/attributes"
     listed = [
         await client("POST", attributes, {"obj_ids": ids}, IncludeData=1),
