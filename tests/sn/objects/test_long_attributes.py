@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from hsparse.sn.http import request as http_request
 from hsparse.sn.http.response import LONG
 from hsparse.sn.objects import attribute_handlers, handlers
-from hsparse.sn.records import http_request, listing
+from hsparse.sn.records import listing, object_json
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient
