@@ -101,7 +101,8 @@ class DatasetCreation:
             own = {"encoding-type": kind_of, "encoding-version": "0.2.0"}
             body |= attribute_bodies(own | dict(attributes or {}))
         if data is None or not array.size or "value_base64" in body:
-            dataset = DenseDataset(self.connection, *self.create_object("datasets", path, body))
+            record, whole = self.create_object("datasets", path, body)
+            dataset = DenseDataset(self.connection, record, whole)
         else:
             with unlinked_dataset(cast(Parent, self), path, body) as made:
                 dataset = DenseDataset(made.connection, made.record, made.path)
@@ -160,7 +161,8 @@ class DatasetCreation:
         )
         body = options.sparse_body(extent, dtype) | attribute_bodies(attributes)
         if data is None:
-            return SparseDataset(self.connection, *self.create_object("datasets", path, body))
+            record, whole = self.create_object("datasets", path, body)
+            return SparseDataset(self.connection, record, whole)
         with unlinked_dataset(cast(Parent, self), path, body) as made:
             dataset = SparseDataset(made.connection, made.record, made.path)
             if given is not None:
@@ -218,6 +220,11 @@ class DatasetCreation:
         >>> f.create_object("groups", "a/b", {})[1]
         '/a/b'
         """
+        parent = cast(Parent, self)
+        if collection == "datasets" and parent._old is not None:  # which goes only once this is stored
+            with in_own_words(), unlinked_dataset(parent, path, body) as made:
+                pass
+            return made.record, made.path
         whole = self._whole(path)
         batch = self.connection.open_batch
         if batch is not None:

@@ -15,7 +15,7 @@ import hsparse
 from hsparse.client.connection import Connection
 from hsparse.client.errors import AlreadyExists
 from hsparse.client.file import open_connection
-from hsparse.errors import StoreFailed
+from hsparse.errors import BadRequest, StoreFailed
 from hsparse.model.ids import COLLECTIONS
 
 MATRIX = sp.random_array((40, 30), density=0.2, rng=np.random.default_rng(1)).tocsr()
@@ -155,3 +155,19 @@ def test_mode_w_replaces_a_file_once_all_is_stored(
         assert not new.attrs
     assert all(seen == sorted(before) for seen in sent.seen)
     assert not any(is_stored(file, record["id"]) for record in before.values())
+
+
+@pytest.mark.parametrize("create", ["create_dataset", "create_sparse"])
+def test_mode_w_leaves_a_file_as_it_was_if_its_first_dataset_is_refused(
+    file: hsparse.File, create: str
+) -> None:
+    file["a/x"] = [1, 2]
+    before = file.records()
+    address = f"{file.connection.url}{file.filename}"
+    data = {"data": [1, 2]} if create == "create_dataset" else {"shape": (5,), "dtype": "i4"}
+    with pytest.raises(BadRequest), hsparse.open(address, "w") as new:
+        getattr(new, create)("x", chunks=(0,), **data)
+    assert file.records() == before
+    with hsparse.open(address, "w") as new:
+        assert getattr(new, create)("b/x", **data).name == "/b/x"
+        assert list(new) == ["b"]
