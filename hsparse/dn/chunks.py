@@ -59,6 +59,8 @@ SMALL_WORK = MIB
 """Less work does not take from that budget: few chunks of a message are worked on at a time anyway."""
 MAX_WORK = 2048 * MIB
 """The most bytes that work on one chunk may take: one value may fill a sparse chunk of 2^32-1 elements."""
+SMALL_WRITE = 64 * 1024
+"""Bytes of values that a message may have without taking from the memory for writes: few messages come at a time."""
 FIRST_WAVE = 4
 """How many chunks a query with a limit reads first; then twice as many, and so on."""
 LEAST_WRITTEN = 512
@@ -299,45 +301,39 @@ class Chunks:
             raise BadRequest(
                 f"{len(message.selections)} chunk selections came with {len(message.values)} arrays of values."
             )
-        _check_work(kind, message.selections)
+        bounds = [kind.change_bound(at.selection) for at in message.selections]
+        _check_work(bounds)
 
-        async def write(item: tuple[ChunkSelection, Values]) -> None:
-            at, values = item
-            change = kind.write(at, values, fields, drop_fill)
-            if at.full and not drop_fill and not fields and kind.replaces(at, values):
-                await self._change(kind, at, change, Base.IGNORED, accepted, values.nbytes)
-                return
-            grown = at.begins_outside(message.grown_from, kind.spec.dims)
-            is_guess = not drop_fill and (grown or self._new.expects(kind.spec.dataset))
-            is_new = False
+        async def write(item: tuple[ChunkSelection, Values, int]) -> None:
+            at, values, bound = item
+            change, is_new = kind.write(at, values, fields, drop_fill), False
 
             def note(chunk: Any) -> Any:
                 nonlocal is_new
                 is_new = chunk is None
                 return change(chunk)
 
-            base = Base.ABSENT if is_guess else Base.NEEDED
-            await self._change(kind, at, note, base, accepted, values.nbytes)
-            self._new.note(kind.spec.dataset, is_new)
+            replaces = at.full and not drop_fill and not fields and kind.replaces(at, values)
+            base = Base.IGNORED if replaces else Base.NEEDED
+            if not (replaces or drop_fill) and self._is_likely_new(message, at):
+                base = Base.ABSENT
+            async with self._work(bound):
+                applied = change if replaces else note
+                await self._objects.apply(kind, at.scaled, applied, bound, base, accepted, values.nbytes)
+            if not replaces:
+                self._new.note(kind.spec.dataset, is_new)
 
         await self._objects.begin(kind.spec)
-        async with self._pending.hold(sum(values.nbytes for values in message.values)):
-            pairs = list(zip(message.selections, message.values, strict=True))
-            await gather_each(write, pairs, kind.chunks_at_once)
+        nbytes = sum([values.nbytes for values in message.values])
+        async with nullcontext() if nbytes <= SMALL_WRITE else self._pending.hold(nbytes):
+            items = zip(message.selections, message.values, bounds, strict=True)
+            await gather_each(write, items, kind.chunks_at_once)
 
-    async def _change(
-        self,
-        kind: ChunkKind[Any],
-        at: ChunkSelection,
-        change: ChunkChange[Any, T],
-        base: Base,
-        accepted: Accepted | None,
-        written: int,
-    ) -> T:
-        """Change a chunk within the budget of work, see `ChunkObjects.apply`."""
-        nbytes = kind.change_bound(at.selection)
-        async with self._work(nbytes):
-            return await self._objects.apply(kind, at.scaled, change, nbytes, base, accepted, written)
+    def _is_likely_new(self, message: WriteChunks, at: ChunkSelection) -> bool:
+        """Say whether a chunk is guessed to be new: it was outside before an append, or others were new."""
+        if message.grown_from and at.begins_outside(message.grown_from, message.spec.dims):
+            return True
+        return self._new.expects(message.spec.dataset)
 
     async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
         """Answer `FindElements`: in waves, where the selections are in order, until the limit is reached."""
@@ -346,7 +342,8 @@ class Chunks:
         ordering = Ordering.parse(message.order_by, spec.dtype) if message.order_by else None
         search = Search(query, limit, message.fields, message.places_only, ordering)
         takes_fill = query.takes(spec.fill_value)
-        _check_work(kind, selections if takes_fill else ())
+        if takes_fill:
+            _check_work(kind.change_bound(at.selection) for at in selections)
 
         async def find(at: ChunkSelection) -> FoundElements | None:
             bound = kind.change_bound if takes_fill else kind.load_bound
@@ -375,7 +372,8 @@ class Chunks:
         kind, search = kind_of(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
         value = as_type(message.value, packed_type(spec.dtype, message.fields))
         takes_fill = search.query.takes(spec.fill_value)
-        _check_work(kind, message.selections if takes_fill else ())
+        if takes_fill:
+            _check_work(kind.change_bound(at.selection) for at in message.selections)
 
         async def update(at: ChunkSelection) -> FoundElements:
             change = kind.update(at, search, value)
@@ -462,8 +460,8 @@ def _delete(chunk: Any) -> tuple[None, None]:
     return None, None
 
 
-def _check_work(kind: ChunkKind[Any], selections: Iterable[ChunkSelection]) -> None:
-    """Raise `TooLarge` when work on one of the chunks takes more than `MAX_WORK`."""
-    most = max((kind.change_bound(at.selection) for at in selections), default=0)
+def _check_work(bounds: Iterable[int]) -> None:
+    """Raise `TooLarge` when work on one of the chunks takes more than `MAX_WORK`, given those of all, in bytes."""
+    most = max(bounds, default=0)
     if most > MAX_WORK:
         raise TooLarge(f"Work on so much of one chunk takes {most} bytes of memory; name less at a time.")
