@@ -79,10 +79,7 @@ ENDURE = {
     "interchange/test_recorded.py": ("test_it_is_served_and_changed[1.0.2]",),
     "test_torch.py": ("test_batches_are_tensors[torch_csr]",),
     # Campaigns and measurements, and ever more of the same.
-    "benchmarks/test_append.py": (),
     "benchmarks/test_cells.py": (),
-    "benchmarks/test_files.py": (),
-    "benchmarks/test_hsparse.py": (),
     "benchmarks/test_scaling.py": ("test_growth_is_measured",),
     "dn/test_payload_lifetime.py": ("[memory-",),
     "cli/importer/test_hdf5_import.py::test_contiguous_data_of_several_chunks": (

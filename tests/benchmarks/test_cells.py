@@ -1,23 +1,37 @@
-"""The workload `cells`, small: what is made, how a turn measures, and every figure of hsparse."""
+"""The trials that take seconds: cells, files, appends, and two revisions side by side."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import anndata
 import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
+from benchmarks import first_value
 from benchmarks.aims import aims
 from benchmarks.bench import Bench
+from benchmarks.failure import Failed
+from benchmarks.first_value import OPENED, bare, fill, sample
 from benchmarks.peers.cells import turn
-from benchmarks.report import OURS, Report
+from benchmarks.peers.hsparse import commit, older_environment
+from benchmarks.report import OLDER, OURS, MeasuredMetric, Report
 from benchmarks.trials import cells
+from benchmarks.trials.append import MANNERS, ON_S3, AppendTrial
 from benchmarks.trials.cells import WAYS, CellsTrial
 from benchmarks.trials.check import WrongAnswer
+from benchmarks.trials.files import FilesTrial, copy_synced
+from benchmarks.trials.sparse import SparseTrial
 from benchmarks.workloads.cells import CHOSEN_TYPE, DENSITY, CellsCase, Truth, make
+from benchmarks.workloads.files import FileCase, contiguous, files
+from benchmarks.workloads.lcls_points import lcls_points
+from benchmarks.workloads.uniform import uniform
+from tests.client.conftest import NUMBERS
 from tests.support.endurance import spread
 
 CASE = CellsCase(2_000, 400, batch=256, whole_genes=5)
@@ -201,3 +215,110 @@ def test_first_reads_of_genes_and_of_chosen_cells_are_not_timed(
     }
     turn.turn(job | choice)
     assert read == ["genes", "timed", "genes", "chosen", "timed", "chosen", "timed"]
+
+
+async def test_every_manner_has_a_rate_and_the_puts_to_s3_are_counted(tmp_path: Path) -> None:
+    report, case = Report(), lcls_points(16)
+    bench = Bench(tmp_path, tmp_path / "work", frozenset({"hsparse"}), 1, True, report, lambda text: None)
+    await AppendTrial(bench, case).run()
+    found = {metric.name: sides[OURS] for metric, sides in report.samples.items()}
+    for manner in (*MANNERS, *ON_S3):
+        assert found[manner.name][0] > 0
+    for manner in ON_S3:
+        assert 0 < found[f"{manner.name}, puts"][0] < 50 * 16
+
+
+SMALL = 1_000_000
+
+
+def bench(folder: Path) -> Bench:
+    return Bench(folder, folder, frozenset({"hsparse", "bare"}), 1, True, Report(), lambda text: None)
+
+
+async def test_a_case_gives_every_figure(tmp_path: Path) -> None:
+    made = bench(tmp_path)
+    (case,) = [case for case in files(quick=True) if case.name == "sparse"]
+    await FilesTrial(made, (FileCase(case.name, SMALL, case.make, case.layouts),)).run()
+    sides = {metric.name: set(found) for metric, found in made.report.samples.items()}
+    assert sides == {
+        "import, sparse": {"hsparse", "copy"},
+        "import, sparse, raw": {"hsparse"},
+        "export, sparse, stock": {"hsparse", "copy"},
+        "read over HTTP, sparse, stock": {"hsparse", "bare"},
+        "h5py over fsspec opens it and reads extents, sparse, stock": {"hsparse"},
+        "export, sparse, structured": {"hsparse", "copy"},
+        "read over HTTP, sparse, structured": {"hsparse", "bare"},
+        "import, sparse, structured": {"hsparse", "copy"},
+    }
+    (requests,) = [found for metric, found in made.report.samples.items() if metric.unit == "requests"]
+    assert 1 <= requests["hsparse"][0] <= 10
+
+
+def test_other_values_are_no_figure(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.h5", tmp_path / "b.h5"
+    contiguous(source, SMALL)
+    copy_synced(source, target)
+    trial = FilesTrial(bench(tmp_path), ())
+    trial.check("some", source, target)
+    contiguous(target, SMALL // 2)
+    with pytest.raises(WrongAnswer):
+        trial.check("some", source, target)
+
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+def git(project: Path, *words: str) -> str:
+    argv = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_revision_is_a_commit_of_the_checkout(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    git(tmp_path, "tag", "-a", "v1", "-m", "one")
+    assert commit("v1", tmp_path) == commit("HEAD", tmp_path) == git(tmp_path, "rev-parse", "HEAD")
+    with pytest.raises(Failed, match="no revision 'v2'"):
+        commit("v2", tmp_path)
+
+
+def test_each_commit_has_an_environment_with_what_its_server_needs(tmp_path: Path) -> None:
+    environment = older_environment(tmp_path, SHA, Path("/a folder/hsparse"))
+    assert environment.path == tmp_path / "hsparse-0123456789ab"
+    requirement = Requirement(*environment.packages)
+    assert requirement.extras == {"server"}
+    assert requirement.url == f"git+file://localhost/a%20folder/hsparse@{SHA}"
+
+
+async def test_both_revisions_are_given_the_same_requests(tmp_path: Path) -> None:
+    command = older_environment(tmp_path, SHA).python.with_name("hsparse")
+    command.parent.mkdir(parents=True)
+    command.symlink_to(Path(sys.executable).with_name("hsparse"))  # nothing older can be installed in a test
+    report = Report()
+    peers = frozenset({"hsparse", "older"})
+    bench = Bench(tmp_path, tmp_path / "work", peers, 1, True, report, lambda text: None, against=SHA)
+    await SparseTrial(bench, uniform(1_000, 1_000)).run()
+    for name, unit, higher in (("write", "million points/s", True), ("read all", "s", False)):
+        sides = report.samples[MeasuredMetric("uniform", name, unit, higher)]
+        assert list(sides) == [OURS, OLDER]
+    stored = report.ratio(MeasuredMetric("uniform", "stored", "bytes/point", higher=False), OLDER)
+    assert stored is not None
+    assert stored.median == 1
+    assert {path.name for path in (tmp_path / "work" / "uniform").glob("*.log")} == {
+        "hsparse.log",
+        "older-hsparse.log",
+    }
+
+
+def test_each_side_reads_the_value(embedded_url: str, tmp_path: Path) -> None:
+    domain = f"/first-{next(NUMBERS)}.h5"
+    places = (f"{embedded_url}{domain}", domain, embedded_url, "admin", "any")
+    first_value.client.open(places[0], "x", user="admin", password="any")
+    fill(places[0])
+    samples = {side: sample(side, places, tmp_path) for side in OPENED} | {"bare": bare(tmp_path)}
+    for side, found in samples.items():
+        assert all(value > 0 for value in found.values())
+        assert len(found) == (2 if side == "bare" else 6)
+    ours = samples[OURS]
+    parts = [ours[f"{what}, wall"] for what in ("import", "first value after the import")]
+    assert sum(parts) < ours["the process, wall"]

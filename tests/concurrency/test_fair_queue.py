@@ -1,16 +1,22 @@
-"""The fair queue, against a round robin that is trivially right."""
+"""Waiting in a fair order, by keys, in pauses and together."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.concurrency import admission as paced_limit
 from hsparse.concurrency import memory_budget as fair_queue
-from hsparse.concurrency.admission import RECENT, RecentUsers
+from hsparse.concurrency.admission import FEW, LAG, RECENT, TICK, PacedLimit, RecentUsers
+from hsparse.concurrency.gather import YIELD_EVERY, KeyedLock, gather_each, staggered, with_pauses
 from hsparse.concurrency.memory_budget import FairQueue
+from tests.simulation.virtual_loop import VirtualLoop
 
 USERS = "abcde"
 
@@ -141,3 +147,331 @@ def test_users_are_counted_for_a_moment() -> None:
     assert len(users) == 1
     users.add("b", 10 * RECENT)
     assert len(users) == 1
+
+
+async def test_one_name_waits_and_others_do_not() -> None:
+    locks, order = KeyedLock(), []
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def first() -> None:
+        async with locks.hold("a"):
+            begun.set()
+            await go.wait()
+            order.append("first")
+
+    async def second() -> None:
+        async with locks.hold("a"):
+            order.append("second")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(first())
+        await begun.wait()
+        group.create_task(second())
+        async with locks.hold("b"):
+            order.append("other")
+        go.set()
+    assert order == ["other", "first", "second"]
+    assert not locks._locks
+
+
+async def test_a_turn_that_fails_is_over() -> None:
+    locks = KeyedLock()
+    with pytest.raises(ValueError, match="no"):
+        async with locks.hold("a"):
+            raise ValueError("no")
+    async with locks.hold("a"):
+        assert len(locks._locks) == 1
+    assert not locks._locks
+
+
+@pytest.mark.parametrize("length", [0, 5, 6, 7, 20])
+async def test_another_task_runs_after_so_many_items(length: int) -> None:
+    ran = 0
+    ended = False
+
+    async def other() -> None:
+        nonlocal ran
+        while not ended:
+            ran += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    seen = []
+    async for item in with_pauses(range(length), 3):
+        seen.append((item, ran))
+    ended = True
+    await task
+    assert seen == [(item, item // 3) for item in range(length)]
+
+
+LIMIT = 4
+
+
+async def test_results_are_in_the_order_of_the_items() -> None:
+    async def wait(item: int) -> int:
+        for _ in range(item % 3):
+            await asyncio.sleep(0)
+        return -item
+
+    assert await gather_each(wait, range(20), LIMIT) == [-item for item in range(20)]
+    assert await gather_each(wait, [], LIMIT) == []
+
+
+async def test_others_have_their_turn_where_no_item_waits() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def be_done_at_once(item: int) -> int:
+        return item
+
+    counting = asyncio.create_task(count())
+    await gather_each(be_done_at_once, range(10 * YIELD_EVERY), 1)
+    counting.cancel()
+    assert turns >= 10
+
+
+async def test_there_are_no_more_tasks_than_the_limit() -> None:
+    before, most = len(asyncio.all_tasks()), 0
+
+    async def count(item: int) -> None:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        await asyncio.sleep(0)
+
+    await gather_each(count, range(1000), LIMIT)
+    assert most - before == LIMIT
+
+
+@pytest.mark.parametrize("limit", [1, LIMIT])
+async def test_after_a_failure_no_more_are_begun(limit: int) -> None:
+    begun: list[int] = []
+    ended: list[int] = []
+
+    async def fail(item: int) -> None:
+        begun.append(item)
+        await asyncio.sleep(0)
+        if item in (2, 3):
+            raise ValueError(item)
+        await asyncio.sleep(0)
+        ended.append(item)
+
+    with pytest.raises(ValueError, match="2"):
+        await gather_each(fail, range(1000), limit)
+    assert begun == list(range(max(3, limit)))
+    assert ended == [0, 1], "what was begun is waited for"
+
+
+async def test_an_item_that_fails_while_another_one_has_its_turn_begins_no_more() -> None:
+    begun: list[int] = []
+    before_pause = asyncio.Event()
+
+    async def work(item: int) -> None:
+        begun.append(item)
+        if item == YIELD_EVERY - 2:
+            before_pause.set()
+        if item == 0:
+            await before_pause.wait()
+            raise ValueError(item)
+
+    with pytest.raises(ValueError, match="0"):
+        await gather_each(work, range(2 * YIELD_EVERY), 2)
+    assert begun == list(range(YIELD_EVERY - 1))
+
+
+@pytest.mark.parametrize("limit", [1, LIMIT])
+async def test_cancelling_it_cancels_what_was_begun(limit: int) -> None:
+    begun: list[int] = []
+    cancelled: list[int] = []
+    full = asyncio.Event()
+
+    async def wait(item: int) -> None:
+        begun.append(item)
+        if len(begun) == limit:
+            full.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(item)
+            raise
+
+    task = asyncio.create_task(gather_each(wait, range(1000), limit))
+    await full.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert begun == cancelled == list(range(limit))
+
+
+FOREVER = 1e6
+
+
+class Attempt:
+    """An attempt that ends when it is told to; `begun` is set when it begins."""
+
+    def __init__(self, result: int | Exception | None = None) -> None:
+        self.begun = asyncio.Event()
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if isinstance(result, Exception):
+            self.ended.set_exception(result)
+        elif result is not None:
+            self.ended.set_result(result)
+
+    async def __call__(self) -> int:
+        self.begun.set()
+        return await self.ended
+
+
+def all_of(*attempts: Attempt) -> list[Callable[[], Awaitable[int]]]:
+    return list(attempts)
+
+
+async def test_one_that_succeeds_is_enough() -> None:
+    first, second = Attempt(1), Attempt(2)
+    assert await staggered(all_of(first, second), FOREVER, (OSError,)) == 1
+    assert not second.begun.is_set()
+
+
+async def test_a_failure_begins_the_next_at_once() -> None:
+    assert await staggered(all_of(Attempt(OSError("a")), Attempt(2)), FOREVER, (OSError,)) == 2
+
+
+async def test_another_error_is_raised_at_once() -> None:
+    second = Attempt(2)
+    with pytest.raises(ValueError, match="a"):
+        await staggered(all_of(Attempt(ValueError("a")), second), FOREVER, (OSError,))
+    assert not second.begun.is_set()
+
+
+async def test_the_last_failure_is_raised_when_all_have_failed() -> None:
+    with pytest.raises(OSError, match="b"):
+        await staggered(all_of(Attempt(OSError("a")), Attempt(OSError("b"))), FOREVER, (OSError,))
+
+
+async def test_a_slow_one_is_not_overtaken_where_that_is_not_allowed() -> None:
+    slow, quick, asked = Attempt(), Attempt(2), asyncio.Event()
+
+    def may_hedge() -> bool:
+        asked.set()
+        return False
+
+    task = asyncio.create_task(staggered(all_of(slow, quick), 0.001, (OSError,), may_hedge))
+    await asked.wait()
+    assert not quick.begun.is_set()
+    slow.ended.set_exception(OSError("a"))
+    assert await task == 2
+
+
+async def test_a_slow_one_is_overtaken_and_cancelled() -> None:
+    slow, quick = Attempt(), Attempt(2)
+    assert await staggered(all_of(slow, quick), 0.001, (OSError,)) == 2
+    assert slow.begun.is_set()
+    await asyncio.sleep(0)
+    assert slow.ended.cancelled()
+
+
+async def test_a_slow_one_may_still_be_the_first() -> None:
+    slow, never = Attempt(), Attempt()
+    running = asyncio.create_task(staggered(all_of(slow, never), 0.001, (OSError,)))
+    await never.begun.wait()
+    slow.ended.set_result(1)
+    assert await running == 1
+
+
+MOST = 64
+
+
+def on_virtual_time(main: Coroutine[Any, Any, Any]) -> None:
+    VirtualLoop().run(main)
+
+
+class Lagging:
+    """A limit whose ticks come late by so many seconds."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self.raised = 0
+        self.limit = PacedLimit(most, lambda: False, self._note)
+
+    def _note(self) -> None:
+        self.raised += 1
+
+    async def run(self, ticks: int, late: float, cpu: float = 1.0) -> int:
+        """Look so many times, each so late, after using a part of the CPU; return the limit then."""
+        for _ in range(ticks):
+            now = asyncio.get_running_loop().time()
+            self.limit._last = now - TICK, paced_limit.thread_time() - cpu * TICK
+            self.limit._look(now - late)
+        return self.limit.value
+
+
+def test_the_limit_falls_while_the_loop_lags_and_rises_when_it_does_not() -> None:
+    async def main() -> None:
+        one = Lagging()
+        assert one.limit.value == MOST
+        assert await one.run(100, 2 * LAG) == FEW
+        assert one.raised == 0
+        assert await one.run(100, 0) == MOST
+        assert one.raised > 0
+
+    on_virtual_time(main())
+
+
+def test_the_limit_of_each_user_falls_while_the_loop_computes() -> None:
+    async def main() -> None:
+        one = Lagging()
+        assert one.limit.each == MOST
+        await one.run(100, 0)
+        assert (one.limit.value, one.limit.each) == (MOST, 1)
+        assert one.raised == 0
+        await one.run(100, 0, cpu=0.2)
+        assert one.limit.each == MOST
+        assert one.raised > 0
+
+    on_virtual_time(main())
+
+
+def test_a_loop_that_waits_for_the_cpu_keeps_its_limit() -> None:
+    async def main() -> None:
+        assert await Lagging().run(100, 2 * LAG, cpu=0.2) == MOST
+
+    on_virtual_time(main())
+
+
+def test_a_moment_s_lag_changes_nothing() -> None:
+    async def main() -> None:
+        one = Lagging()
+        for _ in range(20):
+            assert await one.run(1, 1000 * LAG) == MOST
+            assert await one.run(5, 0) == MOST
+
+    on_virtual_time(main())
+
+
+def test_a_low_setting_is_kept() -> None:
+    async def main() -> None:
+        one = Lagging(2)
+        assert await one.run(100, 2 * LAG) == 2
+        assert await one.run(100, 0) == 2
+        assert one.limit.few == 2
+
+    on_virtual_time(main())
+
+
+def test_it_looks_only_while_there_is_enough_to_do() -> None:
+    async def main() -> None:
+        one = Lagging()
+        looks = []
+        one.limit._is_busy = lambda: bool(looks.append(1)) or len(looks) < 5
+        one.limit.watch()
+        one.limit.watch()
+        await asyncio.sleep(20 * TICK)
+        assert len(looks) == 5
+        one.limit.watch()
+        await asyncio.sleep(20 * TICK)
+        assert len(looks) == 6
+
+    on_virtual_time(main())
