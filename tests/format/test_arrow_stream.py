@@ -39,12 +39,6 @@ def written() -> bytes:
     return writer.batch(places, values) + writer.batch(places, values) + writer.end()
 
 
-def test_a_written_stream_is_read() -> None:
-    coords, values = read_arrow(written(), 2, I4)
-    assert coords.tolist() == [[i, i + 2**33] for i in range(5)] * 2
-    assert values.tolist() == list(range(5)) * 2
-
-
 def test_other_columns_are_stepped_over() -> None:
     data = stream(
         note=(na.string(), ["a", "b"]),
@@ -103,17 +97,6 @@ def test_any_bytes_are_read_or_refused(data: st.DataObject) -> None:
     except BadRequest:
         return
     assert len(coords) == len(values) <= len(body)
-
-
-def test_a_stream_is_read_while_it_arrives() -> None:
-    data = io.BytesIO(written())
-    batches = stream_batches(data.read)
-    length, columns = next(batches)
-    assert length == 5
-    assert columns["dim_1"].values is not None
-    assert columns["dim_1"].values.tolist() == [2**33 + one for one in range(5)]
-    assert data.tell() < len(data.getvalue())
-    assert [length for length, _ in batches] == [5]
 
 
 def test_a_stream_that_is_cut_anywhere_is_damaged() -> None:

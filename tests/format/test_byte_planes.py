@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.format.byte_planes import BytePlanes, join_planes
+from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import apply_filters, undo_to_planes
+from hsparse.format.filters.pipeline import apply_filters
 
 
 @given(st.data())
@@ -42,25 +42,3 @@ def test_any_column_of_any_shuffled_bytes(data: st.DataObject) -> None:
             assert found is not None
             assert found.dtype.itemsize == narrow
             assert found.tolist() == expected.tolist()
-
-
-@given(st.data())
-def test_planes_are_those_of_the_numbers(data: st.DataObject) -> None:
-    kind = np.dtype(data.draw(st.sampled_from(("<u1", "<u2", "<u4", "<u8"))))
-    numbers = np.array(data.draw(st.lists(st.integers(0, 2 ** (8 * kind.itemsize) - 1), max_size=9)), kind)
-    planes = np.ascontiguousarray(numbers.view(np.uint8).reshape(-1, kind.itemsize).T)
-    assert join_planes(list(planes)).tolist() == numbers.tolist()
-
-
-def test_only_what_is_shuffled_last_stays_so() -> None:
-    shuffle, deflate = Filter(2, (4,)), Filter(1, (4,))
-    content = bytes(range(64))
-    image, _ = apply_filters((shuffle, deflate), content)
-    found = undo_to_planes((shuffle, deflate), image, 0, 64)
-    assert isinstance(found, BytePlanes)
-    assert found.joined() == content
-    for pipeline, mask in (((deflate,), 0), ((shuffle, deflate), 1), ((Filter(2, (99,)), deflate), 0)):
-        image, _ = apply_filters(tuple(one for at, one in enumerate(pipeline) if not mask >> at & 1), content)
-        found = undo_to_planes(pipeline, image, mask, 64)
-        assert not isinstance(found, BytePlanes)
-        assert bytes(found) == content

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import Corrupt
-from hsparse.format import chunk_map
 from hsparse.format.chunk_map import HEAD, MAGIC, ChunkMap, decode_map, digests, encode_map
 from hsparse.format.codec_library import crc32
 
@@ -125,11 +123,6 @@ def test_rows_out_of_order_are_no_map() -> None:
         decode_map(encode_map(twice), RANK, SECTIONS)
 
 
-def test_a_map_keeps_the_first_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_map, "MAX_ROWS", 10)
-    assert [one[0][0] for one in plain(ChunkMap.empty(RANK, SECTIONS).merge(example()))] == list(range(10))
-
-
 def test_digests_tell_etags_apart() -> None:
     names = [f"{number:x}" for number in range(10_000)]
     found = digests(names)
@@ -147,17 +140,3 @@ def test_it_is_compact() -> None:
         ChunkMap(scaled, etags, sections, np.full(count, 100, np.uint64), np.zeros((count, 0, 5), np.uint64))
     )
     assert len(data) < 10 * count
-
-
-def test_statistics_come_back_with_their_columns() -> None:
-    some = example(3)
-    words = np.arange(3 * 2 * 5, dtype=np.uint64).reshape(3, 2, 5)
-    data = encode_map(replace(some, statistics=words))
-    assert decode_map(data, RANK, SECTIONS, 2).statistics.tolist() == words.tolist()
-    merged = ChunkMap.empty(RANK, SECTIONS, 2).merge(decode_map(data, RANK, SECTIONS, 2))
-    assert merged.inside((2, 1)).statistics.tolist() == words[:2].tolist()
-    for columns in (0, 1, 3):
-        with pytest.raises(Corrupt, match="columns"):
-            decode_map(data, RANK, SECTIONS, columns)
-    with pytest.raises(Corrupt, match="columns"):
-        decode_map(encode_map(some), RANK, SECTIONS, 2)

@@ -22,10 +22,6 @@ def test_names_sort_and_compare_as_coordinates(rows: list[tuple[int, ...]]) -> N
     assert [name == names[0] for name in names] == [row == rows[0] for row in rows]
 
 
-def test_a_scalar_has_one_name() -> None:
-    assert len(row_names(np.zeros((1, 0), np.uint64))) == 1
-
-
 def test_rows_are_taken_and_joined() -> None:
     rows = ChunkRows.of([(0, 1), (2, 3)], 2, [10, 20], ["a", "b"])
     rows = rows.described(np.arange(12, dtype=np.uint64).reshape(2, 2, 3), np.array([5, 6], np.uint64))

@@ -14,7 +14,6 @@ from hsparse.format.chunk_spec import (
     extremes_of,
     is_known,
     partials_of,
-    statistic_columns,
     statistics_of,
     unknown_statistics,
 )
@@ -27,7 +26,6 @@ from tests.format.reductions.test_partials import TYPES, numbers
 
 DIMS = (20, 30)
 PLAIN = ((), ())
-PAIR = np.dtype([("n", "<i4"), ("s", "S3"), ("x", ">f4"), ("v", "<f4", (2,))])
 
 
 def random_values(kind: str, seed: int, count: int) -> NDArray:
@@ -59,21 +57,6 @@ def test_statistics_of_a_stored_chunk_are_those_of_its_values(kind: str, seed: i
     plain = encode_sparse(chunk, PLAIN)
     assert data.startswith(plain[: footer.size]), "the chunk's own bytes are the same"
     assert len(data) == len(plain) + 40
-
-
-def test_columns_of_compounds_and_of_what_is_no_number() -> None:
-    assert statistic_columns(PAIR) == ("n", "x")
-    assert statistic_columns(np.dtype("S3")) == ()
-    assert statistic_columns(np.dtype([(f"f{i}", "<f8") for i in range(9)])) == ("f0", "f1", "f2", "f3")
-    values = np.zeros(3, PAIR)
-    values["n"], values["x"] = [1, -2, 3], [0.5, np.nan, 1.5]
-    data = encode_sparse(SparseChunk(DIMS, np.arange(3, dtype=np.uint32), values), PLAIN, statistics=True)
-    words = np.frombuffer(read_footer(data[-MAX_FOOTER:], len(data)).statistics, "<u8").reshape(2, 5)
-    assert [one.tolist() for one in extremes_of(words[:1], PAIR["n"])] == [[-2], [3]]
-    assert [one.tolist() for one in extremes_of(words[1:], PAIR["x"])] == [[0.5], [1.5]]
-    assert words[:, NANS].tolist() == [0, 1]
-    text = SparseChunk(DIMS, np.arange(1, dtype=np.uint32), np.array([b"abc"]))
-    assert encode_sparse(text, PLAIN, statistics=True) == encode_sparse(text, PLAIN)
 
 
 def test_a_reader_of_the_first_version_says_that_it_is_too_old() -> None:

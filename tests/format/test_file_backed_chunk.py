@@ -64,32 +64,6 @@ def test_a_piece_is_read_with_its_mask_or_without(
         np.testing.assert_array_equal(piece.view("u1"), values.view("u1"))
 
 
-@pytest.mark.parametrize("spread", [3, 256])
-@pytest.mark.parametrize("name", CASES)
-def test_a_checksum_nobody_told_of_is_found_and_checked(name: str, spread: int, file: h5py.File) -> None:
-    values = array("<f8", spread)
-    _, data = written(file, values, **CASES[name][1] | {"fletcher32": True})
-    pieces = [filter for filter in told(name, values) if filter.id != 3]
-    np.testing.assert_array_equal(
-        decode_piece(data, SHAPE, values.dtype, tuple(pieces)).view("u1"), values.view("u1")
-    )
-
-
-def test_a_checksum_between_other_filters_is_found(file: h5py.File) -> None:
-    values = array("<f8", 3)
-    plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plist.set_chunk(SHAPE)
-    plist.set_shuffle()
-    plist.set_fletcher32()
-    plist.set_deflate(4)
-    space = h5py.h5s.create_simple(SHAPE)
-    dataset = h5py.Dataset(h5py.h5d.create(file.id, b"between", h5py.h5t.IEEE_F64LE, space, plist))
-    dataset[...] = values
-    _, data = dataset.id.read_direct_chunk((0, 0))
-    piece = decode_piece(data, SHAPE, values.dtype, (*told("shuffle", values), Filter(1, (4,))))
-    np.testing.assert_array_equal(piece, values)
-
-
 @pytest.mark.parametrize("compressor", ["lz4", "zstd"])
 def test_what_bitshuffle_compresses_with_need_not_be_told(compressor: str, file: h5py.File) -> None:
     values = array(">i2", 9)

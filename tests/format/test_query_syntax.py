@@ -186,9 +186,3 @@ def terms(draw: st.DrawFn, depth: int = 3) -> tuple[str, Term]:
     return sign.join(f"({text})" for text, _ in some), (And if kind == "and" else Or)(
         tuple(term for _, term in some)
     )
-
-
-@given(terms())
-def test_what_is_written_is_read(drawn: tuple[str, Term]) -> None:
-    text, term = drawn
-    assert parse_query(text) == term

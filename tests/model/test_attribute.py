@@ -72,43 +72,6 @@ def test_json_survives(array: np.ndarray[Any, Any]) -> None:
     np.testing.assert_array_equal(attribute_values(json.loads(json.dumps(stored, allow_nan=False))), array)
 
 
-@pytest.mark.parametrize(
-    ("kind", "shape", "value"),
-    [
-        (TEXT, [], "hällo"),
-        (TEXT, [2], ["a", "ü"]),
-        (TEXT, [2, 1], [["a"], ["b"]]),
-        ({"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": 4}, [2], ["ab", "ü"]),
-        ({"class": "H5T_VLEN", "base": "H5T_STD_I32LE"}, [2], [[1, 2], []]),
-        ({"class": "H5T_ARRAY", "dims": [3], "base": "H5T_STD_I32LE"}, [], [1, 2, 3]),
-        ({"class": "H5T_ARRAY", "dims": [3], "base": "H5T_STD_I32LE"}, [2], [[1, 2, 3], [4, 5, 6]]),
-        ({"class": "H5T_OPAQUE", "size": 2}, [2], ["AQI=", ""]),
-        ({"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}, [], "groups/g-" + "0" * 36),
-        (
-            {
-                "class": "H5T_COMPOUND",
-                "fields": [{"name": "a", "type": "H5T_STD_I8LE"}, {"name": "t", "type": TEXT}],
-            },
-            [2],
-            [[1, "x"], [2, "y"]],
-        ),
-    ],
-)
-def test_json_is_stored_as_it_is(kind: Any, shape: list[int], value: Any) -> None:
-    stored = parse_attribute({"shape": shape, "value": value}, parse_type(kind))
-    assert stored["value"] == value
-    assert "encoding" not in stored
-    assert attribute_values(stored).shape[: len(shape)] == tuple(shape)
-
-
-def test_opaque_values_with_an_encoding() -> None:
-    kind = parse_type({"class": "H5T_OPAQUE", "size": 2})
-    stored = parse_attribute({"shape": [2], "value": ["AQI=", "AwQ="], "encoding": "base64"}, kind)
-    assert attribute_bytes(stored) == b"\1\2\3\4"
-    one = parse_attribute({"value": "AQI=", "encoding": "base64"}, kind)
-    assert attribute_bytes(one) == b"\1\2"
-
-
 def test_limits() -> None:
     integer = parse_type("H5T_STD_I64LE")
     with pytest.raises(TooLarge):
@@ -174,13 +137,6 @@ def test_lists_count_also_without_elements(shape: list[int], kind: Any) -> None:
             parse_attribute({"shape": shape, **value}, datatype)
     with pytest.raises(TooLarge, match="lists"):
         attribute_from_bytes(b"", {"class": "H5S_SIMPLE", "dims": shape}, datatype)
-
-
-def test_lists_of_nested_elements_count() -> None:
-    nested = parse_type({"class": "H5T_ARRAY", "base": "H5T_STD_I8LE", "dims": [1] * 31})
-    with pytest.raises(TooLarge, match="lists"):
-        parse_attribute({"shape": [200_000]}, nested)
-    assert parse_attribute({"shape": [1]}, nested)["value"] is None
 
 
 NUMBER = {"class": "H5T_FLOAT", "base": "H5T_IEEE_F64LE"}

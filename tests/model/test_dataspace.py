@@ -39,33 +39,10 @@ def test_a_simple_dataspace(dims: list[int], data: st.DataObject) -> None:
     assert max_dims_of(parse_shape({"shape": dims})) == tuple(dims)
 
 
-@pytest.mark.parametrize(
-    ("body", "shape"),
-    [
-        ({}, {"class": "H5S_SCALAR"}),
-        ({"shape": []}, {"class": "H5S_SCALAR"}),
-        ({"shape": "H5S_SCALAR"}, {"class": "H5S_SCALAR"}),
-        ({"shape": {"class": "H5S_SCALAR"}}, {"class": "H5S_SCALAR"}),
-        ({"shape": "H5S_NULL"}, {"class": "H5S_NULL"}),
-        ({"shape": {"class": "H5S_NULL"}}, {"class": "H5S_NULL"}),
-        ({"shape": 5}, {"class": "H5S_SIMPLE", "dims": [5]}),
-        ({"shape": 5, "maxdims": 9}, {"class": "H5S_SIMPLE", "dims": [5], "maxdims": [9]}),
-        ({"shape": 5, "maxdims": 0}, {"class": "H5S_SIMPLE", "dims": [5], "maxdims": ["H5S_UNLIMITED"]}),
-    ],
-)
-def test_spellings(body: dict[str, object], shape: object) -> None:
-    assert parse_shape(body) == shape
-
-
 def test_older_records_have_0_for_unlimited() -> None:
     shape = {"class": "H5S_SIMPLE", "dims": [1], "maxdims": [0]}
     assert shape_json(shape)["maxdims"] == ["H5S_UNLIMITED"]
     assert max_dims_of(shape) == (None,)
-
-
-def test_numbers_of_elements() -> None:
-    assert (num_elements({"class": "H5S_NULL"}), num_elements({"class": "H5S_SCALAR"})) == (0, 1)
-    assert (dims_of({"class": "H5S_NULL"}), dims_of({"class": "H5S_SCALAR"})) == (None, ())
 
 
 @pytest.mark.parametrize(

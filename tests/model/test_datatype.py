@@ -48,29 +48,6 @@ def test_predefined_names(name: str, stored: object, dtype: str) -> None:
     assert (parsed.item, parsed.dtype) == (stored, np.dtype(dtype))
 
 
-TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        TEXT,
-        {"class": "H5T_VLEN", "base": "H5T_STD_I32LE"},
-        {
-            "class": "H5T_COMPOUND",
-            "fields": [{"name": "a", "type": "H5T_STD_I8LE"}, {"name": "t", "type": TEXT}],
-        },
-        {"class": "H5T_ARRAY", "dims": [2], "base": TEXT},
-        {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"},
-    ],
-)
-def test_variable_types(item: object) -> None:
-    parsed = parse_type(item)
-    assert parsed.is_vlen
-    assert parsed.item_size is None
-    assert parsed.guessed_size == 128
-
-
 def test_what_h5json_does_not_know() -> None:
     bits = parse_type({"class": "H5T_BITFIELD", "base": "H5T_STD_B16BE"})
     assert (bits.dtype, bits.item["class"]) == (np.dtype(">u2"), "H5T_BITFIELD")

@@ -10,8 +10,8 @@ import pytest
 from h5json.hdf5dtype import check_dtype, createDataType
 from hypothesis import given
 
-from hsparse.model.element import ArrayOfVlen, Compound, Fixed, Region, VlenSequence, VlenString, element_of
-from tests.model.type_strategies import BOOLEAN, ENUM, ITEMS, OBJECT, REGION, length_prefixed, text
+from hsparse.model.element import Fixed, Region, VlenSequence, VlenString, element_of
+from tests.model.type_strategies import BOOLEAN, ITEMS, length_prefixed, text
 
 TEXT = text("H5T_VARIABLE")
 
@@ -41,24 +41,6 @@ def test_the_least_bytes_of_an_element(item: Any) -> None:
         assert len(length_prefixed(item, empty)) == element.min_size
     elif isinstance(element, Fixed):
         assert element.min_size == element.dtype.itemsize
-
-
-@pytest.mark.parametrize(
-    ("item", "kind"),
-    [
-        (TEXT, VlenString),
-        (REGION, Region),
-        (OBJECT, Fixed),
-        ({"class": "H5T_VLEN", "base": "H5T_STD_I8LE"}, VlenSequence),
-        ({"class": "H5T_ARRAY", "dims": 2, "base": TEXT}, ArrayOfVlen),
-        ({"class": "H5T_ARRAY", "dims": [2], "base": BOOLEAN}, Fixed),
-        ({"class": "H5T_ARRAY", "dims": [2], "base": OBJECT}, Fixed),
-        ({"class": "H5T_COMPOUND", "fields": [{"name": "größe", "type": ENUM}]}, Fixed),
-        ({"class": "H5T_COMPOUND", "fields": [{"name": "größe", "type": TEXT}]}, Compound),
-    ],
-)
-def test_the_kinds(item: Any, kind: type) -> None:
-    assert type(element_of(item)) is kind
 
 
 def test_a_boolean_is_what_h5py_writes_as_one() -> None:

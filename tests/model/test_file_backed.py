@@ -60,11 +60,6 @@ def test_what_is_asked_is_shown(asked: dict[str, Any]) -> None:
     assert all(dim % p == 0 for dim, p in zip(chunk_dims(record), piece, strict=True))
 
 
-def test_other_layouts_are_not_linked() -> None:
-    for asked in (None, {"class": "H5D_CHUNKED", "dims": [5, 5]}, {"class": "H5D_CONTIGUOUS"}):
-        assert not is_file_backed(made(asked))
-
-
 def test_records_of_hsds_are_read() -> None:
     older = {"id": ID, "type": parse_type("H5T_STD_I32LE").item, "shape": parse_shape(SHAPE)}
     record = older | {
@@ -170,34 +165,9 @@ def test_references_are_found_wherever_they_are() -> None:
     )
 
 
-def test_chunks_may_grow_and_have_a_mask_or_a_checksum() -> None:
-    asked = CHUNKED | {"chunks": {"0_0": [100, 404], "007_1": [900, 400, 2], "3_1": [0, 0]}}
-    record = made(asked, {"shape": [50, 20], "maxdims": [0, 20]})
-    assert layout_json(record)["chunks"] == {"0_0": [100, 404], "7_1": [900, 400, 2], "3_1": [0, 0]}
-
-
 def test_pieces_must_divide_a_chunk() -> None:
     with pytest.raises(BadRequest, match="cannot make up"):
         piece_dims(INDIRECT | {"hyper_dims": [3, 5]}, (10, 10))
-
-
-@pytest.mark.parametrize(
-    ("uri", "key"),
-    [
-        ("s3://bucket/data/tall.h5", "data/tall.h5"),
-        ("file://bucket/data/tall.h5", "data/tall.h5"),
-        ("bucket/data/tall.h5", "data/tall.h5"),
-        ("data/tall.h5", "data/tall.h5"),
-        ("tall.h5", "tall.h5"),
-        ("bucket", "bucket"),
-        ("s3://bucket/bucket/tall.h5", "bucket/tall.h5"),
-        ("bucketful/tall.h5", "bucketful/tall.h5"),
-        ("data/a..b.h5", "data/a..b.h5"),
-        ("dbase/x.h5", "dbase/x.h5"),
-    ],
-)
-def test_a_file_of_the_store(uri: str, key: str) -> None:
-    assert file_key(uri, "bucket") == key
 
 
 @pytest.mark.parametrize(

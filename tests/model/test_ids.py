@@ -10,7 +10,6 @@ from hsparse.errors import NotFound
 from hsparse.model.ids import (
     check_job_id,
     chunk_key,
-    chunk_name,
     chunk_of_key,
     is_job_id,
     is_map_key,
@@ -28,14 +27,6 @@ from hsparse.model.ids import (
 CLOCK = SystemClock()
 ROOT = new_root_id(CLOCK)
 DATASET = new_id("datasets", ROOT, CLOCK)
-
-
-@pytest.mark.parametrize(("scaled", "name"), [((), "0"), ((3,), "3"), ((0, 12, 5), "0_12_5")])
-def test_a_chunk_is_named_by_its_coordinates(scaled: tuple[int, ...], name: str) -> None:
-    assert chunk_name(scaled) == name
-    assert chunk_key(DATASET, scaled) == tree_prefix(DATASET) + name
-    assert chunk_of_key(chunk_key(DATASET, scaled)) == (scaled or (0,))
-    assert isS3ObjKey(chunk_key(DATASET, scaled))
 
 
 def test_nobody_takes_a_chunk_map_for_a_chunk_and_it_goes_with_the_dataset() -> None:

@@ -153,12 +153,6 @@ def test_where_it_is_refused(rank: int, item: Any, sparse: bool) -> None:
 INTEGER = parse_type("H5T_STD_I32LE")
 
 
-def test_values_in_the_shape_of_the_dataset() -> None:
-    array = parse_initial_value([[1, 2], [3, 4]], parse_shape({"shape": [2, 2]}), INTEGER)
-    np.testing.assert_array_equal(array, np.array([[1, 2], [3, 4]], "<i4"))
-    assert parse_initial_value(5, parse_shape({}), INTEGER).shape == ()
-
-
 @pytest.mark.parametrize(
     ("value", "shape", "error"),
     [

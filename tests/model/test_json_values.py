@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest
 from hsparse.model import json_values
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_values import array_json, from_json, to_json
-from tests.model.type_strategies import BOOLEAN, ITEMS, length_prefixed, nested, text, values_of
+from hsparse.model.json_values import from_json, to_json
+from tests.model.type_strategies import BOOLEAN, ITEMS, nested, text, values_of
 
 TEXT = text("H5T_VARIABLE")
 COMPOUND = {
@@ -52,19 +51,6 @@ def test_blocks_of_values_are_those_of_the_whole(kind: Any, monkeypatch: pytest.
     assert isinstance(parts, np.ndarray)
     assert (parts.dtype, parts.dtype.metadata) == (whole.dtype, whole.dtype.metadata)
     np.testing.assert_array_equal(parts, whole)
-
-
-@given(fixed())
-def test_fixed_values_survive(drawn: tuple[Any, tuple[int, ...], Any]) -> None:
-    item, shape, value = drawn
-    array = from_json(value, shape, parse_type(item).element)
-    assert isinstance(array, np.ndarray)
-    assert array.shape[: len(shape)] == shape
-    flat = value
-    for _ in shape[1:]:
-        flat = [one for row in flat for one in row]
-    assert array.tobytes() == b"".join(length_prefixed(item, one) for one in (flat if shape else [flat]))
-    assert array_json(array) == value
 
 
 @pytest.mark.parametrize(
@@ -152,10 +138,3 @@ def test_text_that_is_too_long_is_clipped_at_a_character(value: str, stored: byt
         values = from_json(whole, (), parse_type(item).element)
         assert isinstance(values, np.ndarray)
         assert values.tobytes().rstrip(b"\0") == stored
-
-
-def test_bytes_that_are_no_text_have_no_json() -> None:
-    with pytest.raises(BadRequest, match="octet-stream"):
-        array_json(np.array([b"\xff"], "S2"))
-    with pytest.raises(BadRequest, match="octet-stream"):
-        array_json(np.array([(b"\xff", 1)], "S2,i4"))

@@ -141,13 +141,6 @@ def test_flags_that_do_not_fit_the_type(layout: Any, kind: Any, error: type[Exce
         made(layout, {"shape": [2**11, 2**11]}, kind)
 
 
-def test_a_fixed_dimension_bounds_the_chunk() -> None:
-    assert chunk_dims(made(SPARSE, {"shape": [2, 9], "maxdims": [0, 9]})) == (4, 4)
-    assert chunk_dims(made(SPARSE, {"shape": [0, 9]})) == (4, 4), "as HDF5: no bound while it is empty"
-    with pytest.raises(BadRequest, match="Dimension 0"):
-        made(SPARSE, {"shape": [2, 9], "maxdims": [3, 9]})
-
-
 def test_filters_need_chunks() -> None:
     deflate = [{"class": "H5Z_FILTER_DEFLATE", "level": 1}]
     assert layout_json(made(None, {"shape": [10]}, filters=deflate))["class"] == "H5D_CHUNKED"

@@ -53,12 +53,6 @@ def test_wanted_chunks_are_cut_to_the_shape() -> None:
         chunk_of((100, 50, 3), 500, (64, 1000))
 
 
-def test_chunks_of_other_ranks_have_equal_sides() -> None:
-    assert chunk_of((1000, 1000, 1000), 10**7) == (148, 148, 149)
-    assert chunk_of((10, 1000, 1000), 10**7) == (10, 57, 57)
-    assert chunk_of((10**6,), 10**5) == (327680,)
-
-
 @pytest.mark.parametrize(
     ("dims", "size"), [((64, 20_000), 4), ((65_536, 8), 4), ((4, 65_537), 8), ((9, 9, 9), 6)]
 )

@@ -41,9 +41,3 @@ def test_floats_become_names_and_again_floats_and_text_stays(item: Any, rank: in
     assert repr(ignored) == repr(value).replace("-inf", "None").replace("inf", "None").replace(
         "'None'", "'inf'"
     )
-
-
-def test_types_without_floats() -> None:
-    for item in ("H5T_STD_I8LE", text(3), text("H5T_VARIABLE"), {"class": "H5T_VLEN", "base": text(3)}):
-        assert not has_floats(parse_type(item).element)
-    assert has_floats(parse_type({"class": "H5T_ARRAY", "dims": [2], "base": PLAIN}).element)

@@ -16,16 +16,6 @@ from tests.model.type_strategies import ID, regions
 UUID = ID.removeprefix("d-")
 
 
-@given(regions())
-def test_what_is_written_is_read(value: Any) -> None:
-    assert region_json(region_bytes(value)) == value
-
-
-def test_never_set() -> None:
-    assert region_bytes(0) == b""
-    assert region_json(b"") is None
-
-
 @pytest.mark.parametrize("args", [(slice(0, 9, 3),), ([1, 4, 5],), (slice(2, 5),)])
 def test_the_selections_of_a_client(args: Any) -> None:
     reference = RegionReference(ID, selections.select((10,), args))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.model.short_text import LENGTH, short_repr, shorten
+from hsparse.model.short_text import LENGTH, short_repr
 from tests.support.characters import CHARACTERS
 
 JSON = st.recursive(
@@ -60,9 +60,3 @@ def test_of_a_long_value_the_beginning(value: Any) -> None:
 def test_a_long_list_is_not_looked_through() -> None:
     short_repr(Watched(range(100_000)))
     assert Watched.looked < 100
-
-
-def test_a_text_is_cut() -> None:
-    assert shorten("x" * LENGTH) == "x" * LENGTH
-    assert shorten("x" * (LENGTH + 1)) == "x" * (LENGTH - 3) + "..."
-    assert shorten("abcdef", 5) == "ab..."

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
-from math import prod
-
 import pytest
 from h5json.objid import isS3ObjKey
 from hypothesis import given
@@ -35,14 +31,6 @@ def test_as_many_chunks_in_a_row_as_stripes_are_each_in_another(
     assert sorted(map(Stripes(count).file_number, row)) == list(range(1, count + 1))
 
 
-@pytest.mark.parametrize("count", [2, 5, 8, 12, 31, 32])
-@pytest.mark.parametrize("shape", [(4, 4), (8, 3), (7, 9), (16, 16), (3, 4, 5), (8, 8, 8)], ids=str)
-def test_a_box_of_chunks_is_spread(count: int, shape: tuple[int, ...]) -> None:
-    chunks = itertools.product(*(range(100, 100 + length) for length in shape))
-    numbers = Counter(map(Stripes(count).file_number, chunks))
-    assert max(numbers.values()) <= 2 * -(-prod(shape) // count)
-
-
 @pytest.mark.parametrize(
     ("count", "scaled", "number"),
     [
@@ -68,8 +56,3 @@ def test_a_chunk_in_a_stripe_is_one_of_its_dataset_and_nobody_elses(count: int, 
     assert key > storage_key(DATASET), "a sweep lists the record first"
     assert not is_map_key(key)
     assert not isS3ObjKey(key)
-
-
-def test_one_stripe_is_none() -> None:
-    assert Stripes.of(1) is None
-    assert Stripes.of(3) == Stripes(3)

@@ -32,27 +32,6 @@ def test_results_are_right_and_texts_bounded(calls: list[tuple[int, bool]], entr
     assert len(cache) <= entries
 
 
-def test_what_was_used_lately_stays() -> None:
-    made = []
-    cache = TextCache(made.append, 2 * (ENTRY_SIZE + 1), largest=10)
-    for text in "abacab":
-        cache(text)
-    assert made == ["a", "b", "c", "b"]
-
-
-def test_other_arguments_count() -> None:
-    made = []
-
-    def make(text: str, names: tuple[str, ...]) -> None:
-        made.append((text, names))
-
-    cache = TextCache(make, 2 * (ENTRY_SIZE + 3), largest=4, weigh=len)
-    for names in (("x", "y"), ("x", "y"), ("x", "y", "z"), ("x", "y", "z", "u"), ("x", "y", "z", "u")):
-        cache("a", names)
-    assert [len(names) for _, names in made] == [2, 3, 4, 4], "the latest are too large"
-    assert cache.size == ENTRY_SIZE + 4
-
-
 def test_an_error_is_not_remembered() -> None:
     cache = TextCache(int, 10 * ENTRY_SIZE, largest=10)
     for _ in range(2):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_values import array_json, from_json, to_json
+from hsparse.model.json_values import array_json, from_json
 from hsparse.model.vlen_array import VlenArray, VlenFields
 from tests.model.type_strategies import text, values_of
 
@@ -25,29 +25,12 @@ ITEM = {
     ],
 }
 ELEMENT = parse_type(ITEM).element
-ROWS = st.lists(values_of(ITEM), min_size=1, max_size=4)
 
 
 def packed(rows: list[Any], fields: VlenFields | None = None) -> VlenArray:
     values = from_json(rows, (len(rows),), ELEMENT if fields is None else fields.element)
     assert isinstance(values, VlenArray)
     return values
-
-
-@given(ROWS, st.lists(st.sampled_from(NAMES), min_size=1, unique=True), st.data())
-def test_picking_and_setting(rows: list[Any], names: list[str], data: st.DataObject) -> None:
-    fields = VlenFields.named(ELEMENT, names)
-    places = [NAMES.index(name) for name in names]
-    picked = [[row[place] for place in places] for row in rows]
-    assert to_json(fields.pick(packed(rows)), fields.element) == picked
-    count = data.draw(st.sampled_from([1, len(rows)]))
-    others = data.draw(st.lists(values_of(ITEM), min_size=count, max_size=count))
-    news = [[other[place] for place in places] for other in others]
-    merged = fields.merge(packed(rows), packed(news, fields))
-    for number, row in enumerate(rows):
-        for place, value in zip(places, news[number if count > 1 else 0], strict=True):
-            row[place] = value
-    assert to_json(merged, ELEMENT) == rows
 
 
 @given(st.lists(values_of(ITEM), max_size=4), st.sampled_from([["n"], ["last", "n"]]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,24 +35,6 @@ def test_bits_are_transposed_by_blocks_and_the_rest_stays(
     assert bytes(decode_bitshuffle(values, output, len(content))) == content
 
 
-@pytest.mark.parametrize("compression", [2, 3])
-@pytest.mark.parametrize(("itemsize", "default"), [(1, 8192), (3, 2728), (8, 1024), (100, 128)])
-def test_the_header_has_the_sizes_and_the_default_block(
-    compression: int, itemsize: int, default: int
-) -> None:
-    content = bytes(itemsize * (default + 11))
-    output = bytes(encode_bitshuffle((0, 4, itemsize, 0, compression), content))
-    assert struct.unpack_from(">QI", output) == (len(content), default * itemsize)
-    assert output.endswith(content[-3 * itemsize :])
-    assert bytes(decode_bitshuffle((0, 4, itemsize, 0, compression), output, len(content))) == content
-
-
-def test_the_block_size_of_the_header_counts_when_decoding() -> None:
-    content = np.random.default_rng(0).integers(0, 4, 4000, dtype=np.uint8).tobytes()
-    output = encode_bitshuffle((0, 4, 4, 64, 2), content)
-    assert bytes(decode_bitshuffle((0, 4, 4, 0, 2), output, len(content))) == content
-
-
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -67,17 +47,6 @@ def test_the_block_size_of_the_header_counts_when_decoding() -> None:
 def test_parameters_that_are_not_valid_are_refused(values: tuple[int, ...], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         encode_bitshuffle(values, bytes(64))
-
-
-@pytest.mark.parametrize(
-    ("size", "block"),
-    [(4004, 8192), (3998, 8192), (2**63, 8192), (4000, 0), (4000, 48)],
-    ids=["too large", "part of an element", "huge", "no block", "no group of 8"],
-)
-def test_a_header_that_is_not_valid_is_refused(size: int, block: int) -> None:
-    output = bytes(encode_bitshuffle((0, 4, 4, 0, 2), bytes(4000)))
-    with pytest.raises(ValueError, match="not valid"):
-        decode_bitshuffle((0, 4, 4, 0, 2), struct.pack(">QI", size, block) + output[12:], 4000)
 
 
 def test_more_bytes_than_there_should_be_are_refused() -> None:

@@ -63,14 +63,6 @@ def test_every_form_means_the_same_filter(forms: list[Any], expected: Filter) ->
         assert dense(form) == (expected,)
 
 
-def test_filters_keep_their_order() -> None:
-    assert dense(SHUFFLE, DEFLATE, "fletcher32") == (
-        Filter(2, (4,)),
-        Filter(1, (9,)),
-        Filter(3, (), optional=False),
-    )
-
-
 def test_the_element_size_is_that_of_points() -> None:
     shuffle = {"id": 2, "element_size": 6}
     found = parse_filters([shuffle], 4, sparse=True, chunk_bytes=64, record_size=8)
@@ -79,36 +71,6 @@ def test_the_element_size_is_that_of_points() -> None:
     for size in (0, 257, "4", True):
         with pytest.raises(BadRequest, match="element size of the filter 2 must be 1 to 256"):
             parse_filters([shuffle | {"element_size": size}], 4, sparse=True, chunk_bytes=64)
-
-
-def test_no_filters_are_none_for_a_dense_layout() -> None:
-    assert dense() == dense("none") == ()
-
-
-def test_blosc_shuffles_no_elements_of_more_than_255_bytes() -> None:
-    (filter,) = parse_filters(["blosc"], 300, sparse=False, chunk_bytes=900)[0]
-    assert filter.values == (2, 2, 1, 900, 5, 1, 0)
-
-
-def test_a_sparse_layout_without_filters_compresses_the_selection() -> None:
-    assert sparse() == ((Filter(2, (6,)), Filter(1, (2,))), ())
-    assert sparse("none") == ((), ())
-
-
-def test_a_filter_without_a_section_applies_to_all() -> None:
-    assert sparse(SHUFFLE, DEFLATE) == (
-        (Filter(2, (6,)), Filter(1, (9,))),
-        (Filter(2, (4,)), Filter(1, (9,))),
-    )
-
-
-def test_a_filter_with_a_section_applies_to_it_alone() -> None:
-    assert sparse(
-        {**DEFLATE, "section": "H5_SECTION_SELECTION"}, {**SHUFFLE, "section": "H5_SECTION_FIXED"}
-    ) == (
-        (Filter(1, (9,)),),
-        (Filter(2, (4,)),),
-    )
 
 
 @pytest.mark.parametrize(
@@ -183,13 +145,6 @@ def test_places_and_references_are_compressed_by_default() -> None:
     assert values == ()
     assert variable(is_sparse=False) == ((), references, ())
     assert variable("none") == ((), (), ())
-
-
-@pytest.mark.parametrize("name", ["szip", "nbit", "scaleoffset", "snappy"])
-def test_filters_of_the_api_that_do_not_work_are_told(name: str) -> None:
-    for item in (name, {"class": f"H5Z_FILTER_{name.upper()}"}):
-        with pytest.raises(Unsupported, match=f"{name} is not available; deflate, .* work"):
-            dense(item)
 
 
 def test_bitshuffle_behind_what_changes_the_size_is_refused() -> None:

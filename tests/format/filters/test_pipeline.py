@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from tests.format.filters.filter_cases import CASES, pipeline
@@ -117,21 +117,6 @@ def test_an_optional_filter_that_fails_sets_its_bit() -> None:
     assert bytes(undo_filters(filters, output, mask, 4096)) == data
 
 
-def test_a_mandatory_filter_that_fails_is_named() -> None:
-    with pytest.raises(BadRequest, match="bitshuffle cannot encode 7 bytes"):
-        apply_filters((Filter(32008, (0, 4, 4), optional=False),), bytes(7))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_nothing_stays_nothing(name: str) -> None:
-    filters = pipeline(name, 4, 0)
-    output, mask = apply_filters(filters, b"")
-    assert (len(output), mask) == (0, 0)
-    assert len(undo_filters(filters, b"", 0, 0)) == 0
-    with pytest.raises(Corrupt):
-        undo_filters(filters, b"", 0, 8)
-
-
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("shuffle", "bitshuffle")])
 def test_a_decoder_returns_no_more_than_expected(name: str) -> None:
     filters = tuple(replace(filter, optional=False) for filter in pipeline(name, 4, 1 << 22))
@@ -165,15 +150,6 @@ def test_damage_is_corrupt_or_gives_the_expected_size(name: str, noise: list[tup
         assert len(undo_filters(filters, bytes(damaged), 0, len(data))) == len(data)
 
 
-@given(st.binary(min_size=1, max_size=400), st.integers(1, 20))
-def test_shuffle_puts_equal_bytes_together_and_leaves_the_rest(data: bytes, itemsize: int) -> None:
-    count = len(data) // itemsize
-    expected = b"".join(data[byte : count * itemsize : itemsize] for byte in range(itemsize))
-    output, mask = apply_filters((Filter(2, (itemsize,)),), data)
-    assert bytes(output) == expected + data[count * itemsize :]
-    assert mask == 0
-
-
 def test_fletcher32_finds_any_changed_byte_and_takes_the_old_byte_order() -> None:
     filters = (Filter(3, (), optional=False),)
     data = bytes(range(1, 100))
@@ -185,11 +161,6 @@ def test_fletcher32_finds_any_changed_byte_and_takes_the_old_byte_order() -> Non
             undo_filters(filters, bytes(damaged), 0, len(data))
     swapped = output[:-4] + bytes(output[place] for place in (-3, -4, -1, -2))
     assert bytes(undo_filters(filters, swapped, 0, len(data))) == data
-
-
-def test_a_mask_beyond_the_pipeline_is_corrupt() -> None:
-    with pytest.raises(Corrupt, match="mask"):
-        undo_filters((Filter(1, (6,)),), b"abc", 2, 3)
 
 
 def test_an_unknown_filter_is_named_with_those_that_work() -> None:

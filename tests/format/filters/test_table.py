@@ -9,16 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.filters.definition import Filter
+from hsparse.errors import Unsupported
 from hsparse.format.filters.pipeline import (
     ADVERTISED,
     BY_ID,
     BY_NAME,
-    CODECS,
     DEFINITIONS,
-    codec_of,
-    default_pipeline,
     find,
     requestable,
 )
@@ -58,53 +54,8 @@ def test_every_name_and_id_leads_to_one_filter() -> None:
         assert all(find(name) is definition for name in definition.names)
 
 
-@pytest.mark.parametrize(
-    ("id", "names"),
-    [
-        (0, "none H5Z_FILTER_NONE"),
-        (1, "gzip deflate zlib H5Z_FILTER_DEFLATE"),
-        (2, "shuffle H5Z_FILTER_SHUFFLE"),
-        (3, "fletcher32 H5Z_FILTER_FLETCHER32"),
-        (4, "szip H5Z_FILTER_SZIP"),
-        (5, "nbit H5Z_FILTER_NBIT"),
-        (6, "scaleoffset H5Z_FILTER_SCALEOFFSET"),
-        (32000, "lzf H5Z_FILTER_LZF"),
-        (32001, "blosc blosclz H5Z_FILTER_BLOSC"),
-        (32003, "snappy H5Z_FILTER_SNAPPY"),
-        (32004, "lz4 H5Z_FILTER_LZ4"),
-        (32005, "lz4hc H5Z_FILTER_LZ4HC"),
-        (32008, "bitshuffle H5Z_FILTER_BITSHUFFLE"),
-        (32015, "zstd H5Z_FILTER_ZSTD"),
-    ],
-)
-def test_names(id: int, names: str) -> None:
-    assert set(BY_ID[id].names) == set(names.split())
-
-
 def test_what_clients_of_hsds_are_told_of() -> None:
     assert ADVERTISED == ("blosclz", "lz4", "lz4hc", "gzip", "zstd", "deflate")
-
-
-def test_codecs() -> None:
-    assert list(CODECS) == [1, 2, 3, 32000, 32001, 32004, 32008, 32015]
-    assert codec_of(Filter(1)).name == "deflate"
-    with pytest.raises(
-        Unsupported,
-        match=r"lz4hc \(id 32005\) is not available; use one of deflate, shuffle, fletcher32, lzf",
-    ):
-        codec_of(Filter(32005))
-
-
-def test_default_pipeline() -> None:
-    assert default_pipeline(6) == (Filter(2, (6,)), Filter(1, (2,)))
-
-
-@pytest.mark.parametrize("key", ["gz", 7, 1.0, True, None, {}, []])
-def test_unknown_filters(key: object) -> None:
-    works = "deflate, shuffle, fletcher32, lzf, blosc, lz4, lz4hc, bitshuffle and zstd work"
-    assert find(key) is None
-    with pytest.raises(BadRequest, match=re.escape(f"The filter {key!r} is unknown; {works}.")):
-        requestable(key)
 
 
 @pytest.mark.parametrize("name", ["szip", "nbit", "scaleoffset", "snappy"])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import Corrupt
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.vlen_chunk import decode_bare_vlen, encode_bare_vlen
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json, to_json
 from hsparse.model.vlen_array import VlenArray
-from tests.model.type_strategies import ITEMS, nested, text, values_of
+from tests.model.type_strategies import ITEMS, nested, values_of
 
 DIMS = (2, 3)
 PIPELINES = [
@@ -41,11 +39,3 @@ def test_what_is_stored_is_loaded(drawn: tuple[Any, Any], pipeline: tuple[Filter
     if not pipeline:
         assert data == array.heap.tobytes()
     assert to_json(decode_bare_vlen(data, DIMS, element, pipeline), element) == value
-
-
-@pytest.mark.parametrize("data", [b"", b"\1", b"\0" * 20, b"\0" * 28, b"\xff" * 24])
-def test_what_is_corrupt(data: bytes) -> None:
-    element = parse_type(text("H5T_VARIABLE")).element
-    for pipeline in PIPELINES:
-        with pytest.raises(Corrupt):
-            decode_bare_vlen(data, DIMS, element, pipeline)

@@ -19,7 +19,7 @@ from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_spars
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import planar_blocks
-from hsparse.format.selections.selection_encoding import encode_blocks, encode_offsets, encode_points
+from hsparse.format.selections.selection_encoding import encode_blocks, encode_offsets
 from hsparse.format.structured.container import METADATA_FIXED, build, seal
 from tests.format.selection_strategies import extents, offset_sets, selections
 
@@ -69,16 +69,6 @@ def test_rows_by_search_by_table_and_as_a_slice(dims: tuple[int, int]) -> None:
             assert_same(columns.select(selection), chunk.select(selection.contains(chunk.offsets)))
     box = Orthogonal.box(dims, (1, 0), (dims[0] - 1, dims[1]))
     assert_same(columns.select(box), chunk.select(box.contains(chunk.offsets)))
-
-
-def test_damage_is_found() -> None:
-    values = np.arange(3, dtype=DTYPE)
-    data = encode_sparse(SparseChunk((4, 4), np.array([1, 5, 9], np.uint32), values), PIPELINES)
-    for place in range(len(data)):
-        damaged = bytearray(data)
-        damaged[place] ^= 1
-        with pytest.raises(Corrupt):
-            read_columns(bytes(damaged), (4, 4), DTYPE, PIPELINES)
 
 
 @pytest.mark.parametrize("dims", [(255, 300), (256, 256), (65_535, 3), (65_536, 3), (70_000, 3)], ids=str)
@@ -149,24 +139,3 @@ def test_blocks_in_any_order_and_wrong_ones(starts: Any, ends: Any, words: str |
     for read in (read_columns, decode_sparse):
         with pytest.raises(Corrupt, match=words):
             read(data, dims, DTYPE, pipelines)
-
-
-def test_points_out_of_order_and_beyond_the_chunk() -> None:
-    dims = (4, 300)
-    for places, is_right in (
-        ([[3, 1], [0, 299], [0, 7]], True),
-        ([[0, 1], [0, 300]], False),
-        ([[0, 1], [4, 0]], False),
-    ):
-        coords = np.array(places, np.uint16)
-        selection = encode_image(dims, None, encode_points([coords[:, 0], coords[:, 1]]))
-        values = np.arange(len(places), dtype=DTYPE)
-        pipelines = shuffled(4)
-        data = seal(build((selection, values.tobytes()), METADATA_FIXED, pipelines), len(places))
-        if is_right:
-            assert_same(
-                read_columns(data, dims, DTYPE, pipelines), decode_sparse(data, dims, DTYPE, pipelines)
-            )
-        else:
-            with pytest.raises(Corrupt, match="has coordinate"):
-                read_columns(data, dims, DTYPE, pipelines)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
-from hsparse.errors import BadRequest
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import ChunkChange, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.kinds.sparse import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Query, bind_query
-from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.format.selections.points import Orthogonal, Selection
 
 DIMS = (2**16, 2**16 - 1)
 WHOLE = Orthogonal.all(DIMS)
@@ -47,37 +45,6 @@ def test_of_a_vast_sparse_chunk_only_what_is_defined_is_looked_at() -> None:
     assert found.values.tolist() == [9, 9]
 
 
-@pytest.mark.parametrize("sparse", [True, False])
-def test_what_finds_nothing_stores_nothing(sparse: bool) -> None:
-    about = spec(sparse=sparse, dims=(4,))
-    query = bind_query("_ > 5", about.dtype)
-    change = update(about, query, Orthogonal.all((4,)))
-    assert change(None)[0] is None
-    there = (
-        SparseChunk((4,), np.array([1], np.uint32), np.array([2], "<i4"))
-        if sparse
-        else np.arange(4, dtype="<i4")
-    )
-    same, found = change(there)
-    assert same is there
-    assert len(found.positions) == 0
-
-
-@pytest.mark.parametrize("sparse", [True, False])
-def test_a_missing_chunk_is_fill_value(sparse: bool) -> None:
-    about = spec(sparse=sparse, dims=(4,), fill=np.int32(8).tobytes())
-    query = bind_query("_ > 5", about.dtype)
-    points = Points((4,), np.array([[1], [3]], np.uint64))
-    made, found = update(about, query, points)(None)
-    assert found.positions.tolist() == [0, 1]
-    if isinstance(made, SparseChunk):
-        assert made.offsets.tolist() == [1, 3]
-        assert made.values.tolist() == [9, 9]
-    else:
-        assert made is not None
-        assert made.tolist() == [8, 9, 8, 9]
-
-
 def test_a_dense_chunk_is_copied_before_it_is_changed() -> None:
     about = spec(sparse=False, dims=(4,))
     value = np.arange(4, dtype="<i4")
@@ -87,26 +54,3 @@ def test_a_dense_chunk_is_copied_before_it_is_changed() -> None:
     assert isinstance(changed, np.ndarray)
     assert changed.tolist() == [0, 1, 9, 9]
     assert value.tolist() == [0, 1, 2, 3]
-
-
-ROWS = np.array([(1, 5.0), (2, 6.0), (3, 7.0), (4, 8.0)], [("n", "<i4"), ("x", "<f8")])
-
-
-@pytest.mark.parametrize("shape", [(4,), (2, 2)])
-def test_answers_are_those_of_numpy(shape: tuple[int, ...]) -> None:
-    found = Search(bind_query("n > 1", ROWS.dtype), 0, (), False).among(ROWS.reshape(shape))
-    assert found.positions.tolist() == [1, 2, 3]
-    assert found.values.tolist() == ROWS[1:].tolist()
-
-
-def test_a_limit_fields_and_places_alone() -> None:
-    found = Search(bind_query("n > 1", ROWS.dtype), 2, ("x",), False).among(ROWS)
-    assert found.values.tolist() == [(6.0,), (7.0,)]
-    found = Search(bind_query("n > 1", ROWS.dtype), 2, (), True).among(ROWS)
-    assert found.positions.tolist() == [1, 2]
-    assert len(found.values) == 0
-
-
-def test_a_query_of_another_type_is_refused() -> None:
-    with pytest.raises(BadRequest):
-        Search(bind_query("y > 1", ROWS.dtype), 0, (), False)

@@ -11,15 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.filters.definition import Filter
-from hsparse.format.kinds.chunk_kind import ChunkKind, Search
+from hsparse.errors import Unsupported
 from hsparse.format.kinds.dense import decode_dense, encode_dense
-from hsparse.format.kinds.registry import kind_of
-from hsparse.format.plan.chunk_plan import ChunkSelection
-from hsparse.format.query import bind_query
-from hsparse.format.selections.orthogonal import Orthogonal, Span
 from tests.format.filters.filter_cases import CASES, pipeline
 
 DTYPES = ["<i4", ">f8", "u1", "S3", [("a", ">i2"), ("b", "<f8")], (">i2", (2,)), "?"]
@@ -68,52 +61,8 @@ def test_libhdf5_reads_what_cannot_be_compressed_without_a_mask(name: str, tmp_p
         assert np.array_equal(file["data"][:], array)
 
 
-def test_a_filter_that_fails_is_named_even_when_optional() -> None:
-    with pytest.raises(BadRequest, match="bitshuffle"):
-        encode_dense(np.zeros(7, "u1"), (Filter(32008, (0, 4, 4), optional=True),))
-
-
-@pytest.mark.parametrize("length", [0, 23, 25])
-def test_another_size_is_corrupt(length: int) -> None:
-    with pytest.raises(Corrupt, match=f"{length} bytes; 24"):
-        decode_dense(bytes(length), (2, 3), np.dtype("<i4"), ())
-
-
-def test_another_size_inside_filters_is_corrupt() -> None:
-    filters = (Filter(1, (6,)),)
-    with pytest.raises(Corrupt, match=r"deflate|24 are expected"):
-        decode_dense(encode_dense(np.zeros(7, "<i4"), filters), (2, 3), np.dtype("<i4"), filters)
-
-
 def test_variable_length_types_are_refused() -> None:
     with pytest.raises(Unsupported):
         encode_dense(np.zeros(3, object), ())
     with pytest.raises(Unsupported):
         decode_dense(bytes(24), (3,), np.dtype(object), ())
-
-
-def test_computed_fill_values_are_computed_in_a_change_that_needs_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A change runs in a thread, what makes it on the event loop."""
-    asked: list[tuple[int, ...]] = []
-
-    def fill_of(spec: ChunkSpec, scaled: tuple[int, ...]) -> np.ndarray[Any, Any]:
-        asked.append(scaled)
-        return np.arange(6 * scaled[0], 6 * scaled[0] + 6)
-
-    monkeypatch.setattr(ChunkSpec, "fill_of", fill_of)
-    spec = ChunkSpec("d-1", "H5T_STD_I64LE", (6,), False, b"\0" * 8, (), arange=(0.0, 1.0))
-    kind: ChunkKind[Any] = kind_of(spec)
-    whole, part = Orthogonal.all((6,)), Orthogonal((6,), (Span.range(1, 3),))
-    full = kind.write(ChunkSelection((2,), whole, True), np.arange(6), (), False)
-    write = kind.write(ChunkSelection((2,), part), np.zeros(2, np.int64), (), False)
-    search = Search(bind_query("_ > 13", spec.dtype))
-    update = kind.update(ChunkSelection((2,), whole), search, np.array(-1))
-    trim = kind.trim((2,), (4,))
-    assert full(None)[0].tolist() == [0, 1, 2, 3, 4, 5]
-    assert asked == []
-    assert write(None)[0].tolist() == [12, 0, 0, 15, 16, 17]
-    assert update(None)[0].tolist() == [12, 13, -1, -1, -1, -1]
-    assert trim(np.zeros(6, np.int64))[0].tolist() == [0, 0, 0, 0, 16, 17]
-    assert asked == [(2,)] * 3

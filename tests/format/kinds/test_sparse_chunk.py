@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters, record_size
 from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
@@ -87,44 +87,11 @@ def test_merging_is_updating_a_dict(dtype: np.dtype[Any], batches: list[list[int
         assert chunk.values.dtype == np.empty(0, dtype).dtype
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ([1, 2], [5, 9]),
-        ([5, 9], [1, 2]),
-        ([1, 5], [2, 9]),
-        ([1, 5], [5, 1]),
-        ([1, 5], [5]),
-        ([7], [7, 7, 7]),
-        ([], [9, 3, 9]),
-    ],
-    ids=["append", "prepend", "interleave", "overwrite all", "overwrite some", "repeats", "into nothing"],
-)
-def test_each_way_of_merging(dtype: np.dtype[Any], old: list[int], new: list[int]) -> None:
-    values = column(dtype, list(range(100, 100 + len(new))))
-    chunk = make(dtype, old)
-    model = as_dict(chunk) | {offset: element(values, place) for place, offset in enumerate(new)}
-    assert as_dict(chunk.merge(np.array(new, np.uint32), values)) == model
-
-
 def test_the_chunk_keeps_nothing_of_what_was_merged() -> None:
     offsets, values = np.array([3, 7], np.uint32), np.array([1.0, 2.0])
     chunk = SparseChunk.empty(DIMS, values.dtype).merge(offsets, values)
     offsets[0], values[0] = 0, 9.0
     assert as_dict(chunk) == {3: np.float64(1).tobytes(), 7: np.float64(2).tobytes()}
-
-
-def test_one_value_can_be_broadcast() -> None:
-    values = np.broadcast_to(np.array([7], "<i4"), (3,))
-    chunk = make(np.dtype("<i4"), [2]).merge(np.array([4, 2, 0], np.uint32), values)
-    assert chunk.values.tolist() == [7, 7, 7]
-
-
-@pytest.mark.parametrize("offset", [SIZE, 2**32 - 1, -1])
-def test_an_offset_outside_the_chunk_is_refused(offset: int) -> None:
-    with pytest.raises(BadRequest, match="inside"):
-        make(DTYPES[0], [1]).merge(np.array([0, offset], np.int64), column(DTYPES[0], [1, 2]))
 
 
 @given(dtypes, offset_lists, offset_lists)
@@ -133,12 +100,6 @@ def test_erasing_is_deleting_from_a_dict(dtype: np.dtype[Any], old: list[int], g
     model = {offset: value for offset, value in as_dict(chunk).items() if offset not in gone}
     assert as_dict(chunk.erase(np.array(gone, np.uint32))) == model
     assert as_dict(chunk.select(~np.isin(chunk.offsets, gone))) == model
-
-
-def test_erasing_what_is_not_defined_changes_nothing() -> None:
-    chunk = make(DTYPES[0], [1, 2])
-    assert chunk.erase(np.array([0, 3, 59], np.uint32)) is chunk
-    assert chunk.merge(np.empty(0, np.uint32), np.empty(0, "<i4")) is chunk
 
 
 @pytest.mark.endurance
@@ -160,14 +121,6 @@ def test_a_read_chunk_does_not_keep_the_object() -> None:
     before = as_dict(chunk)
     data[:] = bytes(len(data))
     assert as_dict(chunk) == before
-
-
-def test_an_emptied_chunk_is_a_tombstone_that_can_be_written_again() -> None:
-    for pipelines in PIPELINES.values():
-        chunk = make(DTYPES[0], [4]).erase(np.array([4]))
-        found = decode_sparse(encode_sparse(chunk, pipelines), DIMS, DTYPES[0], pipelines)
-        assert as_dict(found) == {}
-        assert found.merge(np.array([8]), np.array([3], "<i4")).values.tolist() == [3]
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -196,12 +149,6 @@ def test_damage_to_a_larger_object_is_found(noise: list[tuple[int, int]]) -> Non
     if damaged != LARGE:
         with pytest.raises(Corrupt):
             decode_sparse(bytes(damaged), (256, 256), np.dtype("<f8"), PIPELINES["default"])
-
-
-@given(st.integers(0, 2**20))
-def test_an_object_cut_short_is_corrupt(length: int) -> None:
-    with pytest.raises(Corrupt):
-        decode_sparse(LARGE[: length % len(LARGE)], (256, 256), np.dtype("<f8"), PIPELINES["default"])
 
 
 def _large() -> bytes:

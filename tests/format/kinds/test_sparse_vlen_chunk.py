@@ -38,13 +38,6 @@ def test_merging_and_selecting(writes: list[list[tuple[int, bytes]]], gone: set[
     assert as_dict(chunk) == model, "a chunk is not modified"
 
 
-def test_one_value_for_all() -> None:
-    chunk = written(SparseVlenChunk.empty(DIMS), [(3, b"old"), (9, b"stays")])
-    chunk = chunk.merge(np.array([5, 3, 3]), VlenArray.of([b"one"]))
-    assert as_dict(chunk) == {3: b"one", 5: b"one", 9: b"stays"}
-    assert chunk.nbytes == 3 * 4 + 4 * 4 + 11
-
-
 def test_what_does_not_fit() -> None:
     empty = SparseVlenChunk.empty(DIMS)
     with pytest.raises(BadRequest, match="inside"):

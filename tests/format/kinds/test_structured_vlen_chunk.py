@@ -105,12 +105,6 @@ def test_what_is_stored_is_loaded(
     assert (whole.shape, list(whole)) == (DIMS, values)
 
 
-def test_a_chunk_with_nothing_defined_has_a_selection_alone() -> None:
-    data = encode_sparse_vlen(SparseVlenChunk.empty(DIMS), TEXT, PIPELINES[1])
-    chunk = decode_sparse_vlen(data, DIMS, TEXT, PIPELINES[1])
-    assert len(chunk.offsets) == chunk.values.size == 0
-
-
 def example(pipelines: tuple[tuple[Filter, ...], ...]) -> bytes:
     values = VlenArray.of([length_prefixed(text("H5T_VARIABLE"), "w" * n) for n in range(4)])
     return encode_sparse_vlen(

@@ -14,8 +14,8 @@ from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan, sel
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.format.selections.points import Points, Selection, gather
-from tests.format.selection_strategies import any_selections, extents, grids, iterate, orthogonals
+from hsparse.format.selections.points import Points, gather
+from tests.format.selection_strategies import any_selections, extents, grids, orthogonals
 
 
 def chunk_of(array: np.ndarray, share: PlannedChunk, grid: Grid) -> np.ndarray:
@@ -69,17 +69,6 @@ def test_existing_chunks_only(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_shares_have_valid_selections(data: st.DataObject) -> None:
-    """Shares are built without checks; the checks must agree."""
-    selection = data.draw(any_selections(least=1))
-    grid = data.draw(grids(selection.extent))
-    for share in plan(selection, grid):
-        part: Selection = share.selection
-        assert part.extent == grid.chunk
-        assert part.translate((0,) * len(part.extent), part.extent) == part
-
-
-@given(st.data())
 def test_points_of_any_shape(data: st.DataObject) -> None:
     extent = data.draw(extents())
     whole = data.draw(orthogonals(extent))
@@ -126,18 +115,6 @@ def test_existing_makes_few_shares_of_a_huge_selection() -> None:
     assert all(share.full and share.selection.is_all for share in shares)
 
 
-def test_many_points_over_many_chunks() -> None:
-    rng = np.random.default_rng(7)
-    grid = Grid((10_000, 10_000), (1000, 1000))
-    coords = rng.integers(0, 10_000, (50_000, 2)).astype(np.uint64)
-    shares = plan(Points(grid.extent, coords), grid)
-    assert len(shares) == 100
-    result = np.zeros_like(coords)
-    for share in shares:
-        result[share.place] = share.selection.coords() + np.array(grid.origin(share.scaled), np.uint64)
-    assert (result == coords).all()
-
-
 def test_refused() -> None:
     with pytest.raises(BadRequest, match=r"extent \[4\], not \[5\]"):
         plan(Orthogonal.all((4,)), Grid((5,), (2,)))
@@ -151,11 +128,3 @@ def test_unions_of_boxes_are_bounded() -> None:
     assert count_chunks(columns, Grid(columns.extent, (tall // 4, 8))) == 4
     with pytest.raises(TooLarge, match="rows"):
         plan(columns, Grid(columns.extent, (tall // 4, 8)))
-
-
-def test_boxes_keep_the_order_of_the_union() -> None:
-    selection = Boxes((4, 8), [[0, 6], [0, 0]], [[2, 8], [2, 2]])
-    shares = plan(selection, Grid((4, 8), (4, 4)))
-    places = {share.scaled: np.arange(8)[share.place].tolist() for share in shares}
-    assert places == {(0, 0): [0, 1, 4, 5], (0, 1): [2, 3, 6, 7]}
-    assert iterate(shares[1].selection) == [(0, 2), (0, 3), (1, 2), (1, 3)]

@@ -30,13 +30,6 @@ def test_chunks_tile_the_extent(data: st.DataObject) -> None:
     assert not grid.holds(grid.counts)
 
 
-def test_scalar_has_one_chunk() -> None:
-    grid = Grid((), ())
-    assert (grid.size, grid.counts, grid.bounds(()), grid.clipped(())) == (1, (), ((), ()), ())
-    assert grid.holds(())
-    assert not grid.is_edge(())
-
-
 def test_refused() -> None:
     with pytest.raises(BadRequest, match="chunk has 1 dimensions"):
         Grid((4, 4), (2,))

@@ -84,17 +84,6 @@ def test_places_without_a_group_are_left_out() -> None:
     assert exact_sums(found) == [3, 2]
 
 
-def test_what_is_not_finite_stays_so() -> None:
-    values = np.array([1.0, np.inf, np.nan, -np.inf, np.inf, 2.0, 3.0])
-    places = np.array([0, 0, 1, 2, 2, 3, 3])
-    whole = Partials.empty(4, values.dtype, COLUMNS)
-    for some in np.array_split(np.arange(7), 7):
-        whole.merge(Partials.of(places[some], values[some], 4, COLUMNS))
-    np.testing.assert_array_equal(whole.sums(), [np.inf, np.nan, np.nan, 5.0])
-    np.testing.assert_array_equal(whole.squares, [np.nan, np.nan, np.nan, 0.5])
-    np.testing.assert_array_equal(whole.least, [1, np.nan, -np.inf, 2])
-
-
 def test_sums_are_compensated_between_parts() -> None:
     whole = Partials.empty(1, np.dtype(float), ("total",))
     for value in [1e16, 1.0, 1.0, -1e16]:

@@ -11,37 +11,12 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections import orthogonal as ax
-from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, Span
-from tests.format.selection_strategies import axes, list_axis, spans
+from hsparse.format.selections.orthogonal import Axis, Span
+from tests.format.selection_strategies import axes, list_axis
 
 LENGTH = 24
-SPANS = spans(LENGTH)
 AXES = axes(LENGTH)
 UNIQUE = axes(LENGTH, unique=True)
-
-
-@given(SPANS)
-def test_span_matches_its_indices(span: Span) -> None:
-    listed = list_axis(span)
-    assert span.size == len(listed)
-    assert ax.bounds(span) == ((min(listed), max(listed) + 1) if listed else None)
-    cut = span.as_slice()
-    if cut is None:
-        assert span.block > 1
-    else:
-        assert list(range(100))[cut] == listed
-
-
-@given(SPANS, st.lists(st.integers(0, LENGTH + 2), max_size=5))
-def test_below_counts(span: Span, limits: list[int]) -> None:
-    expected = [sum(index < limit for index in list_axis(span)) for limit in limits]
-    assert span.below(np.array(limits, np.int64)).tolist() == expected
-
-
-@given(AXES)
-def test_indices(axis: Axis) -> None:
-    assert ax.indices(axis).tolist() == list_axis(axis)
-    assert ax.indices(axis).dtype == np.uint64
 
 
 @given(AXES, st.integers(0, LENGTH), st.integers(0, LENGTH))
@@ -85,17 +60,6 @@ def test_covers(axis: Axis, start: int, stop: int) -> None:
     assert ax.covers(axis, start, stop) == (set(list_axis(axis)) == set(range(start, stop)))
 
 
-@given(AXES, AXES)
-def test_same(one: Axis, other: Axis) -> None:
-    assert ax.same(one, other) == (list_axis(one) == list_axis(other))
-    assert ax.same(one, np.array(list_axis(one), np.uint64))
-
-
-@given(AXES, st.integers(0, LENGTH))
-def test_is_whole(axis: Axis, length: int) -> None:
-    assert ax.is_whole(axis, length) == (list_axis(axis) == list(range(length)))
-
-
 @given(AXES)
 def test_as_span_keeps_the_indices(axis: Axis) -> None:
     span = ax.as_span(axis)
@@ -125,8 +89,3 @@ def test_refused(axis: Axis, words: str) -> None:
     with pytest.raises(BadRequest, match=words) as caught:
         ax.check_axis(axis, 3, 10)
     assert "imension 3" in caught.value.message
-
-
-def test_nothing_fits_an_empty_dimension() -> None:
-    assert ax.check_axis(EMPTY_SPAN, 0, 0) == EMPTY_SPAN
-    assert Span.range(3, 3) == EMPTY_SPAN

@@ -55,11 +55,6 @@ def test_clip_and_translate(data: st.DataObject) -> None:
     assert moved.translate((-5,) * len(extent), extent) == clipped
 
 
-def test_boxes_that_share_rows_interleave() -> None:
-    selection = Boxes((2, 6), [[0, 4], [0, 0]], [[2, 6], [2, 2]])
-    assert selection.offsets().tolist() == [0, 1, 4, 5, 6, 7, 10, 11]
-
-
 def test_size_beyond_64_bits() -> None:
     selection = Boxes((2**40, 2**40), [[0, 0], [2**39, 0]], [[2**39, 2**40], [2**40, 2**40]])
     assert selection.size == 2**80

@@ -19,7 +19,6 @@ from hsparse.format.filters.filters_json import record_size
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.encoded_selection import (
     decode_columns,
-    decode_first,
     decode_offsets,
     decode_selection,
     encode_selection,
@@ -32,7 +31,6 @@ from hsparse.format.selections.selection_encoding import (
     encode_blocks,
     encode_offsets,
     encode_points,
-    points_size,
 )
 from tests.format.selection_strategies import (
     any_selections,
@@ -41,7 +39,6 @@ from tests.format.selection_strategies import (
     iterate,
     offset_sets,
     points,
-    selections,
     spans,
 )
 from tests.support.endurance import repeats
@@ -183,44 +180,6 @@ def test_max_dims() -> None:
         encode_selection(Orthogonal.all((5,)), message_version=3)
 
 
-def test_overlapping_blocks_are_corrupt() -> None:
-    starts, ends = np.array([[0, 0], [1, 1]], np.uint64), np.array([[1, 1], [2, 2]], np.uint64)
-    for version in (1, 3):
-        data = encode_image((4, 4), None, encode_blocks(starts, ends, version))
-        with pytest.raises(Corrupt, match="overlap"):
-            decode_selection(data)
-        for dims in ((4, 4), (100, 100)):  # of which the blocks are a large and a small part
-            data = encode_image(dims, None, encode_blocks(starts, ends, version))
-            with pytest.raises(Corrupt, match="overlap at offset"):
-                decode_offsets(data, dims)
-
-
-@pytest.mark.parametrize("density", [0.02, 0.1, 0.3, 0.9])
-def test_small_blocks_in_any_order_are_offsets_in_order(density: float) -> None:
-    rng = np.random.default_rng(3)
-    wide = rng.random((60, 20)) < density  # blocks of a row and three columns, and of three rows and a column
-    tall = (rng.random((20, 60)) < density) & ~np.repeat(wide, 3, axis=1).reshape(20, 3, 60).any(axis=1)
-    first = [np.argwhere(wide) * [1, 3], np.argwhere(tall) * [3, 1]]
-    last = [first[0] + [0, 2], first[1] + [2, 0]]
-    order = rng.permutation(sum(map(len, first)))
-    starts, ends = (np.concatenate(corner).astype(np.uint64)[order] for corner in (first, last))
-    expected = np.repeat(wide, 3, axis=1) | np.repeat(tall, 3, axis=0)
-    found, moved = decode_offsets(encode_image((60, 60), None, encode_blocks(starts, ends, 3)), (60, 60))
-    assert moved is None
-    assert np.array_equal(found, np.flatnonzero(expected))
-
-
-def test_a_selection_with_values_behind_it() -> None:
-    assert decode_first(MINIMAL + b"values") == (decode_selection(MINIMAL), len(MINIMAL))
-    with pytest.raises(Corrupt, match="ends inside"):
-        decode_first(MINIMAL[:-1])
-
-
-def test_an_extent_beyond_63_bits_is_corrupt() -> None:
-    with pytest.raises(Corrupt, match="2\\^63"):
-        decode_selection(encode_image((2**63,), None, encode_selection(Orthogonal.all((1,)))[31:]))
-
-
 # --- offsets in a chunk ---------------------------------------------------------------------------
 
 
@@ -243,48 +202,6 @@ def test_offsets_round_trip(case: tuple[tuple[int, ...], NDArray[np.uint32]]) ->
     assert iterate(decode_selection(data)) == expected
 
 
-@given(chunks_with_offsets())
-def test_no_form_is_larger_than_a_list(case: tuple[tuple[int, ...], NDArray[np.uint32]]) -> None:
-    chunk, offsets = case
-    data = encode_offsets(offsets, chunk)
-    frame = 15 + 16 * len(chunk)
-    if len(offsets):
-        # of regular hyperslabs, which are taken as they are, a few dozen bytes may be more than two points
-        assert len(data) <= frame + max(points_size(len(offsets), len(chunk), 9), 14 + 8 * len(chunk))
-
-
-@given(st.data())
-def test_offsets_of_any_selection(data: st.DataObject) -> None:
-    chunk = data.draw(extents())
-    selection = data.draw(selections(chunk))
-    version = 1 if selection.size in (0, math.prod(chunk)) else None
-    try:
-        image = encode_selection(selection, version)
-    except BadRequest:
-        image = encode_selection(selection)
-    wanted = selection.offsets()
-    values = np.arange(len(wanted))
-    found, order = decode_offsets(image, chunk)
-    assert found.tolist() == sorted(set(wanted.tolist()))
-    stored = decode_selection(image).offsets()
-    last = {int(offset): value for offset, value in zip(stored, values, strict=True)}
-    ordered = values if order is None else values[order]
-    assert ordered.tolist() == [last[offset] for offset in found.tolist()]
-    columns, same = decode_columns(image, chunk)
-    assert [column.tolist() for column in columns] == [
-        column.tolist() for column in coordinate_columns(found, chunk)
-    ]
-    assert (None if same is None else same.tolist()) == (None if order is None else order.tolist())
-
-
-def test_points_in_list_order_and_given_twice() -> None:
-    data = encode_selection(Points((4, 4), [[2, 0], [0, 1], [2, 0], [0, 0]]))
-    offsets, order = decode_offsets(data, (4, 4))
-    assert offsets.tolist() == [0, 1, 8]
-    assert order is not None
-    assert order.tolist() == [3, 1, 2]
-
-
 def test_columns_of_points_in_order_are_as_narrow_as_encoded() -> None:
     places = [[0, 1], [0, 300], [2, 0], [3, 299]]
     for width, version in ((2, 2), (4, 1)):
@@ -292,35 +209,6 @@ def test_columns_of_points_in_order_are_as_narrow_as_encoded() -> None:
         assert order is None
         assert [column.dtype.itemsize for column in columns] == [width, width]
         assert np.array(columns).T.tolist() == places
-
-
-def test_columns_are_checked_as_offsets_are() -> None:
-    data = encode_offsets(np.array([1, 3], np.uint32), (5,))
-    with pytest.raises(Corrupt, match="2 elements for 3 values"):
-        decode_columns(data, (5,), 3)
-    with pytest.raises(Corrupt, match="of extent"):
-        decode_columns(data, (6,))
-
-
-def test_forms_chosen() -> None:
-    chunk = (100, 100)
-    square = np.zeros(chunk, np.bool_)
-    square[3:40, 5:60] = True
-    assert kind(encode_offsets(np.flatnonzero(square).astype(np.uint32), chunk), 2) == (HYPERSLABS, 3)
-    square[50:60, 70:90] = True
-    two = encode_offsets(np.flatnonzero(square).astype(np.uint32), chunk)
-    assert len(two) == 47 + blocks_size(2, 2, 99)
-    lattice = np.zeros(chunk, np.bool_)
-    lattice[1:90:7, 2:100:3] = True
-    regular = encode_offsets(np.flatnonzero(lattice).astype(np.uint32), chunk)
-    assert len(regular) == 47 + 14 + 16
-    few = np.array([0, 17, 300, 9_999], np.uint32)
-    assert kind(encode_offsets(few, chunk), 2) == (POINTS, 2)
-    assert kind(encode_offsets(np.zeros(0, np.uint32), chunk), 2) == (NONE, 1)
-    assert kind(encode_offsets(np.arange(10_000, dtype=np.uint32), chunk), 2) == (ALL, 1)
-    # one block with coordinates of four bytes is smaller in version 1
-    tall = np.arange(70_000, 70_010, dtype=np.uint32) * np.uint32(8)
-    assert kind(encode_offsets(tall, (100_000, 8)), 2) == (HYPERSLABS, 1)
 
 
 def test_size_of_random_points_and_of_runs() -> None:

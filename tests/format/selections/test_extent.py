@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import (
     as_indices,
     check_extent,
-    coordinate_columns,
-    ravel,
-    strides,
-    unravel,
     widen,
 )
-from tests.format.selection_strategies import extents
-
-
-@given(extents(1, 4), st.sampled_from([np.uint32, np.uint64]))
-def test_offsets_and_coordinates(extent: tuple[int, ...], kind: type[np.unsignedinteger]) -> None:
-    offsets = np.arange(math.prod(extent), dtype=kind)
-    expected = np.stack(np.unravel_index(offsets, extent), axis=1)
-    assert unravel(offsets, extent).tolist() == expected.tolist()
-    assert [column.dtype for column in coordinate_columns(offsets, extent)] == [kind] * len(extent)
-    assert ravel(expected.astype(np.uint64), extent).tolist() == offsets.tolist()
-    assert strides(extent) == tuple(np.array(np.empty(extent, np.uint8).strides).tolist())
 
 
 def test_widen() -> None:

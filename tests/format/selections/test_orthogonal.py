@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.orthogonal import Orthogonal, Span
-from tests.format.selection_strategies import extents, iterate, list_axis, offset_sets, orthogonals
+from tests.format.selection_strategies import extents, iterate, orthogonals
 
 ANY = extents(0, 3, least=0).flatmap(orthogonals)
 
@@ -26,49 +26,6 @@ def test_iteration(selection: Orthogonal) -> None:
     found = array[selection.index()]
     assert found.shape == selection.shape
     assert found.ravel().tolist() == selection.offsets().tolist()
-
-
-@given(ANY)
-def test_bounds_and_is_all(selection: Orthogonal) -> None:
-    places = iterate(selection)
-    if places:
-        low, high = map(tuple, (np.min(places, axis=0, initial=9), np.max(places, axis=0, initial=0) + 1))
-        assert selection.bounds() == (low, high)
-    else:
-        assert selection.bounds() is None
-    assert selection.is_all == all(
-        list_axis(axis) == list(range(length))
-        for axis, length in zip(selection.axes, selection.extent, strict=True)
-    )
-
-
-@given(st.data())
-def test_contains(data: st.DataObject) -> None:
-    extent = data.draw(extents(0, 3))
-    selection = data.draw(orthogonals(extent))
-    offsets = data.draw(offset_sets(extent)) if extent else np.zeros(1, np.uint32)
-    expected = np.isin(offsets, selection.offsets())
-    assert selection.contains(offsets).tolist() == expected.tolist()
-    assert selection.contains(offsets.astype(np.uint64)).tolist() == expected.tolist()
-    assert offsets[selection.places(offsets)].tolist() == offsets[expected].tolist()
-
-
-@pytest.mark.parametrize(
-    "axes",
-    [
-        (Span.range(3, 60), Span.range(0, 100)),
-        (Span.range(3, 5), Span.range(10, 90)),
-        (Span(3, 10, 4, 2), Span(5, 40, 2, 20)),
-        (np.array([70, 3, 3], np.uint64), Span.range(0, 100)),
-        (np.array([70, 3, 3], np.uint64), np.array([9, 1], np.uint64)),
-        (Span.range(50, 51), np.array([9, 1], np.uint64)),
-    ],
-)
-def test_contains_among_many(axes: tuple[Span | np.ndarray, ...]) -> None:
-    """Enough offsets for the search by runs."""
-    selection = Orthogonal((100, 100), axes)
-    offsets = np.arange(0, 10_000, dtype=np.uint32)
-    assert np.flatnonzero(selection.contains(offsets)).tolist() == sorted(set(selection.offsets().tolist()))
 
 
 @given(st.data())
@@ -94,13 +51,6 @@ def test_clip_and_translate(data: st.DataObject) -> None:
     moved = clipped.translate((5,) * len(extent), wider)
     assert iterate(moved) == [tuple(i + 5 for i in place) for place in inside]
     assert moved.translate((-5,) * len(extent), extent) == clipped
-
-
-def test_offsets_in_extents_beyond_32_bits() -> None:
-    selection = Orthogonal.box((2**40, 8), (2**39, 2), (2**39 + 1, 4))
-    assert selection.offsets().tolist() == [2**42 + 2, 2**42 + 3]
-    assert selection.contains(np.array([3], np.uint32)).tolist() == [False]
-    assert selection.contains(np.array([2**42 + 3], np.uint64)).tolist() == [True]
 
 
 def test_refused() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.format.selections.points import Points
-from tests.format.selection_strategies import extents, iterate, offset_sets, points
+from tests.format.selection_strategies import extents, iterate, points
 
 ANY = extents().flatmap(points)
 
@@ -32,14 +32,6 @@ def test_iteration(selection: Points) -> None:
 
 
 @given(st.data())
-def test_contains(data: st.DataObject) -> None:
-    extent = data.draw(extents())
-    selection = data.draw(points(extent))
-    offsets = data.draw(offset_sets(extent))
-    assert selection.contains(offsets).tolist() == np.isin(offsets, selection.offsets()).tolist()
-
-
-@given(st.data())
 def test_clip_and_translate(data: st.DataObject) -> None:
     extent = data.draw(extents())
     selection = data.draw(points(extent))
@@ -54,22 +46,6 @@ def test_clip_and_translate(data: st.DataObject) -> None:
     moved = clipped.translate((5,) * len(extent), wider)
     assert iterate(moved) == [tuple(i + 5 for i in place) for place in inside]
     assert moved.translate((-5,) * len(extent), extent) == clipped
-
-
-def test_scalar() -> None:
-    twice = Points((), np.zeros((2, 0), np.uint64))
-    assert twice.offsets().tolist() == [0, 0]
-    assert twice.bounds() == ((), ())
-    assert twice.index() is None
-    assert twice.contains(np.zeros(1, np.uint32)).tolist() == [True]
-
-
-def test_is_all() -> None:
-    whole = np.indices((2, 3)).reshape(2, -1).T
-    assert Points((2, 3), whole, (2, 3)).is_all
-    assert not Points((2, 3), whole).is_all
-    assert not Points((2, 3), whole[::-1], (2, 3)).is_all
-    assert Points((2,), [0, 1]).is_all
 
 
 def test_refused() -> None:

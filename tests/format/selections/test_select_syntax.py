@@ -54,34 +54,6 @@ def test_reads_as_numpy_with_at_most_one_list(data: st.DataObject) -> None:
         assert found.shape == expected.shape
 
 
-@given(st.data())
-def test_lists_are_paired(data: st.DataObject) -> None:
-    extent = data.draw(extents(3, 3))
-    count = data.draw(st.integers(0, 5))
-    first, last = (
-        data.draw(st.lists(st.integers(0, extent[dim] - 1), min_size=count, max_size=count)) for dim in (0, 2)
-    )
-    start = data.draw(st.integers(0, extent[1]))
-    array = np.arange(math.prod(extent)).reshape(extent)
-    expected = array[np.array(first, np.intp), start:, np.array(last, np.intp)]
-    text = f"[{first},{start}:,{last}]"
-    found = gather(array, parse_select(text, extent))
-    assert found.shape == expected.shape
-    assert found.tolist() == expected.tolist()
-
-
-def test_paired_lists_stand_where_the_first_is() -> None:
-    assert parse_select("[0:4,[1,2],0:3,[0,1]]", (4, 4, 4, 4)).shape == (4, 2, 3)
-    assert parse_select("[5,[1,2],[0,1]]", (6, 4, 4)).shape == (1, 2)
-    assert parse_select("[[1,3,7],[0,2,5]]", (10, 10)).offsets().tolist() == [10, 32, 75]
-
-
-@pytest.mark.parametrize("text", [None, "", "[...]", " [ ... ] "])
-def test_all(text: str | None) -> None:
-    assert parse_select(text, (3, 4)) == Orthogonal.all((3, 4))
-    assert parse_select(text, ()) == Orthogonal.all(())
-
-
 @pytest.mark.parametrize("text", ["[]", "[0]", "[:]", "[0:1]"])
 def test_scalar(text: str) -> None:
     assert parse_select(text, ()) == Orthogonal.all(())

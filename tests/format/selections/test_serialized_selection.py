@@ -9,23 +9,11 @@ from hsparse.errors import BadRequest, Corrupt
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.selection_encoding import (
-    blocks_size,
     encode_blocks,
     encode_points,
     encode_regular,
-    encode_simple,
-    points_size,
-    regular_size,
-    width_for,
 )
 from hsparse.format.selections.serialized_selection import (
-    ALL,
-    NONE,
-    AllElements,
-    BlockList,
-    NoElements,
-    PointList,
-    Regular,
     Serialized,
     decode_serialized,
 )
@@ -45,7 +33,6 @@ def column(*values: int) -> np.ndarray:
 
 
 BLOCK_V1 = "02000000 01000000 00000000 10000000 01000000 01000000 02000000 04000000"
-BLOCK_V3 = "02000000 03000000 01 02 01000000 0200 0100 0100 0300"
 BLOCKS_V1 = (
     "02000000 01000000 00000000 20000000 01000000 03000000"
     "00000000 00000000 07000000 08000000 14000000 15000000"
@@ -58,71 +45,6 @@ REGULAR_V2 = (
 REGULAR_V3 = "02000000 03000000 01 02 01000000 0100 0a00 0500 0200"
 POINTS_V1 = "01000000 01000000 00000000 14000000 01000000 03000000 07000000 02000000 05000000"
 POINTS_V2 = "01000000 02000000 02 01000000 0300 0700 0200 0500"
-
-
-def test_all_and_none() -> None:
-    assert encode_simple(ALL).hex() == "03000000010000000000000000000000"
-    assert encode_simple(NONE).hex() == "00000000010000000000000000000000"
-    assert read(encode_simple(ALL).hex()) == AllElements()
-    assert read(encode_simple(NONE).hex()) == NoElements()
-
-
-@pytest.mark.parametrize(("text", "version"), [(POINTS_V1, 1), (POINTS_V2, 2)])
-def test_points(text: str, version: int) -> None:
-    assert encode_points([np.array([7, 2, 5])], version) == bytes.fromhex(text)
-    found = read(text)
-    assert isinstance(found, PointList)
-    assert found.coords.tolist() == [[7], [2], [5]]
-    if version == 2:
-        assert points_size(3, 1, 7) == len(bytes.fromhex(text))
-
-
-@pytest.mark.parametrize(("text", "version"), [(BLOCKS_V1, 1), (BLOCKS_V3, 3), (BLOCK_V1, 1)])
-def test_blocks(text: str, version: int) -> None:
-    corners = ((2, 4),) if text == BLOCK_V1 else ((0, 0), (7, 8), (20, 21))
-    starts, ends = (column(*(pair[i] for pair in corners)) for i in (0, 1))
-    assert encode_blocks(starts, ends, version) == bytes.fromhex(text)
-    found = read(text)
-    assert isinstance(found, BlockList)
-    assert (found.starts.tolist(), found.ends.tolist()) == (starts.tolist(), ends.tolist())
-    assert found.width == (4 if version == 1 else 2)
-    assert blocks_size(len(corners), 1, 21, version) == len(bytes.fromhex(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "version", "span"),
-    [(REGULAR_V2, 2, Span(1, 10, 5, 2)), (REGULAR_V3, 3, Span(1, 10, 5, 2)), (BLOCK_V3, 3, Span(2, 1, 1, 3))],
-)
-def test_regular(text: str, version: int, span: Span) -> None:
-    assert encode_regular([span], version) == bytes.fromhex(text)
-    assert read(text) == Regular((span,))
-    if version == 3:
-        assert regular_size([span]) == len(bytes.fromhex(text))
-
-
-@pytest.mark.parametrize(("highest", "width"), [(65535, 2), (65536, 4), (2**32 - 1, 4), (2**32, 8)])
-def test_widths(highest: int, width: int) -> None:
-    assert width_for(highest) == width
-    dims = (2**40,)
-    points = encode_points([np.array([highest], np.uint64)])
-    blocks = encode_blocks(column(highest), column(highest))
-    regular = encode_regular([Span(highest - 1)])
-    assert (points[8], blocks[9], regular[9]) == (width, width, width)
-    assert len(points) == points_size(1, 1, highest)
-    assert len(blocks) == blocks_size(1, 1, highest)
-    assert read(regular.hex(), dims) == Regular((Span(highest - 1),))
-    found = read(points.hex(), dims)
-    assert isinstance(found, PointList)
-    assert found.coords.tolist() == [[highest]]
-
-
-def test_the_count_widens_as_coordinates_do() -> None:
-    many = np.zeros(65536, np.uint64)
-    assert encode_points([many])[8] == 4
-    assert encode_points([many[:65535]])[8] == 2
-    many = many.reshape(-1, 1)
-    assert encode_blocks(many, many)[9] == 4
-    assert len(encode_blocks(many, many)) == blocks_size(65536, 1, 0)
 
 
 def test_no_such_version() -> None:

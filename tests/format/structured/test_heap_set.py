@@ -61,16 +61,6 @@ def test_libhdf5_reads_the_collections() -> None:
     assert opened.sizes.tolist() == [len(word) for word in words]
 
 
-def test_collections_are_at_most_as_long_as_they_may_be() -> None:
-    payloads = [bytes([n % 251]) * (1000 + n % 7) for n in range(2000)]
-    image, references = drafted(payloads)
-    found = collections(image)
-    assert b"".join(found) == image[HEAD.size + FRAME * len(found) :], "nothing between them"
-    assert all(SLOT_BYTES - 2000 < len(one) <= SLOT_BYTES for one in found[:-1])
-    begins, sizes = HeapSet().open(image).find(references, 1)
-    assert [image[at : at + size] for at, size in zip(begins, sizes, strict=True)] == payloads
-
-
 def test_a_slot_that_is_not_used_is_passed_over() -> None:
     image, references = drafted([b"abc"])
     (collection,) = collections(image)

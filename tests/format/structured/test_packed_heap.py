@@ -9,19 +9,6 @@ from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.structured.heap import PackedHeap
 
 
-@pytest.mark.parametrize("width", [4, 8])
-def test_payloads_follow_each_other(width: int) -> None:
-    sizes = np.array([3, 0, 5], np.int64)
-    draft = PackedHeap(width).draft(sizes, sizes)
-    assert draft.image.tobytes() == bytes(4 + 8)
-    assert draft.begins.tolist() == [4, 7, 7]
-    pairs = draft.references.view(f"<u{width}")
-    assert pairs[:, :2].tolist() == [[4, 3], [0, 0], [7, 5]]
-    assert not pairs[:, 2:].any()
-    begins, found = PackedHeap(width).open(bytes(12)).find(draft.references, 1)
-    assert (begins.tolist(), found.tolist()) == ([4, 0, 7], [3, 0, 5])
-
-
 def test_more_bytes_than_offsets_tell() -> None:
     sizes = np.array([2**32 - 4], np.int64)
     with pytest.raises(TooLarge, match="offsets have 4"):

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
-from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import (
     decode_region,
@@ -32,13 +31,6 @@ def test_what_is_written_is_read(found: list[tuple[int, int]]) -> None:
     assert np.array_equal(selection.coords(), coords)
     assert np.array_equal(read, values)
     assert selection.extent == EXTENT
-
-
-def test_hyperslabs_are_read_too() -> None:
-    box = Orthogonal.box((5, 6), (1, 2), (3, 5))
-    selection, values = decode_region(encode_region(box, np.arange(6.0)), np.dtype(float))
-    assert selection == box
-    assert values.tolist() == list(range(6))
 
 
 def test_a_changed_byte_of_the_selection_is_found() -> None:
