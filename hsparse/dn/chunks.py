@@ -438,10 +438,10 @@ class Chunks:
     ) -> T | None:
         """Return what `ask` says of a chunk and its selection, a look at `work` bytes; None without a chunk."""
         chunk = await cached.read()
-        nbytes = kind.spec.computed_bytes
         answer: Callable[[], T | None] = partial(_ask_missing, kind, at, ask, rest)
         if chunk is not None:
-            nbytes, answer = work(chunk, at.selection), partial(ask, chunk, at.selection, *rest)
+            answer = partial(ask, chunk, at.selection, *rest)
+        nbytes = kind.spec.computed_bytes if chunk is None else work(chunk, at.selection)
         return await compute(nbytes, answer)
 
     async def _chunk(self, kind: ChunkKind[Any], at: ChunkSelection, cached: CachedObject[Any]) -> Any:

@@ -43,6 +43,8 @@ def count_pieces(axis: Axis, chunk: int) -> int:
     """Return how many chunks of length `chunk` the axis intersects, exactly, without listing a span's indices."""
     if not isinstance(axis, Span):
         return int(np.unique(axis // np.uint64(chunk)).size)
+    if axis.count == 1 and axis.block:
+        return (axis.start + axis.block - 1) // chunk - axis.start // chunk + 1
     if not axis.size:
         return 0
     if axis.contiguous or axis.stride - axis.block < chunk:
@@ -83,16 +85,17 @@ def cut_axis(axis: Axis, chunk: int, length: int, chunks: NDArray[np.int64] | No
 
     With `chunks`, ascending, only pieces in these are returned; a chunk that the axis does not intersect has none.
     """
-    if isinstance(axis, Span) and axis.contiguous:
-        return _range_pieces(axis, chunk, length, chunks)
+    if isinstance(axis, Span) and axis.count <= 1:
+        return _range_pieces(axis.start, axis.start + axis.count * axis.block, chunk, length, chunks)
     wanted = chunk_numbers(axis, chunk) if chunks is None else chunks
     if isinstance(axis, Span):
         return _span_pieces(axis, chunk, length, wanted)
     return _list_pieces(axis, chunk, length, wanted)
 
 
-def _range_pieces(axis: Span, chunk: int, length: int, chunks: NDArray[np.int64] | None) -> list[AxisPiece]:
-    start, stop = axis.start, axis.stop
+def _range_pieces(
+    start: int, stop: int, chunk: int, length: int, chunks: NDArray[np.int64] | None
+) -> list[AxisPiece]:
     wanted = range(start // chunk, -(-stop // chunk)) if chunks is None else chunks.tolist()
     result = []
     for number in wanted:
@@ -316,10 +319,12 @@ def _plan_points(selection: Points, grid: Grid, only: NDArray[np.int64] | None) 
         column = selection.coordinates[:, dim] - scaled[:, dim] * np.uint64(length)
         local[:, dim] = column[order]
     result = []
+    smallest = math.prod([n % step or step for n, step in zip(grid.extent, grid.chunk, strict=True)])
     for first, last, chunk in zip(firsts.tolist(), lasts.tolist(), chunks.tolist(), strict=True):
         points = Points.trusted(grid.chunk, local[first:last])
         place = _flat_place(order[first:last], selection.shape)
-        result.append(PlannedChunk(tuple(chunk), points, place, _covers(points, grid.clipped(chunk))))
+        full = last - first >= smallest and _covers(points, grid.clipped(chunk))
+        result.append(PlannedChunk(tuple(chunk), points, place, full))
     return tuple(result)
 
 

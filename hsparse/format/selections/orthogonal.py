@@ -390,13 +390,13 @@ class Orthogonal:
 
         An index of `offsets`: a slice where they are adjacent, else ascending places.
         """
-        offsets = widen(offsets, self.extent)
-        corners = self.bounds()
-        if corners is None or not len(offsets):
-            return slice(0, 0)
-        steps = strides(self.extent)
-        low = sum(a * b for a, b in zip(corners[0], steps, strict=True))
-        high = sum((a - 1) * b for a, b in zip(corners[1], steps, strict=True))
+        offsets, steps = widen(offsets, self.extent), strides(self.extent)
+        low = high = 0
+        for axis, step in zip(self.axes, steps, strict=True):
+            ends = bounds(axis)
+            if ends is None:
+                return slice(0, 0)
+            low, high = low + ends[0] * step, high + (ends[1] - 1) * step
         first = int(np.searchsorted(offsets, offsets.dtype.type(low), "left"))
         last = int(np.searchsorted(offsets, offsets.dtype.type(high), "right"))
         todo = self._open_axes()
@@ -408,14 +408,15 @@ class Orthogonal:
         if math.prod(self.shape[: todo[-1]]) * pieces * RUN_COST < len(between):
             found = self._places_by_runs(between, todo[-1])
         else:
-            found = np.flatnonzero(self._contains_each(between, todo))
+            found = np.flatnonzero(self._contains_each(between, todo, steps))
         found += first
         return found
 
-    def _contains_each(self, offsets: NDArray[Any], todo: list[int]) -> NDArray[np.bool_]:
-        """`contains` by the coordinates in the dimensions `todo`."""
+    def _contains_each(
+        self, offsets: NDArray[Any], todo: list[int], steps: Sequence[int]
+    ) -> NDArray[np.bool_]:
+        """`contains` by the coordinates in the dimensions `todo`; `steps` are the strides."""
         mask: NDArray[np.bool_] | None = None
-        steps = strides(self.extent)
         kind = offsets.dtype.type
         for dim in todo:
             column = offsets // kind(steps[dim])

@@ -17,7 +17,7 @@ from hsparse.errors import BadRequest, TooLarge, Unsupported
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.extent import check_extent
-from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
+from hsparse.format.selections.orthogonal import EMPTY_SPAN, Axis, Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
 from hsparse.model.short_text import short_repr
 
@@ -100,7 +100,7 @@ def _axis(piece: str, dim: int, length: int) -> Axis:
         if start > stop:
             raise _refused(piece, dim, f"starts at {start}, after its stop {stop}.")
         if step == 1 or stop - start <= 1:
-            return Span.range(start, stop)
+            return Span(start, 1, 1, stop - start) if stop > start else EMPTY_SPAN
         return Span(start, step, -(-(stop - start) // step))
     if LIST.fullmatch(piece):
         values = [int(value) for value in piece[1:-1].split(",")] if len(piece) > 2 else []

@@ -230,7 +230,8 @@ class ChunkFanout:
 
     def check_write(self, selection: Selection, nbytes: int, most: int) -> int:
         """Return what `check_size` does; `BadRequest` for a file-backed dataset, `TooLarge` for too many chunks."""
-        self.dataset.require_writable()
+        if self.dataset.is_file_backed:
+            self.dataset.require_writable()
         if selection.size > MAX_WRITE_CHUNKS:
             self._check_count(selection)
         return self.check_size(selection, nbytes, most)
@@ -262,11 +263,11 @@ class ChunkFanout:
 
         With `fields` the values have only those, packed, and the other fields keep theirs.
         """
-        if not selection.size:
+        count, spec, grown_from = selection.size, self.dataset.spec, self.dataset.grown_from
+        if not count:
             return
-        spec, grown_from = self.dataset.spec, self.dataset.grown_from
-        work = self.dataset.arrays.work(selection.size)
-        if selection.size > INLINE // PLAN_WORK:  # or there are fewer chunks
+        work = self.dataset.arrays.work(count)
+        if count > INLINE // PLAN_WORK:  # or there are fewer chunks
             work += planning(selection, self.dataset.grid)[0]
         planned, written, parts = await compute(work, self._cut, selection, values)
         await self._owners.scatter(
@@ -286,9 +287,9 @@ class ChunkFanout:
         self, selection: Selection, values: Values
     ) -> tuple[Sequence[PlannedChunk], Sequence[ChunkSelection], Sequence[Values]]:
         """Return the chunks of a write, their chunk selections and their values."""
+        grid = self.dataset.grid
         if selection.size > MAX_WRITE_CHUNKS:
             self._check_count(selection)
-        grid = self.dataset.grid
         planned = plan(selection, grid)
         # A chunk is full only if all of it is inside the extent.
         written = [
@@ -379,7 +380,7 @@ class DefinedRead:
                     async for piece in self._split(planned[first], too_much):
                         yield piece
                     good = 1
-            else:
+            elif until < len(planned):
                 # The number of defined elements is not known in advance; the last run is the best guess.
                 selected = sum([chunk.selection.size for chunk in planned[first:until]])
                 guess = page * selected // max(1, sum([len(item.offsets) for _, item in there]))

@@ -145,20 +145,17 @@ async def _read(request: Request, asked: ReadRequest) -> web.StreamResponse:
 
     async def read(dataset: Dataset) -> web.StreamResponse:
         async with selected(request, dataset.extent, asked.body, asked.resolve, asked.work) as selection:
-            return await answer(dataset, selection)
-
-    async def answer(dataset: Dataset, selection: Selection) -> web.StreamResponse:
-        fields = parse_fields(asked.fields, dataset.dtype) if asked.fields else ()
-        if request.flag("sparse"):
-            if fields:
-                raise BadRequest("Sparse values are whole elements; leave out fields.")
-            dataset.require_sparse()
-            return await medium.answer_defined(ValueRead(request, dataset, selection))
-        if asked.query is not None:
-            return await answer_query(
-                request, dataset, selection, asked.query, asked.limit, fields, asked.order_by, medium
-            )
-        return await medium.answer_values(ValueRead(request, dataset, selection, fields))
+            fields = parse_fields(asked.fields, dataset.dtype) if asked.fields else ()
+            if asked.sparse:
+                if fields:
+                    raise BadRequest("Sparse values are whole elements; leave out fields.")
+                dataset.require_sparse()
+                return await medium.answer_defined(ValueRead(request, dataset, selection))
+            if asked.query is not None:
+                return await answer_query(
+                    request, dataset, selection, asked.query, asked.limit, fields, asked.order_by, medium
+                )
+            return await medium.answer_values(ValueRead(request, dataset, selection, fields))
 
     return await until_current(request, read)
 

@@ -40,7 +40,7 @@ Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """What a request reads; `query` is None without one, a `limit` of 0 is none."""
+    """What a request reads; `query` is None without one, a `limit` of 0 is none, `sparse` means defined elements."""
 
     resolve: Resolve
     fields: str | None
@@ -49,24 +49,28 @@ class ReadRequest:
     work: int
     """About how many numbers `resolve` looks at, see `compute`."""
     order_by: str = ""
+    sparse: bool = False
     body: Mapping[str, Any] = field(default_factory=dict)
     """The selection as it was given."""
 
     @classmethod
     def of(cls, request: Request, body: dict[str, Any], resolve: Resolve, work: int = 0) -> ReadRequest:
         """Take fields, query and limit from the keys of a body, or else from the parameters."""
-        fields, query, order_by = (body.get(key, request.arg(key)) for key in ("fields", "query", "order_by"))
+        names = ("fields", "query", "order_by")
+        fields, query, order_by = map(body.get, names, map(request.arg, names))
         limit = body.get("Limit", request.number("Limit")) or 0
         for name, value in (("fields", fields), ("query", query), ("order_by", order_by)):
             if not (value is None or isinstance(value, str)):
                 raise BadRequest(f"{name} must be a string.")
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
             raise BadRequest("Limit must be a non-negative integer.")
-        if query and request.flag("sparse"):
+        sparse = request.flag("sparse")
+        if query and sparse:
             raise BadRequest("A query finds elements by their values; leave out sparse.")
         if order_by and not query:
             raise BadRequest("order_by orders what a query finds; give a query.")
-        return cls(resolve, fields, query or None, limit, work or selection_work(body), order_by or "", body)
+        work = work or selection_work(body)
+        return cls(resolve, fields, query or None, limit, work, order_by or "", sparse, body)
 
 
 @dataclass(frozen=True, slots=True)

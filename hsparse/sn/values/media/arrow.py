@@ -51,8 +51,6 @@ VALUE = "value"
 Array = NDArray[Any]
 BATCH_BYTES = 2
 """Bytes of a stream that take as long to read as one element, where its batches are as short as they can be."""
-COPIED = 16
-"""Elements that are copied while one is encoded."""
 U4, U8 = np.dtype("u4"), np.dtype("u8")
 BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
@@ -297,10 +295,7 @@ async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[byt
     element = None if arrays.is_exact else dataset.spec.datatype.element
     writer = ArrowWriter(dataset.extent, dataset.dtype, element)
     chunks = ChunkFanout(read.request.service.owners, dataset)
-
-    def work(count: int) -> int:
-        return max(arrays.work(count), count // COPIED)
-
+    work = int if arrays.is_exact else arrays.work
     async for parts in DefinedRead(chunks, page_size, form=writer.parts, work=work).pieces(read.selection):
         for part in parts:
             yield part

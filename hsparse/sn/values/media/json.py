@@ -320,7 +320,8 @@ async def read_body(request: Request) -> JsonBody:
     if unknown:
         known = ", ".join(sorted(WRITE_KEYS))
         raise BadRequest(f"Unknown key {min(unknown)!r} in the body; known are {known}.")
-    count, dim = (body.get(key, request.number(key)) for key in ("append", "append_dim"))
+    names = ("append", "append_dim")
+    count, dim = map(body.get, names, map(request.number, names))
     fields = body.get("fields", request.arg("fields"))
     if not (fields is None or isinstance(fields, str)):
         raise BadRequest("fields must be a string like 'a:b'.")
