@@ -252,7 +252,7 @@ class CachedObject(Generic[V]):
         While a put is in flight it is not sure where other nodes read the store too: one may have seen the new value.
         """
         state = self._state
-        if state is None or not state.decoded or not state.certain or not self._ownership.trusts(self.name):
+        if state is None or not state.decoded or not state.certain or not self._is_trusted():
             return False, None
         if self._putting is not None and self._ownership.shared:
             return False, None
@@ -325,7 +325,7 @@ class CachedObject(Generic[V]):
 
     async def _loaded(self) -> ObjectState[V]:
         """Return the state in the store, asked for once for all who wait; it is not asked for when nobody waits."""
-        if self._unanswered or not self._ownership.trusts(self.name):
+        if self._unanswered or not self._is_trusted():
             return await self._load()  # a load that began before this read may answer what is too old for it
         if self._loading is None:
             self._load_waiters = 0
@@ -358,7 +358,7 @@ class CachedObject(Generic[V]):
     async def _load(self) -> ObjectState[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""
         certain, outdated = (
-            self._ownership.trusts(self.name) and not self._unanswered,
+            self._is_trusted() and not self._unanswered,
             self._outdated,
         )
         state = await self._stored_state()
@@ -426,12 +426,16 @@ class CachedObject(Generic[V]):
             return ObjectState(None, None, decoded=False)
         return await self._loaded()
 
+    def _is_trusted(self) -> bool:
+        """Say whether no other node changes the object."""
+        return self._ownership.always or self._ownership.trusts(self.name)
+
     def _check(self, term: int) -> None:
         """Raise `Unanswered` if another node may own the object by now: it has changed it, and may have been told so.
 
         A put on the newest etag would then undo what came after the change there.
         """
-        if not self._ownership.may_change(term):
+        if not (self._ownership.always or self._ownership.may_change(term)):
             raise Unanswered(f"Another node may own {self.key} by now.")
 
     async def _put(self, state: ObjectState[V], group: AppliedGroup[V], base: Base, term: int) -> None:
@@ -441,7 +445,7 @@ class CachedObject(Generic[V]):
                 f"{self.key} is not known, and nothing may be deleted that is not known."
             )
         self._check(term)
-        certain, outdated = self._ownership.trusts(self.name), self._outdated
+        certain, outdated = self._is_trusted(), self._outdated
         self._putting = asyncio.get_running_loop().create_future()
         try:
             if group.data is None:

@@ -96,7 +96,7 @@ async def test_every_line_of_a_request_has_its_id_on_both_kinds_of_nodes(
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert {line["request"] for line in lines} == {"mine"}
     found = {line["logger"] for line in lines}
-    assert {"hsparse.dn.server", "hsparse.sn.policies.errors", "hsparse.sn.policies.log"} <= found
+    assert {"hsparse.dn.server", "hsparse.sn.policies.log"} <= found
 
 
 def test_an_unknown_level() -> None:

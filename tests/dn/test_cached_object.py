@@ -324,6 +324,7 @@ async def test_in_a_group_the_last_change_decides_what_is_encoded(
 class Lease:
     """An ownership that the test takes away."""
 
+    always = False
     shared = True
     holds = True
     term = 0

@@ -47,6 +47,8 @@ class Doubting(SoleOwnership):
 
     shared = True
 
+    always = False
+
     def trusts(self, name: str) -> bool:
         return False
 

@@ -50,6 +50,11 @@ class Ownership(Protocol):
     """What a data node owns, at this moment."""
 
     @property
+    def always(self) -> bool:
+        """Whether this node owns everything, and always will: nothing else needs to be asked."""
+        ...
+
+    @property
     def shared(self) -> bool:
         """Whether another data node may serve what this one owns, because it does not answer or its lease has ended."""
         ...
@@ -99,6 +104,7 @@ class OwningService(DataNode, Protocol):
 class SoleOwnership:
     """The ownership of a data node that is alone with its store: it owns everything, always."""
 
+    always = True
     shared = False
     hears_all = True
     term = 0
@@ -116,6 +122,7 @@ SOLE = SoleOwnership()
 class NoOwnership(SoleOwnership):
     """The ownership of a data node that only reads a store which others may write: it confirms all that it reads."""
 
+    always = False
     shared = True
     hears_all = False
 
@@ -129,6 +136,8 @@ class MemberOwnership:
     A membership is settled once no other member answers by an older one. A `server` owns everything where it is the
     only member. Beside other members neither it nor they own anything.
     """
+
+    always = False
 
     def __init__(self, holds: Callable[[], bool], *, server: bool = False) -> None:
         self._holds = holds

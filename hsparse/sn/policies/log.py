@@ -1,10 +1,13 @@
 """The log of requests, and their metrics: an id for each, the access log, and what was done for a slow one.
 
 Neither has the query of a URL or a header: clients put secrets there.
+
+What an error looks like: JSON of one shape, with a sentence that says what to do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +28,10 @@ from hsparse.concurrency.request_trace import (
     end_trace,
     valid_id,
 )
+from hsparse.errors import ErrorKind, HsparseError, Unauthenticated
+from hsparse.sn.http.challenge import add_challenges, would_sign_in
+from hsparse.sn.http.response import respond_error
+from hsparse.sn.http.stream import HungUp
 from hsparse.sn.metrics import OTHER, Metrics, Series
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
@@ -209,3 +216,52 @@ def _word(text: str | None) -> str:
     if text is None:
         return UNKNOWN
     return text if text.isascii() and text.isprintable() and " " not in text else quote(text)
+
+
+class Errors:
+    """Turns every exception into an answer; `challenges` are sent with a 401."""
+
+    def __init__(self, challenges: tuple[str, ...]) -> None:
+        self._challenges = challenges
+
+    def applies(self, route: Route) -> bool:
+        return True
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        """An exception that is not an hsparse error is a defect, and logged.
+
+        A client that hangs up in an answer is none: its request ends as one that is cancelled. So does one that fails
+        once its answer has begun: the connection is broken off.
+        """
+        try:
+            return await next(request)
+        except HsparseError as error:
+            answer = self._answer(request, error)
+        except HungUp:
+            raise asyncio.CancelledError from None
+        except Exception:
+            # A defect must fail one request, not the process.
+            log.exception("%s failed", _place(request))
+            message = f"Internal error; the server's log has the details, by the id {request.trace.id}."
+            answer = respond_error(HsparseError(message))
+        if request.begun:
+            raise asyncio.CancelledError
+        return answer
+
+    def _answer(self, request: Request, error: HsparseError) -> web.StreamResponse:
+        if error.kind is ErrorKind.FORBIDDEN and would_sign_in(request.http, self._challenges):
+            error = Unauthenticated(f"{error.message} Sign in as a user who has it.")
+        answer = respond_error(error)
+        if answer.status >= 500 and answer.status != 503:
+            # Neither the query nor a header: clients put secrets there.
+            log.error("%s: %s", _place(request), error.message)
+        if error.kind is ErrorKind.UNAUTHENTICATED:
+            add_challenges(request.http, answer, self._challenges)
+        return answer
+
+
+def _place(request: Request) -> str:
+    """Return the request's line for the log: the path has the object's id; a domain may have control characters."""
+    domain = request.trace.domain
+    where = "no domain" if domain is None else repr(domain)
+    return f"{request.http.method} {request.http.rel_url.raw_path} in {where}"

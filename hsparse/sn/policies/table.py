@@ -7,9 +7,8 @@ from hsparse.sn.policies.access import Access
 from hsparse.sn.policies.admission import Queueing
 from hsparse.sn.policies.authentication import Authentication, RateLimit
 from hsparse.sn.policies.compression import Compression
-from hsparse.sn.policies.errors import Errors
 from hsparse.sn.policies.guards import Cors, FormGuard, PageGuard, named_origins
-from hsparse.sn.policies.log import RequestLog
+from hsparse.sn.policies.log import Errors, RequestLog
 from hsparse.sn.policies.memory import Bodies
 from hsparse.sn.policies.policy import Policy
 from hsparse.sn.service import Service
