@@ -18,7 +18,6 @@ from hsparse.cli.sweep import HOUR
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.dn.sweep import MIN_AGE
 from hsparse.hdf5.jobs.job_run import GRACE
-from hsparse.sn.routes import ROUTES
 from tests.deployment.manifests import (
     K8S,
     PROJECT,
@@ -32,6 +31,7 @@ from tests.deployment.manifests import (
     pods_of,
     rendered,
 )
+from tests.support.rest_client import ROUTES
 
 KUSTOMIZATION: Object = yaml.safe_load((K8S / "kustomization.yaml").read_text())
 VARIABLES = {f"HSPARSE_{name.upper()}": name for name in SETTINGS}

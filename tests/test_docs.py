@@ -24,9 +24,9 @@ from hsparse.model.datatype import parse_type
 from hsparse.model.vlen_array import VlenArray
 from hsparse.setting import Declaration, format_size
 from hsparse.sn.metrics import METRICS
-from hsparse.sn.routes import ROUTES
 from hsparse.wire.remote_node import STATUS
 from tests.docs_pages import PAGES, PROJECT, RECORDS, anchors, blocks, page, prose, records, rows
+from tests.support.rest_client import ROUTES
 
 NAMES = [str(name.relative_to(PROJECT)) for name in PAGES]
 COMMANDS = ("serve", "sn", "dn", "user", "key")

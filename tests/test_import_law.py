@@ -39,6 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "metric": set(),
     "sections": {"setting"},
     "optional_module": {"errors"},
+    "extension": {"optional_module"},
     "concurrency": {"errors"},
     "model": {"errors", "clock", "optional_module"},
     "format": {"errors", "model"},
@@ -71,13 +72,13 @@ ROOMS: dict[str, set[str]] = {
         *GROUND,
     },
     "torch": {"client"},
-    "hdf5": {"hdf5.format", "cli", "client", "wire", "storage", "dn", "sn", *GROUND},
+    "hdf5": {"config", "extension", "hdf5.format", "cli", "client", "wire", "storage", "dn", "sn", *GROUND},
     "hdf5.format": {"errors", "model", "format"},
-    "api_keys": {"cli", "sn", *GROUND},
-    "explorer": {"sn", "openid", *GROUND},
-    "openid": {"sn", *GROUND},
-    "quotas": {"cli", "client", "wire", "sn", *GROUND},
-    "telemetry": {"config", *GROUND},
+    "api_keys": {"config", "extension", "cli", "sn", *GROUND},
+    "explorer": {"config", "extension", "sn", *GROUND},
+    "openid": {"config", "extension", "sections", "sn", *GROUND},
+    "quotas": {"config", "extension", "cli", "client", "wire", "sn", *GROUND},
+    "telemetry": {"config", "extension", *GROUND},
     "config": {
         *(
             "errors",
@@ -98,6 +99,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "metric": {"prometheus_client"},
     "sections": set(),
     "optional_module": set(),
+    "extension": set(),
     "concurrency": set(),
     "model": {"numpy"},
     "format": {"numpy", "imagecodecs"},
@@ -136,22 +138,8 @@ FOR_TYPES = {"client": {"anndata", "dask", "pandas", "polars", "pyarrow", "scipy
 FREE = {"cli", "testing", ""}
 """Rooms that may import everything: composition, what tests are made of, and the package itself."""
 STORAGE_FOR_DN = {"storage.object_store"}
-TO_INVERT = {
-    "app",
-    "chunks.handlers",
-    "chunks.stored_chunk_read",
-    "objects.dataset_handlers",
-    "routes",
-    "service",
-}
-TO_INVERT |= {
-    "statistics",
-    "values.chunk_fanout",
-    "auth.authenticator",
-    "domains.domain_creation",
-    "domains.handlers",
-}
-TO_INVERT |= {"domains.domain_deletion", "policies.table", "records.second_names"}
+TO_INVERT = {"chunks.handlers", "chunks.stored_chunk_read", "objects.dataset_handlers", "statistics"}
+TO_INVERT |= {"values.chunk_fanout"}
 """Modules that import an extension still."""
 TABLES = {"", "optional_module"}
 """Modules that import other ones by their names, when those are used."""

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from benchmarks.failure import Failed
-from hsparse.cli.service_node import make_service
+from hsparse.cli.service_node import make_service, service_parts
 from hsparse.clock import SystemClock
 from hsparse.config import load_settings
 from hsparse.dn.service import DataService
@@ -144,8 +144,9 @@ class Installation:
         owners = Owners(FixedNodes(dict(zip(names, self._nodes, strict=True))))
         settings = load_settings()
         settings = replace(settings, service=replace(settings.service, min_chunk_size=1))
-        service = make_service(settings, owners, (self.memory.name,))
-        self._runner = AppRunner(create_app(service))
+        parts = service_parts(settings)
+        service = make_service(settings, owners, (self.memory.name,), parts)
+        self._runner = AppRunner(create_app(service, parts=parts))
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         host, port = self._runner.addresses[0][:2]

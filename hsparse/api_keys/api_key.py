@@ -20,8 +20,10 @@ from hmac import compare_digest
 from pathlib import Path
 
 from hsparse.clock import Clock
+from hsparse.config import Settings
 from hsparse.errors import BadRequest, Conflict, NotFound, Unauthenticated
 from hsparse.model.acl import Principal
+from hsparse.sn.app import Parts
 from hsparse.sn.auth.line_file import LineFile, LineFormat, is_blank
 from hsparse.sn.auth.password_file import PasswordFile
 from hsparse.sn.auth.roles import NAME, check_group_name, check_user_name
@@ -239,3 +241,35 @@ class KeyAuthenticator:
                 f"The user {key.user} of the API key {key.name} is not in the password file."
             )
         return account.principal
+
+
+class KeyScheme:
+    """API keys as a `Scheme`: bearer tokens, and passwords of their users."""
+
+    way = "Bearer with an API key"
+    as_password = True
+
+    def __init__(self, keys: KeyAuthenticator) -> None:
+        self._keys = keys
+
+    def owns(self, text: str, *, whole: bool) -> bool:
+        return is_api_key(text) if whole else text.startswith(PREFIX)
+
+    def users(self) -> frozenset[str]:
+        return self._keys.users()
+
+    async def principal(self, text: str, user: str | None = None) -> Principal:
+        if not is_api_key(text):
+            raise Unauthenticated("This is not a whole API key: it is hsk_ and 77 more characters.")
+        return self._keys.principal(text, user)
+
+
+def parts(settings: Settings, clock: Clock) -> Parts:
+    """Return sign-in by the keys of the settings' file; `Misconfigured` at once for one that cannot be used."""
+    paths = settings.sign_in
+    if paths.key_file is None:
+        return Parts()
+    file = KeyFile(paths.key_file)
+    file.keys()
+    accounts = None if paths.password_file is None else PasswordFile(paths.password_file)
+    return Parts(schemes=(KeyScheme(KeyAuthenticator(file, clock, accounts)),))

@@ -16,7 +16,7 @@ from functools import partial
 
 from aiohttp.web import AppRunner
 
-from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
+from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, stop_signal
 from hsparse.cli.store_schema import needed_schema
 from hsparse.cli.stores import are_buckets, are_writable, open_stores, serving_store
 from hsparse.clock import Clock, SystemClock
@@ -35,7 +35,6 @@ from hsparse.errors import HsparseError, Misconfigured, Unanswered
 from hsparse.sections import ClusterSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.store_settings import StoreSettings
-from hsparse.telemetry.open_telemetry import node_tracer
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 

@@ -13,7 +13,7 @@ import uvloop
 
 from hsparse.cli.data_node import server_data_node
 from hsparse.cli.node_process import listening
-from hsparse.cli.service_node import local_owners, make_app, make_service
+from hsparse.cli.service_node import local_owners, make_app, make_service, service_parts
 from hsparse.cli.stores import serving_store
 from hsparse.config import Settings
 from hsparse.sn.app import Application
@@ -74,7 +74,8 @@ async def embedded_app(settings: Settings, command: str) -> AsyncIterator[Applic
     """Hold the application of a server, and its data node, while the context lasts; it may raise `Misconfigured`."""
     with serving_store(settings.store, command):
         async with server_data_node(settings) as (node, buckets):
-            yield make_app(make_service(settings, local_owners(node), buckets), settings.server)
+            parts = service_parts(settings)
+            yield make_app(make_service(settings, local_owners(node), buckets, parts), settings.server, parts)
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """The `hsparse` command, and the table of the modules that it imports on demand.
 
-`COMMANDS` names modules as strings, because a command takes up to a second to import and may need an extra that is
+Commands name modules as strings, because a command takes up to a second to import and may need an extra that is
 not installed.
 """
 
@@ -9,33 +9,15 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 from hsparse import __version__
 from hsparse.cli.terminal_text import terminal_text
 from hsparse.errors import HsparseError
+from hsparse.extension import Command, built_in, extensions
 from hsparse.optional_module import OptionalModule
 
-
-@dataclass(frozen=True, slots=True)
-class Command(OptionalModule):
-    """A command: its module has `add_arguments(parser, command)`, and the parsed arguments have `run`.
-
-    `parts` are modules that the command loads by name: `args.load_part(name)`.
-    """
-
-    help: str = ""
-    parts: Mapping[str, OptionalModule] = field(default_factory=dict)
-
-    def load_part(self, name: str) -> Any:
-        """Import the part of that name, like `load`."""
-        return self.parts[name].load()
-
-
 ENVIRONMENT = OptionalModule("hsparse.cli.environment")
-COMMANDS = {
+CORE = {
     "serve": Command("hsparse.cli.serve", "server", "run a whole server"),
     "sn": Command("hsparse.cli.serve", "server", "run a service node on its own"),
     "dn": Command("hsparse.cli.data_node", "server", "run a data node on its own"),
@@ -46,37 +28,23 @@ COMMANDS = {
         help="add, change, list and remove the users of a password file",
         parts={"accounts": OptionalModule("hsparse.cli.accounts", "server")},
     ),
-    "key": Command(
-        "hsparse.api_keys.command",
-        help="add, list and revoke API keys",
-        parts={"keys": OptionalModule("hsparse.api_keys.key_commands", "server")},
-    ),
-    "export": Command(
-        "hsparse.hdf5.exporter.command",
-        help="write a domain of a running server as an HDF5 file",
-        parts={"s3": OptionalModule("hsparse.hdf5.exporter.s3_export", "s3")},
-    ),
-    "map": Command(
-        "hsparse.hdf5.maps.command",
-        help="write where the chunks of a domain are",
-        parts={"parquet": OptionalModule("hsparse.hdf5.maps.parquet_references", "parquet")},
-    ),
-    "import": Command(
-        "hsparse.hdf5.importer.command",
-        help="import an HDF5 file or a sparse matrix into a domain",
-        parts={"s3": OptionalModule("hsparse.hdf5.importer.s3_source", "s3")},
-    ),
     "ls": Command("hsparse.cli.tree.ls", help="list folders, domains, and the objects in domains"),
     "info": Command("hsparse.cli.tree.info", help="tell what a server, a folder, a domain or an object is"),
     "mkdir": Command("hsparse.cli.tree.mkdir", help="create folders"),
-    "cp": Command("hsparse.hdf5.copy_command", help="copy domains and folders"),
     "mv": Command("hsparse.cli.tree.mv", help="move domains and folders"),
     "acl": Command("hsparse.cli.tree.acl", help="show and set who may do what with a domain or folder"),
     "du": Command("hsparse.cli.tree.du", help="tell how many bytes domains and folders take"),
-    "quota": Command("hsparse.quotas.command", help="show and set how much a folder may take"),
     "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
-    "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file by itself"),
 }
+COMMANDS: dict[str, Command] = CORE | {
+    name: command for one in built_in() for name, command in one.commands.items()
+}
+"""The commands of this package."""
+
+
+def all_commands() -> dict[str, Command]:
+    """Return the commands of other packages too, which take a while to find."""
+    return COMMANDS | {name: command for one in extensions() for name, command in one.commands.items()}
 
 
 def make_parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -89,7 +57,8 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, one in COMMANDS.items():
+    commands = COMMANDS if command in COMMANDS else all_commands()
+    for name, one in commands.items():
         subparser = subparsers.add_parser(name, help=one.help)
         if name == command:
             one.load().add_arguments(subparser, name)
@@ -99,7 +68,9 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 def parse_arguments(given: list[str]) -> argparse.Namespace:
     """Return the parsed arguments of a command line, which begins with the name of a command."""
-    return make_parser(given[0] if given and given[0] in COMMANDS else None).parse_args(given)
+    name = given[0] if given else ""
+    known = name in COMMANDS or name in all_commands()
+    return make_parser(name if known else None).parse_args(given)
 
 
 def _parse_own_arguments() -> argparse.Namespace:

@@ -10,7 +10,7 @@ import asyncio
 import ctypes
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import uvloop
@@ -18,8 +18,10 @@ from aiohttp import web
 
 from hsparse.cli.node_log import configure_log
 from hsparse.concurrency.collector import collect_seldom
+from hsparse.concurrency.request_trace import Tracer
 from hsparse.config import SETTINGS, Settings, load_settings
 from hsparse.errors import Misconfigured
+from hsparse.extension import extensions
 from hsparse.sections import ServerSettings
 from hsparse.setting import declared_settings
 
@@ -123,3 +125,12 @@ def limit_arenas() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_ARENA_MAX, ARENAS)
+
+
+def node_tracer(service: str) -> AbstractContextManager[Tracer | None]:
+    """Return a context of the tracer of a process, None if it exports no spans."""
+    modules = [one.tracer for one in extensions() if one.tracer is not None]
+    found: AbstractContextManager[Tracer | None] = (
+        modules[0].load().node_tracer(service) if modules else nullcontext()
+    )
+    return found

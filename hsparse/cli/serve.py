@@ -10,8 +10,15 @@ from math import ceil
 
 from hsparse.cli.child_nodes import child_nodes
 from hsparse.cli.data_node import server_data_node
-from hsparse.cli.node_process import add_node_arguments, listening, stop_signal
-from hsparse.cli.service_node import cluster_owners, local_owners, make_app, make_service, running_jobs
+from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, stop_signal
+from hsparse.cli.service_node import (
+    cluster_owners,
+    local_owners,
+    make_app,
+    make_service,
+    running,
+    service_parts,
+)
 from hsparse.cli.stores import are_writable, opened_stores, root_of, serving_store
 from hsparse.clock import SystemClock
 from hsparse.concurrency.request_trace import Tracer
@@ -24,7 +31,6 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.store_settings import StoreSettings
-from hsparse.telemetry.open_telemetry import node_tracer
 
 EVICTION = 3.0
 """In so many lease periods a data node evicts one that was killed."""
@@ -105,14 +111,15 @@ async def _serve_clients(
     stop: asyncio.Event,
     tracer: Tracer | None,
 ) -> None:
-    service = make_service(settings, owners, buckets)
+    parts = service_parts(settings)
+    service = make_service(settings, owners, buckets, parts)
     store = settings.store
-    app = make_app(service, settings.server, tracer)
+    app = make_app(service, settings.server, parts, tracer)
     runner = AppRunner(app, settings.server.stop_timeout, settings.server.idle_timeout)
     async with listening(runner, settings) as url:
         named = [f"bucket {bucket}" for bucket in store.bucket]
         where = ", ".join(named if store.bucket and store.root is None else [str(root_of(store)), *named])
-        async with running_jobs(service, settings, url):
+        async with running(parts, service, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()
             stop.clear()

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
-from hsparse.cli.sign_in import make_authenticator, make_code_flow, make_issuer
+from hsparse.cli.sign_in import make_authenticator
 from hsparse.cli.stores import are_buckets, root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.request_trace import Tracer
-from hsparse.config import Settings, job_environment
+from hsparse.config import Settings
 from hsparse.dn.membership.member_node import MemberNode
-from hsparse.hdf5.jobs.job_queue import JobQueue
-from hsparse.hdf5.jobs.job_run import JobCommand
+from hsparse.extension import extensions
 from hsparse.sections import LogFormat, ServerSettings
-from hsparse.sn.app import Application, create_app
+from hsparse.sn.app import Application, Parts, create_app
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.metrics import Metrics
@@ -54,9 +52,10 @@ def make_service(
     settings: Settings,
     owners: Owners,
     buckets: tuple[str, ...],
+    parts: Sequence[Parts] = (),
     clock: Clock | None = None,
 ) -> Service:
-    """Make a service node over `owners`, which serve these buckets."""
+    """Make a service node over `owners`, which serve these buckets; extensions add ways to sign in."""
     clock = clock or SystemClock()
     origins = settings.service.cors_origins
     chosen = replace(
@@ -67,10 +66,16 @@ def make_service(
         single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
         cors_origins=() if origins == ("none",) else origins,
     )
-    issuer = make_issuer(settings.sign_in, clock)
-    authenticator = make_authenticator(settings.sign_in, issuer, clock)
-    code_flow = make_code_flow(settings.sign_in, issuer, clock)
-    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now(), code_flow)
+    schemes = [scheme for one in parts for scheme in one.schemes]
+    authenticator = make_authenticator(settings.sign_in, schemes, clock)
+    return Service(chosen, owners, clock, authenticator, Metrics(), clock.now())
+
+
+def service_parts(settings: Settings, clock: Clock | None = None) -> tuple[Parts, ...]:
+    """Return what the extensions that are there add to a service node."""
+    clock = clock or SystemClock()
+    modules = [one.service.load() for one in extensions() if one.service is not None]
+    return tuple(module.parts(settings, clock) for module in modules)
 
 
 def _directory(settings: Settings) -> str:
@@ -78,7 +83,9 @@ def _directory(settings: Settings) -> str:
     return "" if are_buckets(settings.store) else str(root_of(settings.store))
 
 
-def make_app(service: Service, settings: ServerSettings, tracer: Tracer | None = None) -> Application:
+def make_app(
+    service: Service, settings: ServerSettings, parts: Sequence[Parts], tracer: Tracer | None = None
+) -> Application:
     """Make the application of a service node, with a log of its requests; `tracer` begins their spans."""
     log = RequestLog(
         service.clock,
@@ -88,22 +95,14 @@ def make_app(service: Service, settings: ServerSettings, tracer: Tracer | None =
         slow=settings.slow_request,
         tracer=tracer,
     )
-    return create_app(service, log=log)
+    return create_app(service, log=log, parts=parts)
 
 
 @asynccontextmanager
-async def running_jobs(service: Service, settings: Settings, url: str) -> AsyncIterator[None]:
-    """Run jobs while the context lasts; they send requests to the node at `url`."""
-    prefix = (sys.executable, "-m", "hsparse.cli.main")
-    chosen = settings.service
-    command = JobCommand(prefix, job_environment(settings), loopback(url), chosen.job_memory, chosen.job_time)
-    service.component(JobQueue).start(command)
-    try:
+async def running(parts: Sequence[Parts], service: Service, url: str) -> AsyncIterator[None]:
+    """Do what extensions do while a node serves requests at `url`."""
+    async with AsyncExitStack() as stack:
+        for one in parts:
+            if one.running is not None:
+                await stack.enter_async_context(one.running(service, url))
         yield
-    finally:
-        await service.component(JobQueue).close()
-
-
-def loopback(url: str) -> str:
-    """Return the URL by which a node that listens on `url` reaches itself, also if it listens on all addresses."""
-    return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")

@@ -8,13 +8,13 @@ secret, and remembers nothing.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any
 
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import Busy, RateLimited, Unauthenticated
+from hsparse.openid.code_grant import CodeGrant, IssuedTokens
 from hsparse.openid.issuer import (
     JSON_WANTED,
     MAX_TOKEN,
@@ -24,7 +24,8 @@ from hsparse.openid.issuer import (
     read_header,
     verified_claims,
 )
-from hsparse.openid.token_authenticator import check_claims
+from hsparse.openid.token_authenticator import TokenAuthenticator, TokenRules, check_claims
+from hsparse.sections import SignInSettings
 from hsparse.sn.auth.line_file import TryLimit
 
 AT_ONCE = 32
@@ -34,24 +35,6 @@ FAILURE_SECONDS = 60.0
 ADDRESSES = 4096
 """From an address at most so many exchanges fail in so many seconds, counted for so many addresses."""
 OAUTH_ERROR = re.compile(r"[a-z_]{1,40}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class CodeGrant:
-    """What a page has got from the issuer, and what it kept meanwhile."""
-
-    code: str = field(repr=False)
-    verifier: str = field(repr=False)
-    nonce: str = field(repr=False)
-    redirect_uri: str
-
-
-@dataclass(frozen=True, slots=True)
-class IssuedTokens:
-    """The tokens of an answer: one for access, of any form, and one that says who signed in."""
-
-    access: str = field(repr=False)
-    identity: str = field(repr=False)
 
 
 class CodeFlow:
@@ -150,3 +133,18 @@ def _reason(found: Any) -> str:
     """Return the error of an answer by its code: its sentences may have anything in them."""
     code = found.get("error") if isinstance(found, dict) else None
     return code if isinstance(code, str) and OAUTH_ERROR.fullmatch(code) else "it names no reason"
+
+
+def make_sign_in(settings: SignInSettings, clock: Clock) -> tuple[CodeFlow | None, TokenAuthenticator]:
+    """Make sign-in at the issuer, None where the explorer does not, and by its tokens.
+
+    `Misconfigured` for an issuer that cannot be trusted, and for rules without an audience.
+    """
+    issuer = Issuer(str(settings.oidc_issuer), clock)
+    rules = TokenRules(
+        settings.oidc_audience, settings.oidc_user_claim, settings.oidc_group_claim, settings.oidc_leeway
+    )
+    tokens = TokenAuthenticator(issuer, clock, rules)
+    if settings.oidc_client_id is None:
+        return None, tokens
+    return CodeFlow(issuer, clock, settings.oidc_client_id, settings.oidc_scope, settings.oidc_leeway), tokens

@@ -46,6 +46,9 @@ class TokenAuthenticator:
     A verified token is cached by a keyed hash while it is valid and the issuer's keys stay the same.
     """
 
+    way = "Bearer with a token of its OpenID Connect issuer"
+    as_password = False
+
     def __init__(self, issuer: Issuer, clock: Clock, rules: TokenRules) -> None:
         self._issuer = issuer
         self._clock = clock
@@ -55,7 +58,14 @@ class TokenAuthenticator:
         self._verified: OrderedDict[bytes, tuple[Principal, float]] = OrderedDict()
         self._version = issuer.version
 
-    async def principal(self, token: str) -> Principal:
+    def owns(self, text: str, *, whole: bool) -> bool:
+        return False  # what no other scheme owns
+
+    def users(self) -> tuple[str, ...]:
+        """Return nobody: the issuer alone knows them."""
+        return ()
+
+    async def principal(self, token: str, user: str | None = None) -> Principal:
         """Return the principal; `Unauthenticated` names the error, without the token.
 
         `Busy` while the issuer's keys are not known.

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from hsparse.clock import Clock
+from hsparse.config import Settings
 from hsparse.errors import BadRequest, Forbidden
-from hsparse.quotas.quotas import MAX_KNOWN, DomainNames, Quotas
+from hsparse.model.acl import Right
+from hsparse.quotas.quotas import MAX_KNOWN, Quotas
+from hsparse.sn.app import Parts
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import hrefs, respond
+from hsparse.sn.policies.access import Access
 from hsparse.sn.policies.policy import Next
-from hsparse.sn.records.second_names import names_of
+from hsparse.sn.records.second_names import DomainNames, FolderLimits, names_of
 from hsparse.sn.request import OBJECT_BYTES, Request
 from hsparse.sn.route import Route
 from hsparse.wire.message import Record
@@ -84,3 +89,12 @@ class QuotaPolicy:
                 length = min(request.http.content_length or 0, request.limit)
                 await request.room.check(max(length, OBJECT_BYTES))
             return await next(request)
+
+
+ROUTES = (Route("GET", "/quota", get_quota, Right.READ), Route("PUT", "/quota", put_quota, Right.READ))
+
+
+def parts(settings: Settings, clock: Clock) -> Parts:
+    """Return quotas: an admin may set one at any time."""
+    policies = ((Access, QuotaPolicy()),)
+    return Parts(ROUTES, policies, components=(Quotas,), provides={FolderLimits: Quotas})

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable
 from functools import lru_cache
 from types import TracebackType
 from typing import Self
@@ -18,8 +17,10 @@ from typing import Self
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, Busy, ErrorKind, OverQuota
 from hsparse.model.acl import Principal, Right, is_allowed
-from hsparse.quotas.folder_usage import FolderUsage, tree_bytes
+from hsparse.quotas.folder_usage import FolderUsage, names_below, tree_bytes
 from hsparse.sn.data_nodes.owners import Owners
+from hsparse.sn.records.second_names import DomainNames
+from hsparse.sn.request import OBJECT_BYTES, Domain
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
@@ -30,15 +31,6 @@ MAX_KNOWN = 10_000
 WITHOUT_QUOTA = (*MISSING_KINDS, ErrorKind.CORRUPT)
 """Why a folder's record cannot be read, without keeping anybody from writing below the folder."""
 COUNTS_AT_ONCE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class DomainNames:
-    """The names of a domain's objects: `path`, and `others` that the objects of `root` were given."""
-
-    path: str
-    others: tuple[str, ...] = ()
-    root: str | None = None
 
 
 class Quotas:
@@ -72,8 +64,13 @@ class Quotas:
         """Return what a request may add to a domain, in all folders where it has a name."""
         return Growth(self, names, principal)
 
+    async def check_new(self, path: str, principal: Principal) -> None:
+        """See `FolderLimits`."""
+        with self.growth(DomainNames(path), principal) as growth:
+            await growth.take(OBJECT_BYTES)
+
     async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None:
-        """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
+        """See `FolderLimits`."""
         with Growth(self, DomainNames(path), principal, besides=folders_above(first)) as growth:
             if await growth.limits():
                 await growth.take(await tree_bytes(self._owners, root))
@@ -94,6 +91,15 @@ class Quotas:
         limits = await self._limits(folders)
         pairs = zip(folders, limits, strict=True)
         return [(self._usage(folder), limit) for folder, limit in pairs if limit is not None]
+
+    async def limited_folders(self, path: str) -> list[str]:
+        """See `FolderLimits`."""
+        return [usage.folder for usage, _ in await self.limited(path)]
+
+    async def domains_below(self, folder: str) -> AsyncIterator[list[Domain]]:
+        """See `FolderLimits`."""
+        async for page in names_below(self._owners, folder):
+            yield [Domain(name.path, name.record) for name in page]
 
     async def current(self, names: DomainNames) -> list[str]:
         """Return the path and those of the others whose domains have the objects now."""

@@ -28,7 +28,6 @@ async def get_about(request: Request) -> web.StreamResponse:
     """Answer with the state and version of the server; clients request it first."""
     error = await request.service.owners.readiness_error()
     nodes = sorted(request.service.owners.node_ids)
-    flow = request.service.code_flow
     return respond(
         {
             "start_time": int(request.service.start_time),
@@ -45,7 +44,7 @@ async def get_about(request: Request) -> web.StreamResponse:
             "username": request.principal.name,
             "isadmin": request.principal.admin,
         }
-        | ({} if flow is None else {"sign_in_issuer": flow.issuer.url})
+        | request.service.about
     )
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, NotFound
-from hsparse.hdf5.files.file_plans import FilePlans
-from hsparse.hdf5.jobs.job_queue import JobQueue
-from hsparse.quotas.quotas import Quotas
+from hsparse.sn.auth.authenticator import Scheme
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.metrics import OTHER
@@ -26,7 +26,7 @@ from hsparse.sn.routes import ROUTES, spelled_out
 from hsparse.sn.service import Component, Service
 from hsparse.sn.statistics import Statistics
 
-COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, FilePlans, JobQueue, DomainDeletions)
+COMPONENTS: tuple[type[Component], ...] = (Statistics, ObjectJsonCache, DomainDeletions)
 """Components made at the start, so that a wrong setting prevents it."""
 BRACES = re.compile(r"{(\w+)(:[^}]*)?}")
 """What stands for a component of a path, or with `:.+` for all that follow."""
@@ -69,6 +69,28 @@ class _Place:
             yield self.rest
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an extension adds to a service node: what is not set is not there, so that it costs nothing.
+
+    `parts(settings, clock)` of its module returns it.
+    """
+
+    routes: tuple[Route, ...] = ()
+    policies: tuple[tuple[type[Any], Policy], ...] = ()
+    """Each after a policy of the core, the next one inwards."""
+    components: tuple[type[Component], ...] = ()
+    """State that is made at the start, so that a wrong setting prevents it; `close()` ends it, if it has that."""
+    provides: Mapping[Any, type[Component]] = field(default_factory=dict)
+    """Components by the protocol of the core that they implement: `service.provided(TheProtocol)`."""
+    schemes: tuple[Scheme, ...] = ()
+    """By what requests sign in, besides passwords."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What `/about` says besides."""
+    running: Callable[[Service, str], AbstractAsyncContextManager[None]] | None = None
+    """What is done while the node serves requests, at a URL."""
+
+
 class Application:
     """Answers HTTP requests for `service`; what answers GET answers HEAD too, without a body.
 
@@ -76,8 +98,15 @@ class Application:
     much of it was carried out. What only reads is given up (the server cancels it).
     """
 
-    def __init__(self, service: Service, routes: tuple[Route, ...], policies: Sequence[Policy]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        routes: tuple[Route, ...],
+        policies: Sequence[Policy],
+        components: Sequence[type[Component]] = COMPONENTS,
+    ) -> None:
         self.service = service
+        self._closed = [kind for kind in components if hasattr(kind, "close")]
         self._policies = policies
         self._root = _Place()
         self._changes: set[asyncio.Task[web.StreamResponse]] = set()
@@ -139,18 +168,27 @@ class Application:
             for change in unfinished:
                 change.cancel()
         for one in self.service.all_buckets():
-            await one.component(Statistics).close()
-            await one.component(Quotas).close()
-            await one.component(DomainDeletions).close()
+            for kind in self._closed:
+                closed: Any = one.component(kind)
+                await closed.close()
 
 
 def create_app(
-    service: Service, routes: tuple[Route, ...] = ROUTES, log: RequestLog | None = None
+    service: Service,
+    routes: tuple[Route, ...] = ROUTES,
+    log: RequestLog | None = None,
+    parts: Sequence[Parts] = (),
 ) -> Application:
-    """Make the application of `service`; `Misconfigured` when a component cannot be made."""
-    for kind in COMPONENTS:
+    """Make the application of `service` with what extensions add; `Misconfigured` when a component cannot be made."""
+    for one in parts:
+        service.provides |= one.provides
+        service.about |= one.about
+    components = (*COMPONENTS, *(kind for one in parts for kind in one.components))
+    for kind in components:
         service.component(kind)
-    return Application(service, routes, policies_of(service, log))
+    added = [pair for one in parts for pair in one.policies]
+    whole = (*routes, *(route for one in parts for route in one.routes))
+    return Application(service, whole, policies_of(service, log, added), components)
 
 
 def _no_route(http: web.BaseRequest, path: str, allowed: set[str]) -> Route:

@@ -1,20 +1,9 @@
-"""The route table: the handler of each request, and the right that it needs in the request's domain."""
+"""The route table of the core: the handler of each request, and the right that it needs in its domain."""
 
 from __future__ import annotations
 
-from hsparse.explorer.handlers import (
-    get_docs,
-    get_explorer_file,
-    get_sign_in,
-    get_sign_in_client,
-    post_sign_in_token,
-)
-from hsparse.hdf5.files.handlers import get_file, head_file
-from hsparse.hdf5.jobs.handlers import delete_job, get_job, get_jobs, post_job
-from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
-from hsparse.quotas.handlers import get_quota, put_quota
 from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz, get_users
 from hsparse.sn.chunks.handlers import (
     get_chunk,
@@ -105,11 +94,6 @@ DOMAIN_ROUTES = (
     Route("GET", "/readyz", get_readyz, None, queued=False),
     Route("GET", "/metrics", get_metrics, None, queued=False),
     Route("GET", "/openapi.json", get_openapi, None),
-    Route("GET", "/docs", get_docs, None),
-    Route("GET", "/explorer/{file}", get_explorer_file, None),
-    Route("GET", "/sign-in", get_sign_in, None),
-    Route("GET", "/sign-in/client", get_sign_in_client, None),
-    Route("POST", "/sign-in/token", post_sign_in_token, None),
     Route("GET", "/", get_domain, None),
     Route("POST", "/", post_domain, None, reads_only=True),
     Route("PUT", "/", put_domain, None),
@@ -119,8 +103,6 @@ DOMAIN_ROUTES = (
     Route("GET", "/acls/{user}", get_acl, None),
     Route("PUT", "/acls/{user}", put_acl, Right.UPDATE_ACL),
     Route("DELETE", "/acls/{user}", delete_acl, Right.UPDATE_ACL),
-    Route("GET", "/quota", get_quota, Right.READ),
-    Route("PUT", "/quota", put_quota, Right.READ),
 )
 
 OBJECT_ROUTES = (
@@ -187,31 +169,10 @@ CHUNK_ROUTES = (
     Route("GET", "/datasets/{id}/chunks/{chunk}", get_chunk, Right.READ),
     Route("GET", "/datasets/{id}/chunks/{chunk}/value", get_chunk_value, Right.READ),
     Route("PUT", "/datasets/{id}/chunks/{chunk}/value", put_chunk_value, Right.UPDATE),
-    Route("GET", "/datasets/{id}/map", get_dataset_map, Right.READ),
-    Route("GET", "/map", get_map, Right.READ),
-)
-
-FILE_ROUTES = (
-    Route("GET", "/files/{path:.+}", get_file, None),
-    Route("HEAD", "/files/{path:.+}", head_file, None),
-)
-
-JOB_ROUTES = (
-    Route("POST", "/jobs", post_job, None),
-    Route("GET", "/jobs", get_jobs, None),
-    Route("GET", "/jobs/{job}", get_job, None),
-    Route("DELETE", "/jobs/{job}", delete_job, None),
 )
 
 ROUTES: tuple[Route, ...] = (
-    DOMAIN_ROUTES
-    + ATTRIBUTE_ROUTES
-    + OBJECT_ROUTES
-    + VALUE_ROUTES
-    + LINK_ROUTES
-    + CHUNK_ROUTES
-    + FILE_ROUTES
-    + JOB_ROUTES
+    DOMAIN_ROUTES + ATTRIBUTE_ROUTES + OBJECT_ROUTES + VALUE_ROUTES + LINK_ROUTES + CHUNK_ROUTES
 )
 
 

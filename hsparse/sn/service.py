@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -11,7 +12,6 @@ from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import NotFound
 from hsparse.format.selections.select_syntax import MAX_PAIRED_BYTES
-from hsparse.openid.code_flow import CodeFlow
 from hsparse.sn.auth.authenticator import Authenticator
 from hsparse.sn.body_memory import BodyBudget
 from hsparse.sn.data_nodes.owners import Owners
@@ -35,6 +35,7 @@ class Component(Protocol):
 
 
 C = TypeVar("C", bound=Component)
+P = TypeVar("P")
 
 
 class Components(Protocol):
@@ -69,14 +70,11 @@ class Service:
         authenticator: Authenticator,
         metrics: Metrics,
         start_time: float,
-        code_flow: CodeFlow | None = None,
     ) -> None:
         self.settings = settings
         self.owners = owners
         self.clock = clock
         self.authenticator = authenticator
-        self.code_flow = code_flow
-        """How the explorer signs people in at an issuer, None where it does not."""
         self.metrics = metrics
         self.start_time = start_time
         self.bodies = BodyBudget(settings.request_memory)
@@ -88,6 +86,10 @@ class Service:
         """The bucket if requests must name it, None for the first one."""
         self.component = _components(self)
         """Returns the node's component of a class; the first call makes it."""
+        self.provides: dict[Any, type[Component]] = {}
+        """The components of extensions, by the protocol that the core has for them."""
+        self.about: dict[str, Any] = {}
+        """What extensions say of the server."""
         self.ready = True
         """Whether requests should be sent here. A node that is about to stop is not ready, and answers all the same."""
         self._first: Service = self
@@ -111,6 +113,11 @@ class Service:
             other.named_bucket = bucket
             other.component, other._others = _components(other), {}
         return other
+
+    def provided(self, protocol: Callable[..., P]) -> P | None:
+        """Return the component of an extension that implements a protocol of the core, None without one."""
+        kind = self.provides.get(protocol)
+        return None if kind is None else cast("P", self.component(kind))
 
     @property
     def buckets(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pytest
 
 from hsparse.cli.main import COMMANDS, main, make_parser
 from hsparse.errors import Misconfigured
+from hsparse.extension import BUILT_IN
 from hsparse.optional_module import OptionalModule
 
 RUN = """
@@ -42,7 +43,8 @@ def test_what_needs_no_command_loads_the_client_and_no_package_but_numpy(flag: s
     found = loaded(flag)
     tops = {one.partition(".")[0] for one in found}
     ours = {one for one in found if one.startswith("hsparse") and not one.startswith(CLIENT)}
-    own = {"hsparse.cli.main", "hsparse.cli.terminal_text", "hsparse.optional_module"}
+    own = {"hsparse.cli.main", "hsparse.cli.terminal_text", "hsparse.optional_module", "hsparse.extension"}
+    own |= {f"hsparse.{name}" for name in BUILT_IN}
     assert ours == {"hsparse", "hsparse.cli"} | own
     before = subprocess.run(
         [sys.executable, "-c", "import sys; print(*sys.modules)"], check=True, capture_output=True, text=True

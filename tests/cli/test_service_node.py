@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hsparse.cli import serve
-from hsparse.cli.service_node import loopback
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.config import job_environment, load_settings
 from hsparse.errors import Misconfigured
+from hsparse.hdf5.jobs.handlers import loopback
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.storage.posix import PosixStore
 from tests.cli.test_serve import ask

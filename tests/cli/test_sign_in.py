@@ -6,30 +6,29 @@ from typing import Any
 import pytest
 
 from hsparse.api_keys.api_key import KeyFile, Role, new_key
-from hsparse.cli.sign_in import make_authenticator, make_code_flow, make_issuer
+from hsparse.cli.service_node import service_parts
+from hsparse.cli.sign_in import make_authenticator
 from hsparse.clock import ManualClock
-from hsparse.config import load_settings
+from hsparse.config import Settings, load_settings
 from hsparse.errors import Misconfigured
 from hsparse.model.acl import Principal
-from hsparse.sections import SignInSettings
 from hsparse.sn.auth.authenticator import BASIC, BEARER, Authenticator
 
 TRUSTED = {"oidc_issuer": "https://login.example.org", "oidc_audience": "hsparse"}
 
 
-def signed_in(settings: SignInSettings) -> Authenticator:
+def signed_in(settings: Settings) -> Authenticator:
     clock = ManualClock()
-    issuer = make_issuer(settings, clock)
-    make_code_flow(settings, issuer, clock)
-    return make_authenticator(settings, issuer, clock)
+    schemes = [scheme for one in service_parts(settings, clock) for scheme in one.schemes]
+    return make_authenticator(settings.sign_in, schemes, clock)
 
 
 def challenges(**flags: Any) -> tuple[str, ...]:
-    return signed_in(load_settings(**flags).sign_in).challenges
+    return signed_in(load_settings(**flags)).challenges
 
 
 async def test_without_any_everybody_is_the_one_user() -> None:
-    authenticator = signed_in(load_settings(user="me").sign_in)
+    authenticator = signed_in(load_settings(user="me"))
     assert await authenticator.principal("Bearer x") == Principal("me", admin=True)
 
 
@@ -46,7 +45,7 @@ async def test_groups_and_admins_are_of_everybody_who_signs_in(tmp_path: Path) -
     KeyFile(tmp_path / "keys").add(key)
     (tmp_path / "groups").write_text("ops: ann\n")
     settings = load_settings(key_file=tmp_path / "keys", group_file=tmp_path / "groups", admins="bob, g:ops")
-    principal = await signed_in(settings.sign_in).principal(f"Bearer {text}")
+    principal = await signed_in(settings).principal(f"Bearer {text}")
     assert principal == Principal("ann", admin=True, groups=frozenset({"ops"}))
 
 

@@ -13,11 +13,10 @@ from hsparse.clock import ManualClock
 from hsparse.dn.record_form import wrong_part
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.sn.routes import ROUTES
 from hsparse.storage.delegating_store import MemoryStore
 from tests.sn.test_co_tenant import OWNER, PRIVATE, paths_of, private_domain
 from tests.support.endurance import repeats
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import ROUTES, RestClient
 
 JUNK = (None, 0, -1, 1.5, True, "", "x", [], [1], [[]], {}, {"a": 1}, {"class": "X"})
 STATES = ("/metrics", "/openapi.json", "/docs", "/sign-in", "/explorer/{file}")

@@ -21,10 +21,9 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal, Right
 from hsparse.model.ids import COLLECTIONS, storage_key
 from hsparse.sn.route import Route
-from hsparse.sn.routes import ROUTES
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
-from tests.support.rest_client import BINARY, Reply, RestClient
+from tests.support.rest_client import BINARY, ROUTES, Reply, RestClient
 
 OWNER, TENANT = "ann", "bob"
 FOLDER = "/home/ann/lab"

@@ -12,9 +12,8 @@ from openapi_spec_validator import validate
 from hsparse.errors import ErrorKind
 from hsparse.sn.about import HSDS_VERSION
 from hsparse.sn.openapi import specification
-from hsparse.sn.routes import ROUTES
 from tests.docs_pages import PROJECT, rows
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import ROUTES, RestClient
 
 SPEC = specification()
 COMPONENTS = SPEC["components"]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.sn.routes import ROUTES
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import ROUTES, RestClient
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

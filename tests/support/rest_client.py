@@ -11,9 +11,12 @@ import aiohttp
 from aiohttp import hdrs, web
 from aiohttp.test_utils import BaseTestServer, TestClient
 
+from hsparse.cli.service_node import service_parts
 from hsparse.clock import Clock, SystemClock
+from hsparse.config import SECTIONS, Settings
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
+from hsparse.sn import routes as core
 from hsparse.sn.app import Application, create_app
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.metrics import Metrics
@@ -27,6 +30,10 @@ from tests.support.driver import NotDone
 from tests.support.memory_node import MemoryNode
 
 BINARY = "application/octet-stream"
+PARTS = service_parts(Settings(**{name: section() for name, section in SECTIONS.items()}))
+"""What extensions add, by the settings that nobody changed."""
+ROUTES = (*core.ROUTES, *(route for one in PARTS for route in one.routes))
+"""All routes of a server."""
 
 
 class AppServer(BaseTestServer):
@@ -115,7 +122,7 @@ class RestClient:
         log: Callable[[Metrics], RequestLog] | None = None,
     ) -> None:
         self.service = named_service(node, clock, *users, settings=settings)
-        app = create_app(self.service, log=None if log is None else log(self.service.metrics))
+        app = create_app(self.service, log=None if log is None else log(self.service.metrics), parts=PARTS)
         self._client = TestClient(AppServer(app))
         self.user: str | None = users[0].name if users else None
         self.domain: str | None = None

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
 from aiohttp import hdrs, web
 
+from hsparse.clock import Clock
+from hsparse.config import Settings, job_environment
 from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated, Unsupported
+from hsparse.hdf5.files.file_plans import FilePlans
+from hsparse.hdf5.files.handlers import get_file, head_file
 from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
 from hsparse.hdf5.jobs.job_queue import S3, JobQueue
+from hsparse.hdf5.jobs.job_run import JobCommand
+from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
 from hsparse.model.acl import Right
 from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, job_key_prefix, new_job_id
+from hsparse.sn.app import Parts
 from hsparse.sn.domains.domain_creation import require_creation
 from hsparse.sn.http.request import read_json_object
 from hsparse.sn.http.response import respond
 from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
@@ -132,3 +146,38 @@ async def _require_export(request: Request, job: Job) -> None:
     domain = await request.find(job.domain, Right.READ)
     if domain.root is None:
         raise BadRequest(f"{job.domain} is a folder: only domains are exported.")
+
+
+ROUTES = (
+    Route("GET", "/datasets/{id}/map", get_dataset_map, Right.READ),
+    Route("GET", "/map", get_map, Right.READ),
+    Route("GET", "/files/{path:.+}", get_file, None),
+    Route("HEAD", "/files/{path:.+}", head_file, None),
+    Route("POST", "/jobs", post_job, None),
+    Route("GET", "/jobs", get_jobs, None),
+    Route("GET", "/jobs/{job}", get_job, None),
+    Route("DELETE", "/jobs/{job}", delete_job, None),
+)
+
+
+def parts(settings: Settings, clock: Clock) -> Parts:
+    """Return all that a service node has for HDF5 files."""
+    return Parts(ROUTES, components=(FilePlans, JobQueue), running=partial(_running_jobs, settings))
+
+
+@asynccontextmanager
+async def _running_jobs(settings: Settings, service: Service, url: str) -> AsyncIterator[None]:
+    """Run jobs while the context lasts; they send requests to the node at `url`."""
+    prefix = (sys.executable, "-m", "hsparse.cli.main")
+    chosen = settings.service
+    command = JobCommand(prefix, job_environment(settings), loopback(url), chosen.job_memory, chosen.job_time)
+    service.component(JobQueue).start(command)
+    try:
+        yield
+    finally:
+        await service.component(JobQueue).close()
+
+
+def loopback(url: str) -> str:
+    """Return the URL by which a node that listens on `url` reaches itself, also if it listens on all addresses."""
+    return url.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:")

@@ -5,12 +5,11 @@ Schemes are Basic (RFC 7617) and Bearer (RFC 6750), over passwords, API keys and
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from hsparse.api_keys.api_key import PREFIX, KeyAuthenticator, is_api_key
 from hsparse.errors import Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
-from hsparse.openid.token_authenticator import TokenAuthenticator
 from hsparse.sn.auth.line_file import basic_credential
 from hsparse.sn.auth.password_authenticator import PasswordAuthenticator
 from hsparse.sn.auth.roles import Roles
@@ -41,6 +40,32 @@ class Authenticator(Protocol):
         ...
 
 
+class Scheme(Protocol):
+    """A way to sign in by bearer credentials."""
+
+    @property
+    def way(self) -> str:
+        """What to use, as a sentence says it: `Bearer with an API key`."""
+        ...
+
+    @property
+    def as_password(self) -> bool:
+        """Whether clients that know only passwords may send a credential as one."""
+        ...
+
+    def owns(self, text: str, *, whole: bool) -> bool:
+        """Say whether a text is a credential of this scheme; without `whole`, whether it begins like one."""
+        ...
+
+    def users(self) -> Iterable[str]:
+        """Return the users that are known before they sign in."""
+        ...
+
+    async def principal(self, text: str, user: str | None = None) -> Principal:
+        """Return the principal of a credential, which must be `user`'s; raises as `Authenticator.principal`."""
+        ...
+
+
 class SingleUser:
     """No credentials: every request acts as the one admin user; only for servers that listen on loopback."""
 
@@ -57,10 +82,7 @@ class SingleUser:
 
 
 class SchemeAuthenticator:
-    """`Authenticator` by passwords, API keys and tokens; None for those that are not configured.
-
-    An API key is accepted as a bearer token, and as the password of its user for clients that know only passwords.
-    """
+    """`Authenticator` by passwords, if configured, and by schemes; the last one answers for what none owns."""
 
     only: Principal | None = None
 
@@ -68,19 +90,17 @@ class SchemeAuthenticator:
         self,
         *,
         passwords: PasswordAuthenticator | None = None,
-        keys: KeyAuthenticator | None = None,
-        tokens: TokenAuthenticator | None = None,
+        schemes: Sequence[Scheme] = (),
         roles: Roles | None = None,
     ) -> None:
         self._passwords = passwords
-        self._keys = keys
-        self._tokens = tokens
+        self._schemes = schemes
         self._roles = roles or Roles()
 
     @property
     def challenges(self) -> tuple[str, ...]:
-        basic = (BASIC,) if self._passwords or self._keys else ()
-        return (*basic, BEARER) if self._keys or self._tokens else basic
+        basic = (BASIC,) if self._passwords or any(one.as_password for one in self._schemes) else ()
+        return (*basic, BEARER) if self._schemes else basic
 
     async def principal(self, authorization: str | None) -> Principal:
         """Return the principal, the anonymous one without a header.
@@ -95,7 +115,7 @@ class SchemeAuthenticator:
             return self._roles.of(await self._basic(rest.strip()))
         if scheme.lower() == "bearer":
             return self._roles.of(await self._bearer(rest.strip()))
-        raise Unauthenticated(f"This authentication scheme is not supported; use {self._schemes()}.")
+        raise Unauthenticated(f"This authentication scheme is not supported; use {self._ways()}.")
 
     def users(self) -> list[Principal]:
         """Return the users of the password file, the key file, the group file and the settings.
@@ -103,33 +123,25 @@ class SchemeAuthenticator:
         `Misconfigured` if a file cannot be used.
         """
         known = {name: Principal(name) for name in self._roles.users()}
-        known |= {name: Principal(name) for name in (self._keys.users() if self._keys else ())}
+        known |= {name: Principal(name) for scheme in self._schemes for name in scheme.users()}
         known |= self._passwords.users() if self._passwords else {}
         return [self._roles.of(known[name]) for name in sorted(known)]
 
     async def _basic(self, text: str) -> Principal:
         name, password = basic_credential(text)
-        if self._keys is not None and is_api_key(password):
-            return self._keys.principal(password, name)
+        for scheme in self._schemes:
+            if scheme.as_password and scheme.owns(password, whole=True):
+                return await scheme.principal(password, name)
         if self._passwords is None:
-            raise Unauthenticated(f"This server takes no passwords; use {self._schemes()}.")
+            raise Unauthenticated(f"This server takes no passwords; use {self._ways()}.")
         return await self._passwords.sign_in(name, password)
 
     async def _bearer(self, text: str) -> Principal:
-        if is_api_key(text):
-            if self._keys is None:
-                raise Unauthenticated(f"This server takes no API keys; use {self._schemes()}.")
-            return self._keys.principal(text)
-        if self._keys is not None and (text.startswith(PREFIX) or self._tokens is None):
-            raise Unauthenticated("This is not a whole API key: it is hsk_ and 77 more characters.")
-        if self._tokens is None:
-            raise Unauthenticated(f"Bearer tokens are not supported by this server; use {self._schemes()}.")
-        return await self._tokens.principal(text)
+        if not self._schemes:
+            raise Unauthenticated(f"Bearer tokens are not supported by this server; use {self._ways()}.")
+        owners = (one for one in self._schemes if one.owns(text, whole=False))
+        return await next(owners, self._schemes[-1]).principal(text)
 
-    def _schemes(self) -> str:
-        ways = (
-            (self._passwords, "Basic with a user name and password"),
-            (self._keys, "Bearer with an API key"),
-            (self._tokens, "Bearer with a token of its OpenID Connect issuer"),
-        )
-        return ", or ".join(way for known, way in ways if known is not None)
+    def _ways(self) -> str:
+        passwords = ["Basic with a user name and password"] if self._passwords else []
+        return ", or ".join([*passwords, *(scheme.way for scheme in self._schemes)])

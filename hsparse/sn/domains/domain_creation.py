@@ -9,7 +9,6 @@ from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseEr
 from hsparse.model.acl import ANONYMOUS, DEFAULT, Principal, Right, full_rights, grants_any, is_allowed
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.model.short_text import short_repr
-from hsparse.quotas.quotas import DomainNames, Quotas
 from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.records.domain_path import (
     TOP_FOLDER,
@@ -19,8 +18,8 @@ from hsparse.sn.records.domain_path import (
     folder_acls,
     normal_path,
 )
-from hsparse.sn.records.second_names import first_name, named_after, note_second_name
-from hsparse.sn.request import OBJECT_BYTES, Domain, Request
+from hsparse.sn.records.second_names import FolderLimits, first_name, named_after, note_second_name
+from hsparse.sn.request import Domain, Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import CreateObject, DeleteObject, ListKeys
 
@@ -150,8 +149,8 @@ async def require_creation(request: Request, new_path: str) -> Domain:
     parent.require(request.principal, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
-    with request.service.component(Quotas).growth(DomainNames(new_path), request.principal) as growth:
-        await growth.take(OBJECT_BYTES)
+    if (limits := request.service.provided(FolderLimits)) is not None:
+        await limits.check_new(new_path, request.principal)
     return parent
 
 
@@ -175,8 +174,8 @@ async def _first_name(request: Request, path: str, new_path: str) -> Domain:
         raise BadRequest(f"{path} is a folder: only a domain can be linked.")
     for right in Right:
         domain.require(request.principal, right)
-    quotas = request.service.component(Quotas)
-    await quotas.check_second_name(new_path, request.principal, path, domain.root)
+    if (limits := request.service.provided(FolderLimits)) is not None:
+        await limits.check_second_name(new_path, request.principal, path, domain.root)
     return first_name(domain)
 
 

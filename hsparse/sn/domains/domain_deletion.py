@@ -18,11 +18,9 @@ from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, Conflict, Forbidden
 from hsparse.model.ids import deletion_key, storage_key
 from hsparse.model.schema import check_changeable
-from hsparse.quotas.folder_usage import names_below
-from hsparse.quotas.quotas import Quotas
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.domain_path import normal_path
-from hsparse.sn.records.second_names import FIRST_NAME, SECOND_NAMES, with_first_names
+from hsparse.sn.records.second_names import FIRST_NAME, SECOND_NAMES, FolderLimits, with_first_names
 from hsparse.sn.request import Domain, Request
 from hsparse.sn.service import Service
 from hsparse.wire.record_message import (
@@ -148,9 +146,11 @@ async def require_kept(request: Request, domain: Domain) -> tuple[str, ...]:
     objects any more, as they or the first name are gone, may go.
     """
     service, other = request.service, request.arg("linked_domain")
-    limited = await service.component(Quotas).limited(domain.path)
+    limits = service.provided(FolderLimits)
+    limited = [] if limits is None else await limits.limited_folders(domain.path)
     if (
-        not limited
+        limits is None
+        or not limited
         or domain.root is None
         or "deleted" in domain.record
         or await _opens_nothing(request, domain)
@@ -160,7 +160,7 @@ async def require_kept(request: Request, domain: Domain) -> tuple[str, ...]:
     said |= set() if domain.first is None else {domain.first.path}
     if opening := await _opening(request, domain, said):
         return (opening[0],)
-    below = [await _name_below(request, domain, usage.folder) for usage, _ in limited]
+    below = [await _name_below(request, domain, limits, folder) for folder in limited]
     return tuple(dict.fromkeys(below))
 
 
@@ -202,9 +202,9 @@ async def _put_back(request: Request, domain: Domain) -> None:
     )
 
 
-async def _name_below(request: Request, domain: Domain, folder: str) -> str:
-    async for page in names_below(request.service.owners, folder):
-        same = [Domain(name.path, name.record) for name in page if name.root == domain.root]
+async def _name_below(request: Request, domain: Domain, limits: FolderLimits, folder: str) -> str:
+    async for page in limits.domains_below(folder):
+        same = [name for name in page if name.root == domain.root]
         if opening := await _those_opening(request, domain, same):
             return opening[0]
     raise Forbidden(

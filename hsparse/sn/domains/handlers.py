@@ -7,7 +7,6 @@ from typing import Any
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, NotFound
-from hsparse.explorer.handlers import get_explorer, wants_explorer
 from hsparse.model.acl import DEFAULT, Right, check_rights, deciding_entries
 from hsparse.model.schema import check_changeable
 from hsparse.sn.about import server_facts
@@ -57,12 +56,7 @@ ACL_ATTEMPTS = 16
 
 
 async def get_domain(request: Request) -> web.StreamResponse:
-    """Answer with the domain, an object in it (`h5path`) or, without a domain, with the top-level folders.
-
-    A browser that names no domain gets the explorer.
-    """
-    if request.domain_path is None and wants_explorer(request):
-        return await get_explorer(request)
+    """Answer with the domain, an object in it (`h5path`) or, without a domain, with the top-level folders."""
     if request.domain_path is None or request.domain_path == "/":
         return await respond_folder(request, "/", hrefs(request, self="/"), VARYING)
     domain = await request.named_domain(Right.READ)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hsparse.quotas.handlers import QuotaPolicy
+from collections.abc import Sequence
+from typing import Any
+
 from hsparse.sn.policies.access import Access
 from hsparse.sn.policies.admission import Queueing
 from hsparse.sn.policies.authentication import Authentication, RateLimit
@@ -14,14 +16,19 @@ from hsparse.sn.policies.policy import Policy
 from hsparse.sn.service import Service
 
 
-def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy, ...]:
-    """Return the policies of a service node, the outermost first; without `log` requests are counted alone."""
+def policies_of(
+    service: Service, log: RequestLog | None = None, added: Sequence[tuple[type[Any], Policy]] = ()
+) -> tuple[Policy, ...]:
+    """Return the policies of a service node, the outermost first; without `log` requests are counted alone.
+
+    Each of `added` comes after the policy of a class.
+    """
     settings = service.settings
     limited = None
     if settings.rate_limit:
         limited = RateLimit(settings.rate_limit, settings.rate_burst, service.clock)
     origins, has_users = settings.cors_origins, settings.single_user is None
-    return (
+    policies: list[Policy] = [
         log or RequestLog(service.clock, service.metrics),
         Compression(settings.compress),
         Errors(service.authenticator.challenges),
@@ -31,6 +38,9 @@ def policies_of(service: Service, log: RequestLog | None = None) -> tuple[Policy
         Authentication(limited),
         Queueing(service.admission, settings.request_timeout, settings.max_read_time),
         Access(),
-        QuotaPolicy(),
         Bodies(),
-    )
+    ]
+    for after, policy in reversed(added):
+        place = next(number for number, one in enumerate(policies, 1) if isinstance(one, after))
+        policies.insert(place, policy)
+    return tuple(policies)

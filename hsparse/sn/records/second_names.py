@@ -10,18 +10,47 @@ too early, and loses nobody the objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from hsparse.errors import MISSING_KINDS, ErrorKind, HsparseError
 from hsparse.model.acl import Principal, Right, is_allowed
-from hsparse.quotas.quotas import DomainNames
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.request import Domain
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AddSecondName, DeleteObject, ForgetFirstName, ForgetSecondName
 
 FIRST_NAME, SECOND_NAMES = "firstName", "secondNames"
+
+
+@dataclass(frozen=True, slots=True)
+class DomainNames:
+    """The names of a domain's objects: `path`, and `others` that the objects of `root` were given."""
+
+    path: str
+    others: tuple[str, ...] = ()
+    root: str | None = None
+
+
+class FolderLimits(Protocol):
+    """How much may be below folders, if an extension limits that."""
+
+    async def check_new(self, path: str, principal: Principal) -> None:
+        """Raise `OverQuota` or `Busy` if a new domain or folder finds no room above its path."""
+        ...
+
+    async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None:
+        """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
+        ...
+
+    async def limited_folders(self, path: str) -> list[str]:
+        """Return the folders above a path that have a limit, the nearest first."""
+        ...
+
+    def domains_below(self, folder: str) -> AsyncIterator[list[Domain]]:
+        """Yield the domains and folders below a folder; what is deleted meanwhile may be left out."""
+        ...
 
 
 async def with_first_names(

@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.api_keys.api_key import KeyAuthenticator, KeyFile, Role, new_key
+from hsparse.api_keys.api_key import KeyAuthenticator, KeyFile, KeyScheme, Role, new_key
 from hsparse.clock import ManualClock
 from hsparse.errors import Misconfigured, Unauthenticated
 from hsparse.model.acl import ANONYMOUS, Principal
@@ -75,7 +75,7 @@ async def test_it_is_an_authenticator(passwords: PasswordAuthenticator) -> None:
 async def test_a_key_is_a_bearer_token_and_the_password_of_its_user(
     passwords: PasswordAuthenticator, keys: KeyAuthenticator, key: str
 ) -> None:
-    authenticator = SchemeAuthenticator(passwords=passwords, keys=keys)
+    authenticator = SchemeAuthenticator(passwords=passwords, schemes=(KeyScheme(keys),))
     bob = Principal("bob", groups=frozenset({"staff"}))
     for header in (f"Bearer {key}", f"bearer  {key}", basic("bob", key)):
         assert await authenticator.principal(header) == bob
@@ -88,32 +88,34 @@ async def test_a_key_is_a_bearer_token_and_the_password_of_its_user(
 async def test_a_part_of_a_key_is_told_as_such(keys: KeyAuthenticator, key: str) -> None:
     for part in (key[:-1], key[4:], ""):
         with pytest.raises(Unauthenticated, match="not a whole API key"):
-            await SchemeAuthenticator(keys=keys).principal(f"Bearer {part}")
+            await SchemeAuthenticator(schemes=(KeyScheme(keys),)).principal(f"Bearer {part}")
 
 
 async def test_without_keys_a_key_is_a_password_like_any(passwords: PasswordAuthenticator, key: str) -> None:
     authenticator = SchemeAuthenticator(passwords=passwords)
     with pytest.raises(Unauthenticated, match="user name or the password"):
         await authenticator.principal(basic("bob", key))
-    with pytest.raises(Unauthenticated, match="no API keys; use Basic with a user name and password"):
+    with pytest.raises(
+        Unauthenticated, match="not supported by this server; use Basic with a user name and password"
+    ):
         await authenticator.principal(f"Bearer {key}")
 
 
 async def test_without_passwords_they_are_refused(keys: KeyAuthenticator) -> None:
     with pytest.raises(Unauthenticated, match="takes no passwords; use Bearer with an API key"):
-        await SchemeAuthenticator(keys=keys).principal(basic("ada", "lovelace"))
+        await SchemeAuthenticator(schemes=(KeyScheme(keys),)).principal(basic("ada", "lovelace"))
 
 
 def test_challenges_name_the_schemes_there_are(
     passwords: PasswordAuthenticator, keys: KeyAuthenticator
 ) -> None:
     assert SchemeAuthenticator(passwords=passwords).challenges == (BASIC,)
-    assert SchemeAuthenticator(passwords=passwords, keys=keys).challenges == (BASIC, BEARER)
+    assert SchemeAuthenticator(passwords=passwords, schemes=(KeyScheme(keys),)).challenges == (BASIC, BEARER)
     assert SchemeAuthenticator().challenges == ()
 
 
 async def test_the_standing_of_a_user_is_added(keys: KeyAuthenticator, key: str) -> None:
-    authenticator = SchemeAuthenticator(keys=keys, roles=Roles(admins=("g:staff",)))
+    authenticator = SchemeAuthenticator(schemes=(KeyScheme(keys),), roles=Roles(admins=("g:staff",)))
     assert (await authenticator.principal(f"Bearer {key}")).admin
     assert await authenticator.principal(None) is ANONYMOUS
 
@@ -149,7 +151,7 @@ def test_any_header_is_answered_or_refused(header: str) -> None:
         passwords = PasswordAuthenticator(PasswordFile(Path("nowhere")), ManualClock(), HASHES)
         keys = KeyAuthenticator(KeyFile(Path("nowhere")), ManualClock())
         with pytest.raises((Unauthenticated, Misconfigured)):
-            await SchemeAuthenticator(passwords=passwords, keys=keys).principal(header)
+            await SchemeAuthenticator(passwords=passwords, schemes=(KeyScheme(keys),)).principal(header)
 
     asyncio.run(ask())
 
@@ -159,7 +161,7 @@ def test_users_are_those_of_all_files_and_the_settings(
 ) -> None:
     (tmp_path / "groups").write_text("staff: ada eve\n")
     roles = Roles(GroupFile(tmp_path / "groups"), ("root", "g:ops"))
-    assert SchemeAuthenticator(passwords=passwords, keys=keys, roles=roles).users() == [
+    assert SchemeAuthenticator(passwords=passwords, schemes=(KeyScheme(keys),), roles=roles).users() == [
         Principal("ada", groups=frozenset({"staff"})),
         Principal("bob"),
         Principal("eve", groups=frozenset({"staff"})),

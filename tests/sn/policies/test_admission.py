@@ -18,11 +18,10 @@ from hsparse.sn.http import stream
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
-from hsparse.sn.routes import ROUTES
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
-from tests.support.rest_client import RemoteRest, Reply, named_service
+from tests.support.rest_client import ROUTES, RemoteRest, Reply, named_service
 
 ANN = {"Authorization": "ann"}
 

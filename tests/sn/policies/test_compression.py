@@ -20,7 +20,7 @@ from hsparse.sn.coding import STREAMED, Coding, accepted_coding, compress
 from hsparse.sn.policies.compression import SMALLEST
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
-from tests.support.rest_client import AppServer, RestClient
+from tests.support.rest_client import PARTS, AppServer, RestClient
 
 BINARY, ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"
 DOMAIN = "/home/ann/a.h5"
@@ -77,7 +77,7 @@ class Rig:
         settings = ServiceSettings(compress=policy, page_size=1 << 18)
         self.rest = RestClient(self.node, clock, Principal("ann"), settings=settings)
         self.client: TestClient[Any, Any] = TestClient(
-            AppServer(create_app(self.rest.service)), auto_decompress=False
+            AppServer(create_app(self.rest.service, parts=PARTS)), auto_decompress=False
         )
         self.numbers = np.arange(200_000, dtype="<i4") // 7
         self.value = self.sparse = ""

@@ -14,7 +14,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
-from tests.support.rest_client import AppServer, named_service
+from tests.support.rest_client import PARTS, AppServer, named_service
 
 OURS, OTHER = "https://viewer.example.org", "https://evil.example.org"
 ALLOWED = "Access-Control-Allow-Origin"
@@ -30,7 +30,7 @@ async def answers(
     settings = ServiceSettings(single_user=user, cors_origins=origins)
     service = named_service(node, clock, Principal("ann"), settings=settings)
     found = []
-    async with TestClient[Any, Any](AppServer(create_app(service))) as client:
+    async with TestClient[Any, Any](AppServer(create_app(service, parts=PARTS))) as client:
         for method, path, origin in asked:
             headers = {} if origin is None else {"Origin": origin}
             if method == "OPTIONS":

@@ -15,10 +15,9 @@ from hsparse.model.acl import Principal
 from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.policies.guards import FormGuard
 from hsparse.sn.route import Route
-from hsparse.sn.routes import ROUTES
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
-from tests.support.rest_client import RestClient
+from tests.support.rest_client import ROUTES, RestClient
 
 LISTED, EVIL = "https://viewer.example.org", "https://evil.example"
 TEXT = "text/plain;charset=UTF-8"

@@ -16,7 +16,7 @@ from hsparse.sn.app import create_app
 from hsparse.sn.policies.guards import PageGuard
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.storage.delegating_store import MemoryStore
-from tests.support.rest_client import AppServer, named_service
+from tests.support.rest_client import PARTS, AppServer, named_service
 
 EVIL = "http://evil.example.com"
 Client = TestClient[Any, Any]
@@ -26,7 +26,7 @@ async def client_of(settings: ServiceSettings) -> AsyncIterator[Client]:
     clock = ManualClock()
     node = DataService(MemoryStore(clock=clock), clock)
     service = named_service(node, clock, Principal("admin", admin=True), settings=settings)
-    async with Client(AppServer(create_app(service))) as client:
+    async with Client(AppServer(create_app(service, parts=PARTS))) as client:
         yield client
     await node.close()
 

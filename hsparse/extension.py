@@ -1,0 +1,69 @@
+"""What an extension brings to a server and to the command line, and the table of all that are there.
+
+An extension is a package with an `Extension` that is cheap to import: all else it names by modules, which are imported
+when they are used. Packages of others are found by the entry point group `hsparse.extensions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from hsparse.optional_module import OptionalModule
+
+GROUP = "hsparse.extensions"
+METADATA = OptionalModule("importlib.metadata")
+BUILT_IN = ("hdf5", "explorer", "openid", "api_keys", "quotas", "telemetry")
+"""Packages of hsparse with an `EXTENSION`, in the order of their commands and policies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command(OptionalModule):
+    """A command: its module has `add_arguments(parser, command)`, and the parsed arguments have `run`.
+
+    `parts` are modules that the command loads by name: `args.load_part(name)`.
+    """
+
+    help: str = ""
+    parts: Mapping[str, OptionalModule] = field(default_factory=dict)
+
+    def load_part(self, name: str) -> Any:
+        """Import the part of that name, like `load`."""
+        return self.parts[name].load()
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """What can be added to hsparse without a change of it."""
+
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    sections: tuple[type, ...] = ()
+    """Dataclasses of settings (`hsparse.setting`); `settings.of(Section)` is what they have."""
+    service: OptionalModule | None = None
+    """A module with `parts(settings, clock)`: the `hsparse.sn.app.Parts` of a service node."""
+    tracer: OptionalModule | None = None
+    """A module with `node_tracer(service)`, a context: the `Tracer` of a process, None where none is set."""
+
+
+@cache
+def built_in() -> tuple[Extension, ...]:
+    """Return the extensions of this package; the folder of one may be missing."""
+    return tuple(one for name in BUILT_IN if (one := _built_in(f"hsparse.{name}")) is not None)
+
+
+def _built_in(module: str) -> Extension | None:
+    try:
+        found: Extension = OptionalModule(module).load().EXTENSION
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        return None
+    return found
+
+
+@cache
+def extensions() -> tuple[Extension, ...]:
+    """Return all extensions, also those of other packages that are installed."""
+    return (*built_in(), *(one.load() for one in METADATA.load().entry_points(group=GROUP)))

@@ -1,0 +1,83 @@
+"""Handlers of the sign-in at an issuer: what a page asks before it sends somebody there, and afterwards."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiohttp import hdrs, web
+
+from hsparse.clock import Clock
+from hsparse.config import Settings
+from hsparse.errors import Misconfigured, NotFound, Unauthenticated
+from hsparse.openid.code_grant import IssuedTokens, read_grant
+from hsparse.optional_module import OptionalModule
+from hsparse.sn.app import Parts
+from hsparse.sn.http.request import read_json
+from hsparse.sn.http.response import respond
+from hsparse.sn.request import Request
+from hsparse.sn.route import Route
+
+if TYPE_CHECKING:
+    from hsparse.openid.code_flow import CodeFlow
+
+SIGN_IN = OptionalModule("hsparse.openid.code_flow", "server")
+
+
+async def get_sign_in_client(flow: CodeFlow | None, request: Request) -> web.StreamResponse:
+    """`GET /sign-in/client`: the issuer, where it signs people in, and as which client."""
+    flow = _known(flow)
+    async with request.without_place():
+        found = await flow.description()
+    return respond(found)
+
+
+async def post_sign_in_token(flow: CodeFlow | None, request: Request) -> web.StreamResponse:
+    """`POST /sign-in/token`: a token for the code of an issuer, and whom this server takes its bearer for."""
+    flow = _known(flow)
+    grant = read_grant(await read_json(request))
+    async with request.without_place():
+        tokens = await flow.exchange(grant)
+    token, name = await _accepted(request, tokens)
+    answer = respond({"token": token, "username": name})
+    answer.headers[hdrs.CACHE_CONTROL] = "no-store"
+    return answer
+
+
+async def _accepted(request: Request, tokens: IssuedTokens) -> tuple[str, str]:
+    """Return the token that signs in here, and the user's name.
+
+    It is the one for access; that of identity where the issuer gives none that a server can check.
+    """
+    authenticator = request.service.authenticator
+    try:
+        return tokens.access, (await authenticator.principal(f"Bearer {tokens.access}")).name
+    except Unauthenticated as refused:
+        try:
+            return tokens.identity, (await authenticator.principal(f"Bearer {tokens.identity}")).name
+        except Unauthenticated:
+            raise refused from None
+
+
+def _known(flow: CodeFlow | None) -> CodeFlow:
+    if flow is None:
+        raise NotFound("This server signs nobody in at an issuer: its operator may set --oidc-client-id.")
+    return flow
+
+
+def parts(settings: Settings, clock: Clock) -> Parts:
+    """Return sign-in by tokens of the issuer, and at the issuer; nothing of it is imported without one."""
+    asked = settings.sign_in
+    flow, tokens = None, None
+    if asked.oidc_issuer is not None:
+        flow, tokens = SIGN_IN.load().make_sign_in(asked, clock)
+    elif asked.oidc_client_id is not None:
+        raise Misconfigured("--oidc-client-id needs --oidc-issuer: name whose client it is.")
+    return Parts(
+        routes=(
+            Route("GET", "/sign-in/client", partial(get_sign_in_client, flow), None),
+            Route("POST", "/sign-in/token", partial(post_sign_in_token, flow), None),
+        ),
+        schemes=() if tokens is None else (tokens,),
+        about={} if flow is None else {"sign_in_issuer": flow.issuer.url},
+    )
