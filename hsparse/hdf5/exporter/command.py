@@ -16,7 +16,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
-from hsparse.hdf5.exporter.filter_choice import FilterChoice
+from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 from hsparse.hdf5.exporter.refiltered_file import export_filtered
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding

@@ -1,22 +1,25 @@
-"""The data of a dataset, copied from one file to another with other filters."""
+"""The data of a dataset, copied from one file to another with other filters.
+
+The filters of an export, from flags: `--filter shuffle --filter gzip=4`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hsparse.errors import Unsupported
+from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
-from hsparse.format.filters.pipeline import apply_filters, undo_filters
+from hsparse.format.filters.filters_json import parse_filters, record_size
+from hsparse.format.filters.pipeline import BY_NAME, apply_filters, undo_filters
 from hsparse.format.plan.grid import Grid
-from hsparse.hdf5.exporter.filter_choice import FilterChoice
 from hsparse.hdf5.exporter.relocation import DataArea, Relocation
 from hsparse.hdf5.format.chunk_indexes.chunk_records import dense_records
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
@@ -24,12 +27,68 @@ from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import has_addresses
 from hsparse.hdf5.format.messages.layout_message import BTREE_1, ChunkedLayout, ContiguousLayout, LayoutIndex
+from hsparse.hdf5.format.messages.object_messages import Pipelines
 from hsparse.hdf5.format.plan.file_plan import FilePiece
 from hsparse.hdf5.format.plan.planned_chunks import Uint64Column
 from hsparse.hdf5.format.plan.planned_object import plan_layout
 from hsparse.hdf5.format.plan.planned_structures import PlannedMessage
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.model.dataspace import max_dims_of
+
+NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class FilterChoice:
+    """Filters in the order of application, in the form of `creationProperties.filters`; or `none`."""
+
+    items: tuple[Any, ...]
+
+    @classmethod
+    def parse(cls, flags: Sequence[str]) -> FilterChoice:
+        """Parse flags, each `NAME` or `NAME=LEVEL`, or many joined by `+`; `BadRequest` for others."""
+        names = [name for flag in flags for name in flag.split("+")]
+        if NONE in names:
+            if len(names) > 1:
+                raise BadRequest("--filter none goes with no other filter.")
+            return cls((NONE,))
+        choice = cls(tuple(map(_item, names)))
+        choice.pipeline(8, 1 << 20)  # raises before anything is fetched
+        return choice
+
+    @property
+    def is_none(self) -> bool:
+        return self.items == (NONE,)
+
+    def pipeline(self, element_size: int, chunk_bytes: int) -> tuple[Filter, ...]:
+        """Return the filters of chunks of `chunk_bytes`, of elements of `element_size` bytes."""
+        (found,) = parse_filters(self.items, element_size, sparse=False, chunk_bytes=chunk_bytes)
+        return found
+
+    def pipelines(self, dims: tuple[int, ...], element_size: int, sections: int) -> Pipelines:
+        """Return the filters of each section, 2 or 3, of sparse chunks of dimensions `dims`."""
+        return parse_filters(
+            self.items,
+            element_size,
+            sparse=True,
+            chunk_bytes=prod(dims) * element_size,
+            record_size=record_size(dims),
+            heap=sections == 3,
+        )
+
+
+def _item(flag: str) -> Any:
+    name, equals, level = flag.partition("=")
+    if name not in BY_NAME:
+        raise BadRequest(
+            f"The filter {name!r} is unknown; use names such as gzip=4, shuffle, lzf, fletcher32 or none."
+        )
+    if not equals:
+        return name
+    if not level.isdecimal():
+        raise BadRequest(f"The level of --filter {flag} is no number; it should be like gzip=4.")
+    return {"name": name, "level": int(level)}
+
 
 RUN = 4 * 1024 * 1024
 """Bytes of one request, unless a chunk has more."""

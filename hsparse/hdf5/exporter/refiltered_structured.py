@@ -10,8 +10,7 @@ import numpy as np
 
 from hsparse.format.buffer import Buffer
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, build, open_chunk
-from hsparse.hdf5.exporter.filter_choice import FilterChoice
-from hsparse.hdf5.exporter.refiltered_dataset import RefilteredDataset, Target, Task
+from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice, RefilteredDataset, Target, Task
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, plan_chunk_index
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key

@@ -28,9 +28,8 @@ from hsparse.hdf5.format.messages.layout_message import (
 from hsparse.hdf5.format.parse.dataset_chunks import read_dataset_chunks
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
-from hsparse.hdf5.importer.external_data import ExternalData
 from hsparse.hdf5.importer.source import Source
-from hsparse.hdf5.importer.source_files import SourceFiles
+from hsparse.hdf5.importer.source_files import ExternalData, SourceFiles
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import Fixed, element_of
 from hsparse.model.json_values import Values

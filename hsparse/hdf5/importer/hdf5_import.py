@@ -21,8 +21,7 @@ from hsparse.hdf5.format.messages.file_type import has_references
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject
-from hsparse.hdf5.importer.defined_upload import DefinedData, DefinedUpload
-from hsparse.hdf5.importer.dense_upload import DenseUpload, stored_chunks
+from hsparse.hdf5.importer.dense_upload import Advance, DenseUpload, stored_chunks
 from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix, values_body
@@ -35,8 +34,12 @@ from hsparse.hdf5.importer.object_body import (
 )
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import MatrixUpload, matrix_body
-from hsparse.hdf5.importer.structured_upload import StructuredData, StructuredUpload
-from hsparse.hdf5.importer.value_upload import Advance
+from hsparse.hdf5.importer.structured_upload import (
+    DefinedData,
+    DefinedUpload,
+    StructuredData,
+    StructuredUpload,
+)
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 from hsparse.model.ids import collection_of
 

@@ -1,16 +1,27 @@
-"""Datasets of files that another file names, found by their paths: through groups, soft links and external links."""
+"""Datasets of files that another file names, found by their paths: through groups, soft links and external links.
+
+Scattered elements of a dataset, read as boxes: of limited size, and not much larger than what is wanted of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
+from hsparse.format.plan.virtual_plan import Indices, MappedPart
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkTarget, SoftLink
 from hsparse.hdf5.format.parse.carried_types import carried_object
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
 from hsparse.hdf5.format.superblock import read_superblock
+from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.source_files import SharedSource, SourceFiles
 
@@ -91,3 +102,52 @@ def _components(path: str) -> list[str]:
 def _member(source: Source, file: Hdf5File, group: int, name: str) -> LinkTarget | None:
     links = source.run(parse_object(file, group)).links
     return next((link.target for link in links if link.name == name), None)
+
+
+HULL = 32 * 1024 * 1024
+"""The most bytes of a box of which some elements are not wanted."""
+ReadBox: TypeAlias = Callable[[Dims, Dims], NDArray[Any]]
+
+
+def read_part(read: ReadBox, part: MappedPart, size: int) -> NDArray[Any]:
+    """Return the elements of the source of a part, of `size` bytes each, in the shape of its index lists.
+
+    `read` returns a box of the source, from its start to before its stop.
+    """
+    return _product(read, part.source, size) if part.products else _points(read, part.source, size)
+
+
+def _hull(lists: tuple[Indices, ...]) -> tuple[Dims, Dims, Dims]:
+    """Return start, stop and lengths of the box around indices."""
+    start = tuple(int(one.min()) for one in lists)
+    stop = tuple(int(one.max()) + 1 for one in lists)
+    return start, stop, tuple(b - a for a, b in zip(start, stop, strict=True))
+
+
+def _product(read: ReadBox, lists: tuple[Indices, ...], size: int) -> NDArray[Any]:
+    start, stop, lengths = _hull(lists)
+    counts = tuple(map(len, lists))
+    if lengths == counts:
+        return read(start, stop)
+    if prod(lengths) * size <= HULL:
+        inside = (one - a for one, a in zip(lists, start, strict=True))
+        return read(start, stop)[np.ix_(*inside)]
+    # Where the gaps are; a box is divided until it has none, or is small.
+    dim = max(range(len(counts)), key=lambda dim: lengths[dim] / counts[dim] if counts[dim] > 1 else 0)
+    half = counts[dim] // 2
+    parts = (lists[dim][:half], lists[dim][half:])
+    return np.concatenate(
+        [_product(read, (*lists[:dim], part, *lists[dim + 1 :]), size) for part in parts], dim
+    )
+
+
+def _points(read: ReadBox, coords: tuple[Indices, ...], size: int) -> NDArray[Any]:
+    start, stop, lengths = _hull(coords)
+    count = len(coords[0]) if coords else 1
+    if prod(lengths) in (1, count) or prod(lengths) * size <= HULL:
+        found = read(start, stop)
+        return found[tuple(one - a for one, a in zip(coords, start, strict=True))].reshape(
+            count, *found.shape[len(coords) :]
+        )
+    parts = ([one[: count // 2] for one in coords], [one[count // 2 :] for one in coords])
+    return np.concatenate([_points(read, tuple(part), size) for part in parts])

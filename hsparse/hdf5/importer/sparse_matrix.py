@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
+from hsparse.hdf5.importer.dense_upload import LARGEST, ValueUpload
 from hsparse.hdf5.importer.source import path_in_errors
-from hsparse.hdf5.importer.value_upload import LARGEST, ValueUpload
 from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 
 MatrixElements = tuple[NDArray[np.uint64], NDArray[Any]]

@@ -31,9 +31,8 @@ from hsparse.hdf5.importer.converted_elements import convert_elements
 from hsparse.hdf5.importer.file_data import DataFile, Dims, FileData, is_raw
 from hsparse.hdf5.importer.mapped_sources import resolve_mappings
 from hsparse.hdf5.importer.source import path_in_errors
-from hsparse.hdf5.importer.source_dataset import SourceFile, find_object
+from hsparse.hdf5.importer.source_dataset import SourceFile, find_object, read_part
 from hsparse.hdf5.importer.source_files import SharedSource
-from hsparse.hdf5.importer.source_parts import read_part
 from hsparse.model.dataspace import dims_of
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray

@@ -6,7 +6,7 @@ import pytest
 
 from hsparse.errors import HsparseError
 from hsparse.format.filters.definition import Filter
-from hsparse.hdf5.exporter.filter_choice import FilterChoice
+from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.hdf5.exporter.filter_choice import FilterChoice
+from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 from hsparse.hdf5.exporter.refiltered_file import export_filtered
 from hsparse.hdf5.importer.source import LocalSource
 from tests.format.hdf5.h5py_judge import compare

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk
-from hsparse.hdf5.exporter.filter_choice import FilterChoice
+from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice
 from hsparse.hdf5.exporter.refiltered_file import export_filtered
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout

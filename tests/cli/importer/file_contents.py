@@ -19,13 +19,13 @@ from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject
+from hsparse.hdf5.importer.dense_upload import LARGEST
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix
 from hsparse.hdf5.importer.object_body import common_body, dataset_body, link_bodies
 from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.structured_upload import StructuredData, StructuredUpload
-from hsparse.hdf5.importer.value_upload import LARGEST
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
 from hsparse.model.vlen_array import VlenArray
 

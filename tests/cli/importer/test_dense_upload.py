@@ -16,11 +16,10 @@ from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind
-from hsparse.hdf5.importer.dense_upload import BAND, DenseUpload, box_bands
+from hsparse.hdf5.importer.dense_upload import BAND, LARGEST, DenseUpload, box_bands
 from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.source import LocalSource
-from hsparse.hdf5.importer.value_upload import LARGEST
 from hsparse.model.ids import new_root_id
 
 MIB = 1024 * 1024

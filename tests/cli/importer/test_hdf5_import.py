@@ -19,7 +19,7 @@ from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.format.plan.file_plan import FileForm
-from hsparse.hdf5.importer.value_upload import LARGEST
+from hsparse.hdf5.importer.dense_upload import LARGEST
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.clients.hdf5_files import FILES, OPTIONS

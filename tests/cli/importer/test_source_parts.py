@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.format.plan.virtual_plan import MappedPart
-from hsparse.hdf5.importer import source_parts
-from hsparse.hdf5.importer.source_parts import read_part
+from hsparse.hdf5.importer import source_dataset as source_parts
+from hsparse.hdf5.importer.source_dataset import read_part
 
 DATA = np.arange(12 * 15 * 9).reshape(12, 15, 9)
 

@@ -419,7 +419,7 @@ def test_chunks_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixtu
 def test_elements_that_are_too_many_for_a_request_are_sent_in_halves(
     imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.value_upload.LARGEST", 2000)
+    monkeypatch.setattr("hsparse.hdf5.importer.dense_upload.LARGEST", 2000)
     sizes: list[int] = []
     send = RetryingClient.json
 

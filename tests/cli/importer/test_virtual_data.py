@@ -11,7 +11,8 @@ import pytest
 
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
-from hsparse.hdf5.importer import hdf5_import, source_files, source_parts, virtual_data
+from hsparse.hdf5.importer import hdf5_import, source_files, virtual_data
+from hsparse.hdf5.importer import source_dataset as source_parts
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_command import Stopped, stop_after

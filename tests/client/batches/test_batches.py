@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import hsparse
 from hsparse.client.errors import MissingKey
-from hsparse.client.integrations.batches.batch_plan import BatchPlan, choose_block_rows
-from hsparse.client.integrations.batches.batches import COPIES, Batches
+from hsparse.client.integrations.batches.batches import COPIES, Batches, BatchPlan, choose_block_rows
 from hsparse.client.sparse_dataset import SparseDataset
 
 ROWS, WIDTH = 1000, 30

@@ -3,11 +3,18 @@
 An element is a group or a dataset with the attribute `encoding-type`; what a type means is said at
 https://anndata.readthedocs.io/en/stable/fileformat-prose.html. A matrix is a sparse dataset or, without elements, the
 group of its arrays.
+
+A column of a data frame as arrays of numpy: the one form that pandas, polars and xarray make theirs of.
+
+Data frames of AnnData before 0.7: a dataset of compounds, whose first field is the index.
+
+A categorical has codes there, and its categories in `uns/<name>_categories`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,19 +23,77 @@ from numpy.typing import NDArray
 from hsparse.client.errors import NotImplementedHere
 from hsparse.client.integrations.anndata.compressed_matrix import compressed_matrix
 from hsparse.client.integrations.anndata.domain_tree import DomainTree
-from hsparse.client.integrations.anndata.frame_column import PANDAS, FrameColumn
-from hsparse.client.integrations.anndata.legacy_frame import (
-    categories_path,
-    legacy_column,
-    legacy_fields,
-    legacy_index,
-)
 from hsparse.client.progress import Progress
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.value_batch import Axis, DatasetRead, read_datasets
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
+
+PANDAS = OptionalModule("pandas", "anndata")
+
+
+@dataclass(frozen=True, slots=True)
+class FrameColumn:
+    """Values, (n,), or codes of `categories`, -1 where there is none; with a `mask`, true where a value is missing."""
+
+    values: NDArray[Any]
+    categories: Any = None
+    is_ordered: bool = False
+    mask: NDArray[np.bool_] | None = None
+
+    def to_pandas(self) -> Any:
+        """Return what pandas has in a data frame: an array of numpy or of its own."""
+        if self.categories is not None:
+            categorical = PANDAS.load().Categorical
+            return categorical.from_codes(self.values, self.categories, ordered=self.is_ordered)
+        if self.mask is None:
+            return self.values
+        pandas = PANDAS.load()
+        if self.values.dtype.kind == "b":
+            return pandas.arrays.BooleanArray(self.values, mask=self.mask)
+        if self.values.dtype.kind in "iu":
+            return pandas.arrays.IntegerArray(self.values, mask=self.mask)
+        texts = pandas.array(self.values, dtype=pandas.StringDtype())
+        texts[self.mask] = pandas.NA
+        return texts
+
+    @property
+    def missing(self) -> NDArray[np.bool_] | None:
+        """Where a value is missing; None if none can be."""
+        return self.mask if self.categories is None else self.values < 0
+
+
+def legacy_fields(tree: DomainTree, path: str) -> list[str]:
+    """Return the names of the fields: that of the index first, then the columns."""
+    return list(Hdf5Type.parse(tree.record(path)["type"]).dtype.names or ())
+
+
+def categories_path(name: str) -> str:
+    """Return where the categories of a column are, if it has any."""
+    return f"uns/{name}_categories"
+
+
+def legacy_index(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the index in the compounds of a frame."""
+    assert values.dtype.names
+    return _texts(values[values.dtype.names[0]])
+
+
+def legacy_column(values: NDArray[Any], name: str, categories: NDArray[Any] | None) -> FrameColumn:
+    """Return a column of compounds; `categories` are what the domain has for its name."""
+    column = _texts(values[name])
+    if categories is not None and column.dtype.kind in "iu" and np.all(column < len(categories)):
+        return FrameColumn(column, _texts(categories))
+    return FrameColumn(column)
+
+
+def _texts(values: NDArray[Any]) -> NDArray[Any]:
+    """Return text of fixed size as `str`, anything else in memory of its own."""
+    if values.dtype.kind != "S":
+        return values.copy()
+    return np.array([one.decode(errors="surrogateescape") for one in values.tolist()], object)
+
 
 ANNDATA = OptionalModule("anndata", "anndata")
 AWKWARD = OptionalModule("awkward", "anndata")

@@ -16,9 +16,8 @@ from hsparse.client.group import make_member
 from hsparse.client.indexing.frame_labels import places_of
 from hsparse.client.indexing.select import ArrayKey
 from hsparse.client.integrations.anndata.domain_tree import DomainTree
-from hsparse.client.integrations.anndata.element_reader import ANNDATA, ElementReader
+from hsparse.client.integrations.anndata.element_reader import ANNDATA, PANDAS, ElementReader
 from hsparse.client.integrations.anndata.expression import INDEX, Expression
-from hsparse.client.integrations.anndata.frame_column import PANDAS
 from hsparse.client.progress import Progress, show_rows
 from hsparse.client.reductions import GROUP, Operation, Undefined, reduced_axes
 from hsparse.client.reductions import Axis as Reduced

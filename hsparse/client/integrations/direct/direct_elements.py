@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.errors import Unreachable
-from hsparse.client.integrations.direct.chunk_elements import (
+from hsparse.client.integrations.direct.direct_rows import (
+    DirectRows,
     allocate_elements,
     cut_elements,
     narrow_elements,
     select_elements,
     write_elements,
 )
-from hsparse.client.integrations.direct.dataset_map import DatasetMap
-from hsparse.client.integrations.direct.direct_rows import DirectRows
-from hsparse.client.integrations.direct.kept_map import KeptMap
+from hsparse.client.integrations.direct.kept_map import DatasetMap, KeptMap
 from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectReader,

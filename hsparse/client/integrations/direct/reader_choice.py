@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from hsparse.client.integrations.direct.dataset_map import DatasetMap
 from hsparse.client.integrations.direct.directory_objects import DirectoryObjects, is_store
+from hsparse.client.integrations.direct.kept_map import DatasetMap
 from hsparse.client.integrations.direct.object_reader import ObjectReader
 from hsparse.client.integrations.direct.presigned_objects import PresignedObjects
 from hsparse.errors import Unsupported

@@ -17,7 +17,7 @@ from hsparse.client import file
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.group import Group
-from hsparse.client.integrations.polars.polars_predicate import POLARS, allowed_places, plain_series
+from hsparse.client.integrations.polars.frame_scan import POLARS, allowed_places, plain_series
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.optional_module import OptionalModule
