@@ -27,7 +27,7 @@ from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import Conflict
 from hsparse.optional_module import OptionalModule
 
-ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_assignment")
+ASSIGNMENT = OptionalModule("hsparse.client.integrations.anndata.element_writer")
 """Imported when it is used: most files have no data frames."""
 COLUMN = re.compile(r"/(obs|var|(obsm|varm|uns)/[^/]+)/[^/]+$")
 """Paths of columns of the data frames that an AnnData has."""

@@ -14,8 +14,14 @@ from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.progress import ProgressForm
 from hsparse.cli.tree.mkdir import make_folder
 from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
-from hsparse.cli.tree.targets import add_target_arguments, pairs, require_free
-from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.cli.tree.tree_command import (
+    PATTERN_HELP,
+    Output,
+    add_target_arguments,
+    add_tree_arguments,
+    pairs,
+    require_free,
+)
 from hsparse.client.connection import Connection
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place
-from hsparse.cli.tree.text_forms import size_text
+from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree, require_place, size_text
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 
 ABOUT = """\

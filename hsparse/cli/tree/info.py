@@ -5,8 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
-from hsparse.cli.tree.text_forms import filters_text, shape_text, size_text, time_text, type_text
+from hsparse.cli.tree.server_tree import (
+    Entry,
+    Kind,
+    ServerTree,
+    filters_text,
+    shape_text,
+    size_text,
+    time_text,
+    type_text,
+)
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.client.connection import Json
 

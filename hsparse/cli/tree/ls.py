@@ -6,8 +6,16 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from hsparse.cli.tree.server_tree import PATTERN, Entry, Kind, ServerTree
-from hsparse.cli.tree.text_forms import shape_text, size_text, time_text, type_text
+from hsparse.cli.tree.server_tree import (
+    PATTERN,
+    Entry,
+    Kind,
+    ServerTree,
+    shape_text,
+    size_text,
+    time_text,
+    type_text,
+)
 from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
 from hsparse.client.connection import Json
 from hsparse.errors import Forbidden, NotFound

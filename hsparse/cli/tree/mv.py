@@ -10,8 +10,14 @@ import argparse
 from hsparse.cli.tree.mkdir import make_folder
 from hsparse.cli.tree.rm import remove
 from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
-from hsparse.cli.tree.targets import add_target_arguments, pairs, require_free
-from hsparse.cli.tree.tree_command import PATTERN_HELP, Output, add_tree_arguments
+from hsparse.cli.tree.tree_command import (
+    PATTERN_HELP,
+    Output,
+    add_target_arguments,
+    add_tree_arguments,
+    pairs,
+    require_free,
+)
 from hsparse.errors import Conflict, HsparseError, NotFound
 
 ABOUT = f"""\

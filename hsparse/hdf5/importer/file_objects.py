@@ -22,13 +22,13 @@ from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.file_type import names_of_enum
 from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkMessage, SoftLink
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
-from hsparse.hdf5.format.parse.carried_types import carried_object
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, check_readable, parse_elements
 from hsparse.hdf5.format.parse.parsed_object import (
     ObjectKind,
     ParsedAttribute,
     ParsedDataset,
     ParsedObject,
+    carried_object,
     parse_object,
 )
 from hsparse.hdf5.format.plan.dataset_plan import BOOLEAN

@@ -17,9 +17,8 @@ from hsparse.errors import Corrupt
 from hsparse.format.plan.virtual_plan import Indices, MappedPart
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.group_messages import ExternalLink, HardLink, LinkTarget, SoftLink
-from hsparse.hdf5.format.parse.carried_types import carried_object
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget
-from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
+from hsparse.hdf5.format.parse.parsed_object import ParsedObject, carried_object, parse_object
 from hsparse.hdf5.format.superblock import read_superblock
 from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.source import Source

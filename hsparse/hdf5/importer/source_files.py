@@ -22,8 +22,8 @@ from threading import Lock
 from hsparse.cli.file_arguments import SCHEME, S3Url
 from hsparse.errors import BadRequest, Conflict, Corrupt, Forbidden, NotFound, Unsupported
 from hsparse.hdf5.format.file_fields import ByteRange
-from hsparse.hdf5.format.parse.external_files import ExternalFile
 from hsparse.hdf5.format.parse.parsed_object import ParsedDataset
+from hsparse.hdf5.format.parse.virtual_mapping import ExternalFile
 from hsparse.hdf5.importer.source import Source
 from hsparse.model.dataspace import dims_of
 

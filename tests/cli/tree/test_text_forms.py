@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hsparse.cli.tree.text_forms import filters_text, shape_text, size_text, time_text, type_text
+from hsparse.cli.tree.server_tree import filters_text, shape_text, size_text, time_text, type_text
 
 
 @pytest.mark.parametrize(

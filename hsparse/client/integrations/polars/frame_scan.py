@@ -21,8 +21,7 @@ from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import WrongType
 from hsparse.client.group import Group
 from hsparse.client.integrations.anndata.domain_tree import DomainTree
-from hsparse.client.integrations.anndata.element_reader import ElementReader
-from hsparse.client.integrations.anndata.frame_column import FrameColumn
+from hsparse.client.integrations.anndata.element_reader import ElementReader, FrameColumn
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.optional_module import OptionalModule
 

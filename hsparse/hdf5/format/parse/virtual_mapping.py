@@ -2,6 +2,10 @@
 
 H5.format.html, IV.A.2.i, "Virtual Storage Layout", and III.E, "Global Heap Block for Virtual Datasets". Names are as
 libhdf5 reads them: `%b` is the number of a block, `%%` a percent sign (`H5D_virtual_parse_source_name`).
+
+The external data files message: the files that hold the data of a contiguous dataset.
+
+H5.format.html, IV.A.2.h (message 0x0007). The names of the files are in a local heap.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.selections.serialized_selection import UNLIMITED, Regular, Serialized, decode_serialized
 from hsparse.hdf5.format.file_fields import Reads, decode_name, open_page
-from hsparse.hdf5.format.fractal_heap import read_global_heap
+from hsparse.hdf5.format.fractal_heap import read_global_heap, read_local_heap
 from hsparse.hdf5.format.hdf5_file import Hdf5File
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
 
@@ -120,3 +124,31 @@ def _name(reader: ByteReader) -> str:
     if end < 0:
         raise Corrupt(f"The {reader.subject} ends inside a name, or has one of more than {MAX_NAME} bytes.")
     return decode_name(reader.take(end + 1, "name")[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalFile:
+    """`size` bytes from `offset` of the file `name`; None is as many as there are."""
+
+    name: str
+    offset: int
+    size: int | None
+
+
+def parse_external_files(file: Hdf5File, message: ByteReader) -> Reads[tuple[ExternalFile, ...]]:
+    """Read the message and its names, pieces in the order of the data; raises `Corrupt`."""
+    version = message.number(1, "external files' header")
+    message.take(3, "external files' header")
+    _, used = message.numbers(2, 2, "external files' header")
+    address = file.widths.read_address(message, "address of the local heap")
+    if version != 1 or address is None:
+        raise Corrupt(
+            f"The {message.subject} has an external files message of version {version}, heap {address}."
+        )
+    slots = [message.numbers(3, file.widths.length, "external file's slot") for _ in range(used)]
+    heap = yield from read_local_heap(file, address)
+    unlimited = 2 ** (8 * file.widths.length) - 1
+    return tuple(
+        ExternalFile(heap.text(name), offset, None if size == unlimited else size)
+        for name, offset, size in slots
+    )

@@ -8,7 +8,7 @@ import h5py
 import pytest
 
 from hsparse.errors import Corrupt
-from hsparse.hdf5.format.parse.external_files import parse_external_files
+from hsparse.hdf5.format.parse.virtual_mapping import parse_external_files
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.sample_messages import reader
 
