@@ -23,7 +23,7 @@ from pathlib import Path
 from hsparse.cli import connection_flags
 from hsparse.cli.environment import CLIENT_SETTINGS, client_default
 from hsparse.client.connection import Connection
-from hsparse.client.http.address import SignIn
+from hsparse.client.http.sign_in import SignIn
 from hsparse.errors import BadRequest, Unauthenticated
 from hsparse.sn.auth.line_file import basic_credential
 

@@ -18,8 +18,8 @@ import pytest
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
 from hsparse.client.embedded import embedded_connection
+from hsparse.client.integrations.direct.bucket_objects import Bucket
 from hsparse.client.integrations.direct.direct_source import direct_source
-from hsparse.client.integrations.direct.directory_objects import Bucket
 from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sparse_dataset import SparseDataset

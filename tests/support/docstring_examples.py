@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import hsparse
-from hsparse.client.http.address import NAMES
+from hsparse.client.http.sign_in import NAMES
 from hsparse.errors import Misconfigured
 
 OPERATORS = {"__getitem__", "__setitem__", "__delitem__"}

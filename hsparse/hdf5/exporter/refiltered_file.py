@@ -13,8 +13,14 @@ from threading import Lock
 
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.hdf5.domain_file import PartFile
-from hsparse.hdf5.exporter.refiltered_dataset import FilterChoice, RefilteredDataset, Target, Task, refiltered
-from hsparse.hdf5.exporter.refiltered_structured import StructuredChunks
+from hsparse.hdf5.exporter.refiltered_dataset import (
+    FilterChoice,
+    RefilteredDataset,
+    StructuredChunks,
+    Target,
+    Task,
+    refiltered,
+)
 from hsparse.hdf5.exporter.relocation import DataArea, Relocation
 from hsparse.hdf5.format.file_fields import Addressed, Key
 from hsparse.hdf5.format.messages.group_messages import HardLink

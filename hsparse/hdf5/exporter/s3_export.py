@@ -16,7 +16,7 @@ from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.cli.progress import print_message, show_progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.hdf5.domain_file import ReportProgress
-from hsparse.hdf5.exporter.file_reads import FileReads
+from hsparse.hdf5.exporter.domain_source import FileReads
 from hsparse.hdf5.exporter.pending_export import (
     LIMITS,
     FileChunk,

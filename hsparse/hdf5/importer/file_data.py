@@ -1,4 +1,7 @@
-"""The data of a dataset of a file, read by boxes; not for structured chunks."""
+"""The data of a dataset of a file, read by boxes; not for structured chunks.
+
+Elements of a source of a virtual dataset, converted to the type of the virtual dataset as libhdf5 does it.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.errors import Corrupt
+from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.plan.grid import Grid
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.hdf5_file import Hdf5File
-from hsparse.hdf5.format.messages.file_type import FileType, is_byte_identical
+from hsparse.hdf5.format.messages.file_type import FileType, dims_of_array, is_byte_identical, names_of_enum
 from hsparse.hdf5.format.messages.layout_message import (
     UNFILTERED_EDGES,
     ChunkedLayout,
@@ -270,3 +273,93 @@ def _with(place: Dims, dim: int, at: int) -> Dims:
 
 def _slices(start: Dims, stop: Dims) -> tuple[slice, ...]:
     return tuple(map(slice, start, stop))
+
+
+NUMBERS = ("H5T_INTEGER", "H5T_FLOAT")
+Array = NDArray[Any]
+
+
+def convert_elements(values: Array, source: Any, target: Any) -> Array:
+    """Return values of the type item `source` as those of `target`; `Unsupported` names types that do not convert.
+
+    Numbers beyond the range of an integer type become its least or largest, fields of compounds go by their names, and
+    fields that the source does not have are zero.
+    """
+    if source == target:
+        return values
+    kinds = source["class"], target["class"]
+    if kinds[0] in NUMBERS and kinds[1] in NUMBERS:
+        return _numbers(values, _dtype(target))
+    if kinds == ("H5T_STRING", "H5T_STRING"):
+        lengths = source["length"], target["length"]
+        if "H5T_VARIABLE" not in lengths:
+            return _texts(values, source, target)
+        if lengths == ("H5T_VARIABLE", "H5T_VARIABLE"):
+            return values
+    if kinds == ("H5T_ENUM", "H5T_ENUM") and names_of_enum(source) == names_of_enum(target):
+        return values.astype(_dtype(target))
+    fixed = isinstance(element_of(source), Fixed) and isinstance(element_of(target), Fixed)
+    if kinds == ("H5T_COMPOUND", "H5T_COMPOUND") and fixed:
+        return _compounds(values, source, target)
+    if kinds == ("H5T_ARRAY", "H5T_ARRAY") and fixed and dims_of_array(source) == dims_of_array(target):
+        return convert_elements(values, source["base"], target["base"])
+    raise Unsupported(
+        f"Elements of type {source} cannot be converted to {target}: copy the data to a dataset of one type."
+    )
+
+
+def _dtype(item: Any) -> np.dtype[Any]:
+    return element_of(item).dtype
+
+
+def _numbers(values: Array, dtype: np.dtype[Any]) -> Array:
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return values.astype(dtype)
+    limits = np.iinfo(dtype)
+    if values.dtype.kind != "f":
+        own = np.iinfo(values.dtype)
+        return np.clip(values, max(own.min, limits.min), min(own.max, limits.max)).astype(dtype)
+    wide = values.astype(np.float64)
+    over, under = wide >= float(limits.max), wide <= float(limits.min)
+    with np.errstate(invalid="ignore"):
+        found = np.where(over | under, 0, wide).astype(dtype)
+    found[over], found[under] = limits.max, limits.min
+    return found
+
+
+def _texts(values: Array, source: Any, target: Any) -> Array:
+    size = int(target["length"])
+    texts = values.astype(f"S{values.dtype.itemsize}")
+    if source["strPad"] == "H5T_STR_NULLTERM":
+        texts = _cut_at_zeros(texts)
+    elif source["strPad"] == "H5T_STR_SPACEPAD":
+        texts = np.strings.rstrip(texts, b" ")
+    if target["strPad"] == "H5T_STR_NULLTERM":
+        # A zero is the end of such a text, even of one that is cut.
+        texts = texts.astype(f"S{max(1, size - 1)}") if size > 1 else np.zeros_like(texts, "S1")
+    return texts.astype(_dtype(target))
+
+
+def _cut_at_zeros(texts: Array) -> Array:
+    """Return texts without what follows their first zero."""
+    rows = np.ascontiguousarray(texts).view(np.uint8).reshape(*texts.shape, texts.dtype.itemsize)
+    ended = np.logical_or.accumulate(rows == 0, axis=-1)
+    return np.where(ended, np.uint8(0), rows).view(texts.dtype)[..., 0]
+
+
+def _compounds(values: Array, source: Any, target: Any) -> Array:
+    result = np.zeros(values.shape, _dtype(target))
+    known = {field["name"]: field["type"] for field in source["fields"]}
+    for field in target["fields"]:
+        name = field["name"]
+        if name in known:
+            result[name] = convert_elements(values[name], _item(known[name]), _item(field["type"]))
+    return result
+
+
+def _item(item: Any) -> Any:
+    """Return a type item as an object, predefined ones too."""
+    if not isinstance(item, str):
+        return item
+    return {"class": "H5T_FLOAT" if item.startswith("H5T_IEEE") else "H5T_INTEGER", "base": item}

@@ -27,8 +27,7 @@ from hsparse.hdf5.format.parse.virtual_mapping import (
     parse_virtual_mappings,
     unlimited_dim,
 )
-from hsparse.hdf5.importer.converted_elements import convert_elements
-from hsparse.hdf5.importer.file_data import DataFile, Dims, FileData, is_raw
+from hsparse.hdf5.importer.file_data import DataFile, Dims, FileData, convert_elements, is_raw
 from hsparse.hdf5.importer.mapped_sources import resolve_mappings
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.source_dataset import SourceFile, find_object, read_part
