@@ -1,120 +1,19 @@
 """The state of an export to S3 that has not ended, stored as an object next to its target.
 
 Its key is that of the target with the file's etag and `.part`, like the name of an unfinished export to a disk.
-
-The parts of a file in an S3 bucket: chunks that the service copies, and bytes that are sent.
-
-Amazon S3 User Guide, "Amazon S3 multipart upload limits".
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice, pairwise
 
-from hsparse.errors import BadRequest, NotFound, TooLarge
-from hsparse.storage.s3.multipart_upload import CopySource, S3Upload
+from hsparse.errors import BadRequest, NotFound
+from hsparse.hdf5.exporter.part_plan import FilePart
+from hsparse.storage.s3.multipart_upload import S3Upload
 from hsparse.storage.s3.s3_store import S3Store
-
-MIB = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of parts: at most `most` parts, of at most `largest` bytes and, except the last, at least `least` bytes.
-
-    Parts that are sent have about `sent` bytes if that is allowed, because they are in memory.
-    """
-
-    least: int = 5 * MIB
-    largest: int = 5 * 1024 * MIB
-    most: int = 10_000
-    sent: int = 16 * MIB
-
-
-LIMITS = Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class FileChunk:
-    """A chunk in the file at `start`, with the bytes of `source`."""
-
-    start: int
-    source: CopySource
-
-    @property
-    def stop(self) -> int:
-        return self.start + self.source.size
-
-
-@dataclass(frozen=True, slots=True)
-class FilePart:
-    """The bytes of the file from `start` to before `stop`: copied from `source`, or sent without one."""
-
-    start: int
-    stop: int
-    source: CopySource | None = None
-
-    @property
-    def size(self) -> int:
-        return self.stop - self.start
-
-
-def plan_parts(size: int, chunks: Sequence[FileChunk], limits: Limits = LIMITS) -> tuple[FilePart, ...]:
-    """Return the parts of a file of `size` bytes, in order; `chunks` ascend without overlap.
-
-    If the bytes between copied chunks are too few for a part, the part gets bytes of the next chunk, or all of it. If
-    there would be too many parts, small chunks are sent together. `TooLarge` if no parts hold the file.
-    """
-    least = limits.least
-    while 2 * least <= limits.largest:
-        large = [chunk for chunk in chunks if chunk.source.size >= least]
-        sent = min(max(least, limits.sent), limits.largest // 2)
-        found = _parts(size, large, replace(limits, least=least, sent=sent))
-        parts = tuple(islice(found, limits.most + 1))
-        if len(parts) <= limits.most:
-            return parts
-        least += max(1, least // 4)
-    raise TooLarge(
-        f"The file has {size} bytes; {limits.most} parts, the most there can be, do not hold it: export parts of it."
-    )
-
-
-def _parts(size: int, chunks: Sequence[FileChunk], limits: Limits) -> Iterator[FilePart]:
-    at = 0
-    for chunk in chunks:
-        between = chunk.start - at
-        first = chunk.start + (max(0, limits.least - between) if between else 0)
-        left = chunk.stop - first
-        if left <= 0 or (left < limits.least and chunk.stop < size):
-            continue
-        yield from _sent(at, first, limits)
-        yield from _copied(chunk, first, limits)
-        at = chunk.stop
-    yield from _sent(at, size, limits)
-
-
-def _sent(start: int, stop: int, limits: Limits) -> Iterator[FilePart]:
-    for first, last in _cut(start, stop, max(1, (stop - start) // limits.sent)):
-        yield FilePart(first, last)
-
-
-def _copied(chunk: FileChunk, start: int, limits: Limits) -> Iterator[FilePart]:
-    """Yield the parts of a chunk from `start`, an offset in the file."""
-    for first, last in _cut(start, chunk.stop, -(-(chunk.stop - start) // limits.largest)):
-        address = chunk.source.address + first - chunk.start
-        yield FilePart(first, last, replace(chunk.source, address=address, size=last - first))
-
-
-def _cut(start: int, stop: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield `count` pieces of about the same size, none of them empty."""
-    cuts = (start + (stop - start) * number // count for number in range(count + 1))
-    yield from ((first, last) for first, last in pairwise(cuts) if first < last)
-
 
 SUFFIX = ".part"
 KIND = "hsparse-export"

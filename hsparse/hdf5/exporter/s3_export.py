@@ -16,16 +16,9 @@ from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.cli.progress import print_message, show_progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.hdf5.domain_file import ReportProgress
-from hsparse.hdf5.exporter.domain_source import FileReads
-from hsparse.hdf5.exporter.pending_export import (
-    LIMITS,
-    FileChunk,
-    FilePart,
-    PendingExport,
-    forget,
-    plan_digest,
-    plan_parts,
-)
+from hsparse.hdf5.exporter.file_reads import FileReads
+from hsparse.hdf5.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
+from hsparse.hdf5.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.hdf5.format.plan.file_plan import FileForm
 from hsparse.storage.s3.multipart_upload import CopySource, Part, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store

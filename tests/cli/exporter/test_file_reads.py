@@ -8,8 +8,8 @@ import pytest
 
 from hsparse.client.connection import Connection
 from hsparse.errors import HsparseError, NotFound, PreconditionFailed
-from hsparse.hdf5.exporter.domain_source import FileReads
-from hsparse.hdf5.exporter.pending_export import FileChunk
+from hsparse.hdf5.exporter.file_reads import FileReads
+from hsparse.hdf5.exporter.part_plan import FileChunk
 from hsparse.hdf5.format.plan.file_plan import STOCK
 from hsparse.storage.s3.multipart_upload import CopySource
 from tests.client.scripted_server import answer, scripted_server

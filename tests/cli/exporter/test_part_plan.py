@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import TooLarge
-from hsparse.hdf5.exporter.pending_export import LIMITS, MIB, FileChunk, FilePart, Limits, plan_parts
+from hsparse.hdf5.exporter.part_plan import LIMITS, MIB, FileChunk, FilePart, Limits, plan_parts
 from hsparse.storage.s3.multipart_upload import CopySource
 
 
