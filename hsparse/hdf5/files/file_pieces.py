@@ -19,7 +19,7 @@ from hsparse.hdf5.files.file_chunks import read_direct_chunk, read_planned, row_
 from hsparse.hdf5.files.matrix_pieces import BandCache, MatrixPieces, chunk_memory, compressed_chunks
 from hsparse.hdf5.format.plan.domain_plan import DomainPlan
 from hsparse.hdf5.format.plan.file_plan import FilePiece
-from hsparse.hdf5.format.plan.matrix_bands import MatrixColumn
+from hsparse.hdf5.format.plan.matrix_plan import MatrixColumn
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion
 from hsparse.hdf5.format.plan.transcoded_chunk import (
     encode_defined_set,

@@ -28,7 +28,7 @@ from hsparse.hdf5.files.matrix_pieces import BandCache, CompressedMatrices
 from hsparse.hdf5.format.plan.dataset_plan import chunk_form
 from hsparse.hdf5.format.plan.domain_plan import DomainPlan, plan_domain
 from hsparse.hdf5.format.plan.file_plan import STOCK, FileForm, FileLayout
-from hsparse.hdf5.format.plan.matrix_bands import check_bands
+from hsparse.hdf5.format.plan.matrix_plan import check_bands
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
 from hsparse.model.dataset_state import appended_parts, is_trimmed
 from hsparse.model.file_backed import is_file_backed

@@ -25,21 +25,23 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.hdf5.files.domain_state import DomainState
 from hsparse.hdf5.files.file_chunks import read_planned, row_batches
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
-from hsparse.hdf5.format.plan.matrix_bands import (
+from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
+from hsparse.hdf5.format.plan.matrix_plan import (
     BandSorter,
+    CompressedMatrix,
     MatrixBands,
     MatrixColumn,
     MatrixPart,
     SortedBand,
     add_pointers,
+    array_names,
     check_bands,
     column_spec,
     encode_column_chunk,
     encode_entries,
     known_pointers,
+    plan_bands,
 )
-from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
-from hsparse.hdf5.format.plan.matrix_plan import CompressedMatrix, array_names, plan_bands
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks, Uint64Column
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.service_settings import ServiceSettings

@@ -16,7 +16,7 @@ from hsparse.hdf5.files import file_chunks as sized_chunks
 from hsparse.hdf5.files import matrix_pieces as compressed_matrices
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans
-from hsparse.hdf5.format.plan import matrix_bands as matrix_chunks
+from hsparse.hdf5.format.plan import matrix_plan as matrix_chunks
 from hsparse.hdf5.format.plan.file_plan import AUTO
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore

@@ -18,16 +18,17 @@ from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords, is_asc
 from hsparse.hdf5.format.chunk_indexes.extensible_array import DEFAULT_SHAPE, read_extensible_array
 from hsparse.hdf5.format.chunk_indexes.extensible_array_plan import plan_extensible_array
 from hsparse.hdf5.format.chunk_indexes.fixed_array import INFO as FIXED_INFO
-from hsparse.hdf5.format.chunk_indexes.fixed_array import plan_fixed_array, read_fixed_array
-from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
-from hsparse.hdf5.format.chunk_indexes.index_plan import IndexPlan
-from hsparse.hdf5.format.chunk_indexes.trivial_indexes import (
+from hsparse.hdf5.format.chunk_indexes.fixed_array import (
     SingleChunkPlan,
     encode_single,
     implicit_records,
+    plan_fixed_array,
+    read_fixed_array,
     single_info_size,
     single_records,
 )
+from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
+from hsparse.hdf5.format.chunk_indexes.index_plan import IndexPlan
 from hsparse.hdf5.format.file_fields import Reads
 from hsparse.hdf5.format.hdf5_file import FileBounds
 

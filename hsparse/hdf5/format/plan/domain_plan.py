@@ -17,9 +17,8 @@ from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink
 from hsparse.hdf5.format.messages.layout_message import ContiguousLayout
 from hsparse.hdf5.format.plan.dataset_plan import plan_dataset, plan_defined_set
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout, FilePiece, FilePlan, user_block_of
-from hsparse.hdf5.format.plan.matrix_bands import MatrixColumn
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
-from hsparse.hdf5.format.plan.matrix_plan import CompressedMatrix, plan_bands, plan_matrix
+from hsparse.hdf5.format.plan.matrix_plan import CompressedMatrix, MatrixColumn, plan_bands, plan_matrix
 from hsparse.hdf5.format.plan.planned_chunks import ChunkRegion, PlannedChunks, plan_elements
 from hsparse.hdf5.format.plan.planned_object import (
     PlannedAttribute,

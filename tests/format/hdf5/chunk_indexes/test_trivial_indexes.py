@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hsparse.errors import Corrupt
+from hsparse.hdf5.format.chunk_indexes.fixed_array import implicit_records, single_records
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
 from hsparse.hdf5.format.chunk_indexes.index_registry import index_info, index_info_size
-from hsparse.hdf5.format.chunk_indexes.trivial_indexes import implicit_records, single_records
 from hsparse.hdf5.format.hdf5_file import FileBounds
 from tests.format.hdf5.host_file import assert_hdf5_finds, assert_same, make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import make_layout, make_records

@@ -15,7 +15,7 @@ from hsparse.errors import Corrupt, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.sparse import SparseChunk, encode_sparse
 from hsparse.format.structured.container import unseal
-from hsparse.hdf5.format.plan.matrix_bands import (
+from hsparse.hdf5.format.plan.matrix_plan import (
     MAX_LINES,
     BandSorter,
     MatrixBands,

@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse as sp
 
 from hsparse.format.filters.pipeline import undo_filters
-from hsparse.hdf5.format.plan import matrix_bands as matrix_chunks
-from hsparse.hdf5.format.plan.matrix_bands import (
+from hsparse.hdf5.format.plan import matrix_plan as matrix_chunks
+from hsparse.hdf5.format.plan.matrix_plan import (
     MatrixColumn,
     MatrixPart,
     column_region,
