@@ -217,8 +217,6 @@ OVERHEAD = 1024
 """Bytes of memory of a cached object besides its record."""
 SAMPLE = 16 * 1024
 """Bytes of JSON of which the memory is counted; counting them takes as long as parsing them."""
-SPEED = 16
-"""How many times faster JSON is encoded than `compute` assumes, for each byte of memory that it takes."""
 
 
 class RecordCodec:
@@ -292,9 +290,6 @@ class RecordCodec:
 
     def nbytes(self, value: Record, data: Buffer) -> int:
         return OVERHEAD + memory_of_json(bytes(data))
-
-    def work(self, nbytes: int) -> int:
-        return nbytes // SPEED  # a change reads a small part of a record; all of it is encoded
 
 
 def memory_of_json(data: bytes) -> int:

@@ -6,20 +6,21 @@ import asyncio
 
 from hsparse.dn.cache import Cache, SingleObject
 from hsparse.dn.cached_object import CachedObject
-from hsparse.dn.record_form import OVERHEAD, RecordCodec, memory_of_json
+from hsparse.dn.record_form import OVERHEAD, memory_of_json
+from hsparse.dn.record_objects import RecordValue, WholeRecord
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 
 RECORD_BYTES = OVERHEAD + memory_of_json(b'{"key":"a"}')
 
 
-def make(key: str, store: MemoryStore | FaultyStore) -> CachedObject[dict[str, object]]:
-    return CachedObject(SingleObject(key, store, RecordCodec(key)))
+def make(key: str, store: MemoryStore | FaultyStore) -> CachedObject[RecordValue]:
+    return CachedObject(SingleObject(key, store, WholeRecord(key)))
 
 
 async def fill(cache: Cache, store: MemoryStore | FaultyStore, key: str) -> None:
     with cache.use(key, lambda: make(key, store)) as owned:
-        await owned.apply(lambda value: ({"key": key}, None))
+        await owned.apply(lambda value: (RecordValue({"key": key}), None))
 
 
 async def test_the_least_recently_used_goes_first() -> None:
@@ -38,7 +39,7 @@ async def test_what_is_in_use_stays_and_is_the_same() -> None:
     store = MemoryStore()
     cache = Cache(1)
     with cache.use("a", lambda: make("a", store)) as one:
-        await one.apply(lambda value: ({"n": 1}, None))
+        await one.apply(lambda value: (RecordValue({"n": 1}), None))
         await fill(cache, store, "b")
         with cache.use("a", lambda: make("a", store)) as two:
             assert one is two
