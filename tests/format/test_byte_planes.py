@@ -1,14 +1,23 @@
-"""Numbers put together from shuffled bytes against the bytes as they were."""
+"""Bytes of arrays: views, byte planes, checksums, fields, orders, codecs."""
 
 from __future__ import annotations
 
+import math
+
+import imagecodecs
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.errors import BadRequest, Misconfigured
+from hsparse.format.buffer import byte_view
 from hsparse.format.byte_planes import BytePlanes
+from hsparse.format.codec_library import StandardCodecs, codecs, fletcher32_swapped, lookup3
+from hsparse.format.fields import packed_type, parse_fields
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters
+from hsparse.format.query import Ordering
 
 
 @given(st.data())
@@ -42,3 +51,138 @@ def test_any_column_of_any_shuffled_bytes(data: st.DataObject) -> None:
             assert found is not None
             assert found.dtype.itemsize == narrow
             assert found.tolist() == expected.tolist()
+
+
+def test_a_contiguous_array_is_not_copied() -> None:
+    array = np.zeros(3, "<u2")
+    view = byte_view(array)
+    array[1] = 0x0102
+    assert view.tobytes() == b"\0\0\2\1\0\0"
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"", 0xDEADBEEF),
+        (b"Four score and seven years ago", 0x17770551),
+    ],
+)
+def test_lookup3_gives_its_authors_values(data: bytes, value: int) -> None:
+    assert lookup3(data) == value
+
+
+def test_lookup3_of_section_0_of_a_file_that_libhdf5_wrote() -> None:
+    image = bytes.fromhex(
+        "01000818000000" + "0101010000000000" + "0500000000000000" * 2
+        + "02000000010000000000000010000000" + "01000000010000000100000003000000"
+    )  # fmt: skip
+    assert lookup3(image).to_bytes(4, "little").hex() == "9bf20893"
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_swapping_twice_changes_nothing(value: int) -> None:
+    assert fletcher32_swapped(fletcher32_swapped(value)) == value
+
+
+def test_swapping_exchanges_the_bytes_of_each_half() -> None:
+    assert fletcher32_swapped(0x11223344) == 0x22114433
+
+
+DTYPE = np.dtype([("a", "<i4"), ("b", ">f8"), ("in", [("x", "u1")]), ("v", "<i2", (2,))])
+
+
+def test_fields_are_named_with_colons() -> None:
+    assert parse_fields(None, DTYPE) == parse_fields("", DTYPE) == ()
+    assert parse_fields("b:a", DTYPE) == ("b", "a")
+    assert parse_fields("a:b:in:v", DTYPE) == ()
+    assert parse_fields("v:in:b:a", DTYPE) == ("v", "in", "b", "a")
+    for text in ("c", "a,b", "in.x", "a:", "a:a"):
+        with pytest.raises(BadRequest):
+            parse_fields(text, DTYPE)
+    with pytest.raises(BadRequest, match="none"):
+        parse_fields("a", np.dtype("<i4"))
+
+
+def test_a_type_with_gaps_is_packed_when_all_its_fields_are_named() -> None:
+    gaps = np.dtype({"names": ["a", "b"], "formats": ["u1", "<i4"], "offsets": [0, 4]})
+    assert parse_fields("a:b", gaps) == ("a", "b")
+    assert packed_type(gaps, ("a", "b")).itemsize == 5
+
+
+FLOATS = st.lists(st.one_of(st.integers(-5, 5).map(float), st.sampled_from([math.nan, math.inf, -math.inf])))
+
+
+@given(FLOATS, st.integers(1, 10), st.booleans())
+def test_the_first_are_those_of_sorted(values: list[float], limit: int, descending: bool) -> None:
+    array = np.array(values, ">f4")
+    found = Ordering("", descending).first(array, limit)
+    sign = -1 if descending else 1
+
+    def key(place: int) -> tuple[bool, float, int]:
+        value = values[place]
+        return math.isnan(value), 0.0 if math.isnan(value) else sign * value, place
+
+    assert found.tolist() == sorted(range(len(values)), key=key)[:limit]
+
+
+def test_fields_and_texts() -> None:
+    dtype = np.dtype([("n", "u8"), ("s", "S2"), ("v", "f4", (2,))])
+    rows = np.array([(2**63, b"b", 0), (1, b"a", 0), (2**63 + 1, b"ab", 0)], dtype)
+    for text, order in {"n": [1, 0, 2], "-n": [2, 0, 1], "s": [1, 2, 0], "-s": [0, 2, 1]}.items():
+        ordering = Ordering.parse(text, dtype)
+        assert ordering.first(rows, 3).tolist() == order
+        assert Ordering.parse(ordering.text, dtype) == ordering
+    for text in ("v", "x", "_", "-", ""):
+        with pytest.raises(BadRequest):
+            Ordering.parse(text, dtype)
+    assert Ordering.parse("-_", np.dtype("i4")) == Ordering("", True)
+
+
+def test_bounds() -> None:
+    assert Ordering("", True).is_after(3, 4)
+    assert not Ordering("", True).is_after(4, 4)
+    assert Ordering("", False).is_after(5, 4)
+    assert not Ordering("", False).is_after(5.0, math.nan)
+
+
+STANDARD = StandardCodecs()
+
+
+def test_imagecodecs_is_taken_where_it_is_installed() -> None:
+    assert codecs is imagecodecs
+
+
+@given(st.binary(max_size=3000))
+def test_checksums_are_the_same(data: bytes) -> None:
+    assert STANDARD.h5checksum_metadata(data) == imagecodecs.h5checksum_metadata(data)
+    assert STANDARD.h5checksum_fletcher32(data) == imagecodecs.h5checksum_fletcher32(data)
+    assert STANDARD.deflate_crc32(data) == imagecodecs.deflate_crc32(data)
+
+
+@pytest.mark.parametrize("data", [bytes(70_000), b"\xff" * 70_001, bytes(range(256)) * 999])
+def test_checksums_of_long_data_are_the_same_and_slow(data: bytes) -> None:
+    with pytest.warns(UserWarning, match=r'as slow: pip install "hsparse\[files\]"'):
+        test_checksums_are_the_same.hypothesis.inner_test(data)  # type: ignore[attr-defined]
+
+
+@given(st.binary(max_size=3000), st.integers(0, 9))
+def test_deflate_goes_both_ways(data: bytes, level: int) -> None:
+    assert imagecodecs.deflate_decode(STANDARD.deflate_encode(data, level), out=len(data)) == data
+    encoded = imagecodecs.deflate_encode(data, level=level)
+    assert STANDARD.deflate_decode(encoded, len(data)) == data
+    assert STANDARD.deflate_decode(memoryview(encoded), len(data) + 1000) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "out"),
+    [(b"", 9), (b"no zlib stream", 99), (STANDARD.deflate_encode(bytes(100), 5)[:-1], 100),
+     (STANDARD.deflate_encode(bytes(100), 5), 99), (STANDARD.deflate_encode(bytes(100), 5), 0)],
+)  # fmt: skip
+def test_what_is_no_whole_stream_of_the_size_is_an_error(data: bytes, out: int) -> None:
+    with pytest.raises(RuntimeError):
+        STANDARD.deflate_decode(data, out)
+
+
+def test_other_codecs_name_the_extra_to_install() -> None:
+    with pytest.raises(Misconfigured, match=r'The codec zstd .*pip install "hsparse\[files\]"'):
+        STANDARD.zstd_decode(b"", out=1)

@@ -1,4 +1,4 @@
-"""Values of every type as JSON, and what is no value."""
+"""Values as JSON and as text: exact, counted, cut, remembered."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hsparse.errors import BadRequest
+from hsparse.format.value_arrays import number_json
 from hsparse.model import json_values
 from hsparse.model.datatype import parse_type
-from hsparse.model.json_values import from_json, to_json
+from hsparse.model.element import Fixed
+from hsparse.model.json_values import JsonSize, from_json, item_count, json_size, list_count, to_json
+from hsparse.model.short_text import ENTRY_SIZE, LENGTH, TextCache, short_repr
 from tests.model.type_strategies import BOOLEAN, ITEMS, nested, text, values_of
+from tests.support.characters import CHARACTERS
 
 TEXT = text("H5T_VARIABLE")
 COMPOUND = {
@@ -138,3 +143,148 @@ def test_text_that_is_too_long_is_clipped_at_a_character(value: str, stored: byt
         values = from_json(whole, (), parse_type(item).element)
         assert isinstance(values, np.ndarray)
         assert values.tobytes().rstrip(b"\0") == stored
+
+
+TYPES = ["<i4", "S2", "V3", [("a", "u1"), ("b", "<f8", (2, 3))], [("a", [("b", "?")]), ("c", "u1", (1, 1))]]
+
+
+def counted(value: Any) -> JsonSize:
+    if not isinstance(value, list):
+        return JsonSize(0, 1)
+    parts = [counted(part) for part in value]
+    return JsonSize(1 + sum(part.lists for part in parts), sum(part.leaves for part in parts))
+
+
+@given(st.lists(st.integers(0, 3), max_size=4), st.sampled_from(TYPES))
+def test_all_lists_and_leaves_are_counted(shape: list[int], kind: Any) -> None:
+    values = np.zeros(shape, kind)
+    found = number_json(values)
+    listed = found.tolist() if isinstance(found, np.ndarray) else found
+    assert json_size(shape, Fixed(np.dtype(kind))) == counted(listed)
+
+
+def test_many_empty_lists_are_counted_without_being_made() -> None:
+    assert list_count((1 << 40, 0)) == 1 + (1 << 40)
+    assert json_size([1 << 20], Fixed(np.dtype(("u1", (1,) * 31)))).lists == 1 + 31 * (1 << 20)
+
+
+JSON_SIZE_TEXT = {"class": "H5T_STRING", "charSet": "H5T_CSET_UTF8", "length": "H5T_VARIABLE"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "lists", "leaves"),
+    [
+        (JSON_SIZE_TEXT, 0, 5),
+        ({"class": "H5T_VLEN", "base": JSON_SIZE_TEXT}, 5, 0),
+        ({"class": "H5T_ARRAY", "base": JSON_SIZE_TEXT, "dims": [2, 3]}, 15, 30),
+        (
+            {
+                "class": "H5T_COMPOUND",
+                "fields": [{"name": "a", "type": JSON_SIZE_TEXT}, {"name": "b", "type": "H5T_STD_U8LE"}],
+            },
+            5,
+            10,
+        ),
+    ],
+)
+def test_elements_of_variable_length(kind: Any, lists: int, leaves: int) -> None:
+    assert json_size([5], parse_type(kind).element) == JsonSize(1 + lists, leaves)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=2), inner, max_size=4),
+    ),
+    st.integers(1, 20),
+)
+def test_items_of_a_body_are_counted_up_to_a_number(value: Any, most: int) -> None:
+    def items(part: Any) -> int:
+        parts = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        return 1 + sum(map(items, parts))
+
+    assert item_count(value) == items(value)
+    assert min(item_count(value, most), most + 1) == min(items(value), most + 1)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64)
+    | st.floats()
+    | st.text(CHARACTERS)
+    | st.binary(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(CHARACTERS), inner),
+)
+
+
+@given(JSON)
+def test_a_short_value_is_whole_and_a_long_one_begins_alike(value: Any) -> None:
+    found = short_repr(value)
+    assert len(found) <= LENGTH
+    if len(repr(value)) <= LENGTH // 2 and repr(value).count("[") + repr(value).count("{") <= 3:
+        assert found == repr(value)
+
+
+class Watched(list[Any]):
+    """A list that counts how many of its items are looked at."""
+
+    looked = 0
+
+    def __iter__(self) -> Any:
+        for item in super().__iter__():
+            Watched.looked += 1
+            yield item
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 10**6,
+        b"x" * 10**6,
+        ["x" * 10**6] * 1000,
+        dict.fromkeys(range(100_000)),
+        [[[[[["x" * 1000] * 1000] * 1000] * 1000] * 1000]],
+    ],
+    ids=["text", "bytes", "list", "dict", "nested"],
+)
+def test_of_a_long_value_the_beginning(value: Any) -> None:
+    assert len(short_repr(value)) <= LENGTH
+    assert short_repr(value).endswith("...") or "..." in short_repr(value)
+
+
+def test_a_long_list_is_not_looked_through() -> None:
+    short_repr(Watched(range(100_000)))
+    assert Watched.looked < 100
+
+
+CALLS = st.lists(st.tuples(st.integers(0, 12), st.booleans()))
+
+
+@given(CALLS, st.integers(1, 6))
+def test_results_are_right_and_texts_bounded(calls: list[tuple[int, bool]], entries: int) -> None:
+    made = []
+
+    def double(text: str, reverse: bool) -> str:
+        made.append(text)
+        return (text * 2)[::-1] if reverse else text * 2
+
+    limit = entries * (ENTRY_SIZE + 8)
+    cache = TextCache(double, limit, largest=8)
+    for length, reverse in calls:
+        text = "ab" * length
+        assert cache(text, reverse) == double(text, reverse)
+        made.pop()
+        assert cache.size <= limit
+        before = len(made)
+        cache(text, reverse)
+        assert (len(made) == before) == (len(text) <= 8), "the latest is remembered, unless it is long"
+    assert len(cache) <= entries
+
+
+def test_an_error_is_not_remembered() -> None:
+    cache = TextCache(int, 10 * ENTRY_SIZE, largest=10)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="x"):
+            cache("x")
+    assert (len(cache), cache.size) == (0, 0)

@@ -1,4 +1,4 @@
-"""Layouts: what is stored, what is shown, and the grid."""
+"""Extents, and the layouts and chunks that datasets get."""
 
 from __future__ import annotations
 
@@ -6,16 +6,49 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+import numpy as np
 import pytest
 from h5json.dset_util import getChunkDims
+from h5json.objid import isS3ObjKey
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format.chunk_spec import chunk_spec
-from hsparse.model.dataspace import parse_shape
+from hsparse.format.filters.definition import Filter
+from hsparse.format.filters.filters_json import parse_filters
+from hsparse.model.dataspace import (
+    auto_chunk,
+    dims_of,
+    is_extensible,
+    max_dims_of,
+    num_elements,
+    parse_extent,
+    parse_shape,
+    shape_json,
+    shrink,
+)
 from hsparse.model.datatype import parse_type
+from hsparse.model.ids import (
+    chunk_key,
+    chunk_name,
+    chunk_of_key,
+    chunk_prefix,
+    is_map_key,
+    storage_key,
+    tree_of_key,
+)
+from hsparse.model.initial_values import (
+    BAND,
+    IN_CHUNK,
+    LARGEST_BAND,
+    LARGEST_BATCH,
+    LOW_BAND,
+    chunk_of,
+    matrix_filters,
+)
 from hsparse.model.layout import (
+    MAX_CHUNK_ELEMENTS,
     chunk_dims,
     is_sparse,
     is_structured,
@@ -212,3 +245,163 @@ def test_a_spec_changes_with_what_it_is_made_from() -> None:
     assert chunk_spec(record | {"generation": 2}).generation == 2
     filled = record | {"creationProperties": {"fillValue": 1}}
     assert chunk_spec(filled).fill == b"\1\0\0\0"
+
+
+EXTENTS = st.lists(st.integers(0, 2**15), min_size=1, max_size=4)
+
+
+@given(EXTENTS, st.data())
+def test_a_simple_dataspace(dims: list[int], data: st.DataObject) -> None:
+    limits = [
+        data.draw(st.sampled_from([0, None, "H5S_UNLIMITED"]) | st.integers(max(1, d), 2**20)) for d in dims
+    ]
+    shape = parse_shape({"shape": dims, "maxdims": limits})
+    assert dims_of(shape) == tuple(dims)
+    assert max_dims_of(shape) == tuple(
+        None if limit in (0, None, "H5S_UNLIMITED") else limit for limit in limits
+    )
+    assert num_elements(shape) == prod(dims)
+    assert is_extensible(shape)
+    assert parse_shape({"shape": shape}) == shape == shape_json(shape)
+    assert not is_extensible(parse_shape({"shape": dims}))
+    assert max_dims_of(parse_shape({"shape": dims})) == tuple(dims)
+
+
+def test_older_records_have_0_for_unlimited() -> None:
+    shape = {"class": "H5S_SIMPLE", "dims": [1], "maxdims": [0]}
+    assert shape_json(shape)["maxdims"] == ["H5S_UNLIMITED"]
+    assert max_dims_of(shape) == (None,)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"shape": -1},
+        {"shape": [1, "2"]},
+        {"shape": [1.5]},
+        {"shape": [True]},
+        {"shape": "x"},
+        {"shape": [2**63]},
+        {"shape": [2**40, 2**40]},
+        {"shape": [1] * 33},
+        {"shape": None},
+        {"shape": {"class": "H5S_FOO"}},
+        {"shape": {"class": "H5S_NULL", "dims": [1]}},
+        {"shape": {"class": "H5S_SIMPLE"}},
+        {"maxdims": [1]},
+        {"shape": "H5S_NULL", "maxdims": [1]},
+        {"shape": [5], "maxdims": [4]},
+        {"shape": [5], "maxdims": [-1]},
+        {"shape": [5], "maxdims": [5, 5]},
+        {"shape": [5], "maxdims": "x"},
+        {"shape": [5], "maxdims": [True]},
+    ],
+)
+def test_what_is_no_dataspace(body: dict[str, object]) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_shape(body)
+    assert caught.value.message.endswith(".")
+
+
+def test_extents_to_resize_to() -> None:
+    assert parse_extent([1, 0]) == (1, 0)
+    assert parse_extent(3) == (3,)
+    for bad in (None, "x", [-1], [1.0]):
+        with pytest.raises(BadRequest):
+            parse_extent(bad)
+
+
+SIZES = st.sampled_from([1, 2, 4, 8, 48, 1000])
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=1, max_size=6).map(tuple), SIZES)
+def test_shrinking_stops_in_time(dims: tuple[int, ...], size: int) -> None:
+    smaller = shrink(dims, size, MAX)
+    assert prod(smaller) * size <= MAX
+    assert all(1 <= new <= old for new, old in zip(smaller, dims, strict=True))
+    if prod(dims) * size <= MAX:
+        assert smaller == dims
+
+
+def test_an_element_larger_than_a_chunk() -> None:
+    assert auto_chunk((10, None), MAX * 2, MIN, MAX) == (1, 1)
+
+
+@given(st.lists(st.integers(1, 2**40), min_size=1, max_size=4), st.integers(0, 2**40))
+def test_chunks_are_within_the_shape(shape: list[int], count: int) -> None:
+    chunk = chunk_of(tuple(shape), count)
+    assert all(1 <= side <= length for side, length in zip(chunk, shape, strict=True))
+    assert np.prod(chunk, dtype=object) <= MAX_CHUNK_ELEMENTS
+
+
+@given(st.integers(20_000, 10**7), st.integers(2_000, 10**6), st.floats(0.005, 0.5), st.booleans())
+def test_chunks_of_a_matrix_are_tall_and_a_band_of_them_is_not_too_large(
+    rows: int, columns: int, density: float, by_chunks: bool
+) -> None:
+    count = int(rows * columns * density)
+    height, width = chunk_of((rows, columns), count, by_chunks=by_chunks)
+    tallest, most = (BAND, LARGEST_BAND) if by_chunks else (LOW_BAND, LARGEST_BATCH)
+    assert height * width * density <= 1.1 * IN_CHUNK
+    assert height * (width + 1) * density >= 0.9 * IN_CHUNK  # a tall chunk may have few columns
+    assert height.bit_count() == 1 or height == rows or width == columns
+    if height > width:
+        assert height <= tallest
+        assert height * columns * density <= most
+    elif width < columns:
+        assert width <= 4 * height + 4  # about a square
+        assert 2 * height > tallest or 2 * height * columns * density > 0.8 * most
+
+
+def test_wanted_chunks_are_cut_to_the_shape() -> None:
+    assert chunk_of((100, 50), 500, (64, 1000)) == (64, 50)
+    with pytest.raises(Unsupported, match="chunk has 2 dimensions"):
+        chunk_of((100, 50, 3), 500, (64, 1000))
+
+
+@pytest.mark.parametrize(
+    ("dims", "size"), [((64, 20_000), 4), ((65_536, 8), 4), ((4, 65_537), 8), ((9, 9, 9), 6)]
+)
+def test_points_of_a_matrix_are_as_narrow_as_its_chunks(dims: tuple[int, ...], size: int) -> None:
+    places, values = parse_filters(matrix_filters(dims), 8, sparse=True, chunk_bytes=1 << 20, record_size=99)
+    assert places == (Filter(2, (size,)), Filter(1, (4,)))
+    assert values == (Filter(2, (8,)), Filter(1, (4,)))
+
+
+DATASET = "d-3c448a8a-6c0b2447-9594-1269a1-049963"
+SCALED = st.lists(st.integers(0, 2**40), min_size=1, max_size=5)
+
+
+@given(st.integers(2, MAX_STRIPES), SCALED, st.data())
+def test_as_many_chunks_in_a_row_as_stripes_are_each_in_another(
+    count: int, scaled: list[int], data: st.DataObject
+) -> None:
+    dim = data.draw(st.integers(0, len(scaled) - 1))
+    row = [[*scaled[:dim], scaled[dim] + step, *scaled[dim + 1 :]] for step in range(count)]
+    assert sorted(map(Stripes(count).file_number, row)) == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize(
+    ("count", "scaled", "number"),
+    [
+        (2, (0,), 1),
+        (2, (7,), 2),
+        (8, (3, 4), 4),
+        (8, (12345678901, 9), 3),
+        (10, (1, 2, 3), 5),
+        (1024, (5, 6, 7, 8), 531),
+    ],
+)
+def test_file_numbers_never_change(count: int, scaled: tuple[int, ...], number: int) -> None:
+    assert Stripes(count).file_number(scaled) == number
+
+
+@given(st.integers(2, MAX_STRIPES), SCALED)
+def test_a_chunk_in_a_stripe_is_one_of_its_dataset_and_nobody_elses(count: int, scaled: list[int]) -> None:
+    stripes = Stripes(count)
+    key = chunk_key(DATASET, scaled, stripes)
+    assert key == f"{chunk_prefix(DATASET)}.stripe/{stripes.file_number(scaled)}/{chunk_name(scaled)}"
+    assert chunk_of_key(key) == tuple(scaled)
+    assert tree_of_key(key) == tree_of_key(storage_key(DATASET))
+    assert key > storage_key(DATASET), "a sweep lists the record first"
+    assert not is_map_key(key)
+    assert not isS3ObjKey(key)

@@ -1,10 +1,31 @@
-"""Links."""
+"""Ids, links, the times of records and the version of the schema."""
 
 from __future__ import annotations
 
-import pytest
+import math
+from typing import Any
 
-from hsparse.errors import BadRequest
+import pytest
+from h5json.objid import isS3ObjKey
+
+from hsparse.clock import ManualClock, SystemClock
+from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
+from hsparse.model.ids import (
+    check_job_id,
+    chunk_key,
+    chunk_of_key,
+    is_job_id,
+    is_map_key,
+    job_id_of_key,
+    job_key,
+    job_key_prefix,
+    map_key,
+    new_id,
+    new_job_id,
+    new_root_id,
+    storage_key,
+    tree_prefix,
+)
 from hsparse.model.link import (
     check_title,
     external_file,
@@ -13,6 +34,16 @@ from hsparse.model.link import (
     listed_link_json,
     parse_link,
     same_link,
+)
+from hsparse.model.schema import (
+    APPENDS,
+    CHUNK_STATISTICS,
+    MAX_FEATURES,
+    STRIPES,
+    Schema,
+    given_creation_time,
+    parse_schema,
+    schema_of,
 )
 
 ID = "g-00000000-00000001-0000-000000-000001"
@@ -87,3 +118,131 @@ def test_what_is_no_title(title: object) -> None:
 @pytest.mark.parametrize("title", ["a", "..", "a b", "ü", " "])
 def test_titles(title: str) -> None:
     assert check_title(title) == title
+
+
+CLOCK = SystemClock()
+ROOT = new_root_id(CLOCK)
+DATASET = new_id("datasets", ROOT, CLOCK)
+
+
+def test_nobody_takes_a_chunk_map_for_a_chunk_and_it_goes_with_the_dataset() -> None:
+    key = map_key(DATASET)
+    assert not isS3ObjKey(key)
+    assert chunk_of_key(key) is None
+    assert is_map_key(key)
+    for prefix in (tree_prefix(DATASET), tree_prefix(ROOT)):
+        assert key.startswith(prefix)
+    for other in (chunk_key(DATASET, (1, 2)), storage_key(DATASET), storage_key(ROOT)):
+        assert not is_map_key(other)
+
+
+def test_a_key_leads_to_its_job_and_nobody_takes_it_for_an_object() -> None:
+    id = new_job_id("ada", ManualClock())
+    assert check_job_id(id) == id
+    assert is_job_id(id)
+    assert storage_key(id) == job_key(id)
+    assert job_id_of_key(job_key(id)) == id
+    assert job_key(id).startswith(job_key_prefix("ada"))
+    assert not job_key(id).startswith(job_key_prefix("ben"))
+    assert not isS3ObjKey(job_key(id))
+    assert chunk_of_key(job_key(id)) is None
+
+
+def test_ids_of_a_user_sort_by_age() -> None:
+    clock = ManualClock()
+    ids = []
+    for _ in range(3):
+        clock.time += 0.001
+        ids.append(new_job_id("ada", clock))
+    assert sorted(ids) == ids
+
+
+@pytest.mark.parametrize(
+    "id", ["", "x", "j-", "j-../../home", "g-00000000-00000000-0000-000000-000000", "j-\ud800"]
+)
+def test_what_is_no_id_is_no_job(id: str) -> None:
+    with pytest.raises(NotFound):
+        check_job_id(id)
+
+
+def test_a_record_needs_what_is_new_in_it_since_0_1() -> None:
+    assert schema_of({"id": "d-1", "generation": 3, "trim": True}) is None
+    appended = {"id": "d-1", "appends": {"dim": 0, "parts": [], "dropped": {}}}
+    assert schema_of(appended) == Schema(write_features=(APPENDS,))
+    striped = {"layout": {"class": "H5D_CHUNKED_STRIPED", "stripes": 3, "layout": {}}}
+    assert schema_of(striped) == Schema(read_features=(STRIPES,))
+    both = schema_of(appended | striped)
+    assert both == Schema(1, (STRIPES,), (APPENDS,))
+    assert parse_schema(both.to_json(), "it") == both
+
+
+def test_what_is_known_is_readable_and_writable() -> None:
+    for schema in (Schema(), Schema(write_features=(APPENDS,)), parse_schema({"version": 1}, "it")):
+        schema.check_readable("it")
+        schema.check_writable("it")
+        assert schema.writable
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"), [(Schema(version=2), "version 2"), (Schema(read_features=("spirals",)), "'spirals'")]
+)
+def test_an_unknown_version_or_read_feature_is_refused(schema: Schema, named: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        schema.check_readable("The object x")
+    for part in ("The object x", named, "newer hsparse"):
+        assert part in refused.value.message
+
+
+def test_an_unknown_write_feature_leaves_reading() -> None:
+    schema = Schema(write_features=(APPENDS, "spirals"))
+    schema.check_readable("The object x")
+    assert not schema.writable
+    with pytest.raises(Unsupported) as refused:
+        schema.check_writable("The object x")
+    for part in ("The object x", "'spirals'", "newer hsparse"):
+        assert part in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        {"version": "1"},
+        {"version": True},
+        {"version": 1, "readFeatures": "x"},
+        {"version": 1, "readFeatures": None},
+        {"version": 1, "writeFeatures": [1]},
+        {"version": 1, "writeFeatures": ["x"] * (MAX_FEATURES + 1)},
+    ],
+)
+def test_what_is_no_schema_is_corrupt(value: Any) -> None:
+    with pytest.raises(Corrupt, match="The object x"):
+        parse_schema(value, "The object x")
+
+
+def test_chunks_with_statistics_are_a_feature_to_read() -> None:
+    assert schema_of({"id": "d-1", "chunkStatistics": True}) == Schema(read_features=(CHUNK_STATISTICS,))
+    assert schema_of({"id": "d-1", "chunkStatistics": False}) is None
+
+
+NOW = 1795330288.26
+
+
+@pytest.mark.parametrize("time", [1795330283.25, 1795330288, NOW - 10, NOW + 300])
+def test_a_recent_time_is_taken_as_it_is(time: float) -> None:
+    (taken,) = given_creation_time({"created": time}, NOW).values()
+    assert taken == time
+    assert type(taken) is type(time)
+
+
+@pytest.mark.parametrize("time", [None, 999, NOW - 11, NOW + 400, math.nan, math.inf, -math.inf])
+def test_another_time_is_ignored(time: float | None) -> None:
+    assert given_creation_time({"created": time}, NOW) == {}
+
+
+@pytest.mark.parametrize("time", ["now", True, [1], {}])
+def test_what_is_no_number_is_refused(time: Any) -> None:
+    with pytest.raises(BadRequest, match="created"):
+        given_creation_time({"created": time}, NOW)

@@ -1,14 +1,19 @@
-"""`hsparse cp` against a server: a copy has the picture of its original."""
+"""Commands that copy, move, make and remove domains."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import h5py
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from hsparse.cli.main import main
+from hsparse.cli.tree import rm
+from hsparse.cli.tree.server_tree import ServerTree
 from hsparse.client.connection import Connection
+from hsparse.client.errors import Unreachable
 from hsparse.errors import StoreFailed
 from hsparse.format.dataspace_message import NEWEST_REVISION
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
@@ -106,3 +111,195 @@ def test_a_copy_that_fails_is_deleted(
     assert run("cp", made, f"{folder}/copy.h5", status=2) == ["hsparse: The disk is full."]
     assert is_gone(embedded_url, f"{folder}/copy.h5")
     assert run("ls", folder) == [made]
+
+
+def rights(connection: Connection) -> list[dict[str, object]]:
+    """Return the ACLs of a domain, without where they were set."""
+    acls = connection.json("GET", "/acls")["acls"]
+    return [{name: value for name, value in acl.items() if name != "domain"} for acl in acls]
+
+
+def test_a_domain_keeps_its_objects_and_its_acl(run: Run, made: str, folder: str, embedded_url: str) -> None:
+    target = f"{folder}/moved.h5"
+    with Connection(embedded_url, made) as one:
+        root, before = one.json("GET", "/")["root"], picture_of(one)
+        one.json("PUT", "/acls/ben", {"read": True, "update": True})
+        acls = rights(one)
+    assert run("mv", made, target) == [f"moved {made} to {target}"]
+    assert is_gone(embedded_url, made)
+    with Connection(embedded_url, target) as other:
+        assert other.json("GET", "/")["root"] == root
+        assert rights(other) == acls
+        assert picture_of(other) == before
+
+
+def test_folders_and_patterns(run: Run, made: str, folder: str, embedded_url: str) -> None:
+    run("mkdir", "-p", f"{folder}/a/b")
+    assert run("mv", f"{folder}/*.h5", f"{folder}/a/b") == [f"moved {made} to {folder}/a/b/some.h5"]
+    run("mv", f"{folder}/a", f"{folder}/c")
+    assert run("ls", "-r", folder) == [f"{folder}/c/", f"{folder}/c/b/", f"{folder}/c/b/some.h5"]
+    (said,) = run("mv", f"{folder}/c", f"{folder}/c/b", status=2)
+    assert "cannot get into itself" in said
+
+
+def test_what_is_there_stays(run: Run, made: str, folder: str) -> None:
+    run("cp", made, f"{folder}/other.h5")
+    (said,) = run("mv", made, f"{folder}/other.h5", status=2)
+    assert "exists already" in said
+    assert run("ls", folder) == [f"{folder}/other.h5", made]
+
+
+@pytest.mark.parametrize("step", ["create", "put", "delete_name"])
+def test_stopped_anywhere_the_same_command_goes_on(
+    run: Run, made: str, folder: str, embedded_url: str, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    target = f"{folder}/moved.h5"
+    with Connection(embedded_url, made) as one:
+        before = picture_of(one)
+    do = getattr(ServerTree, step)
+    if step == "put":
+        do = lambda *ignored: None  # noqa: E731
+
+    def lose_the_answer(self: ServerTree, *words: object) -> None:
+        if step == "create":
+            do(self, *words)
+        raise Unreachable("The server does not answer.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServerTree, step, lose_the_answer)
+        run("mv", made, target, status=2)
+    for path in (made, target):
+        with Connection(embedded_url, path) as one:
+            assert picture_of(one) == before
+    assert run("mv", made, target) == [f"moved {made} to {target}"]
+    with Connection(embedded_url, target) as one:
+        assert picture_of(one) == before
+
+
+def test_a_folder_that_stopped_halfway_says_how_to_go_on(
+    run: Run, made: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("mkdir", f"{folder}/a")
+    run("mv", made, f"{folder}/a")
+
+    def fail(self: ServerTree, *words: object) -> None:
+        raise Unreachable("The server does not answer.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServerTree, "delete_name", fail)
+        (said,) = run("mv", f"{folder}/a", f"{folder}/b", status=2)
+    assert said.endswith(
+        f"What was not moved is in {folder}/a; go on by hsparse mv '{folder}/a/*' {folder}/b"
+    )
+    run("mv", f"{folder}/a/*", f"{folder}/b")
+    assert run("ls", "-r", f"{folder}/b") == [f"{folder}/b/some.h5"]
+
+
+def test_a_domain_that_is_deleted_meanwhile(
+    run: Run, made: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    do = ServerTree.delete_name
+
+    def too_late(self: ServerTree, *words: str) -> None:
+        do(self, *words)
+        do(self, *words)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServerTree, "delete_name", too_late)
+        (said,) = run("mv", made, f"{folder}/b.h5", status=2)
+    assert "was deleted or moved by someone else meanwhile" in said
+
+
+def test_domains_by_a_pattern(run: Run, made: str, folder: str, embedded_url: str) -> None:
+    run("cp", made, f"{folder}/tmp1.h5")
+    run("cp", made, f"{folder}/tmp2.h5")
+    assert run("rm", f"{folder}/tmp*") == [f"removed {folder}/tmp1.h5", f"removed {folder}/tmp2.h5"]
+    assert is_gone(embedded_url, f"{folder}/tmp1.h5")
+    assert run("ls", folder) == [made]
+
+
+def test_folders_of_rm(run: Run, made: str, folder: str) -> None:
+    run("mkdir", "-p", f"{folder}/a/b")
+    run("cp", made, f"{folder}/a/b")
+    (said,) = run("rm", f"{folder}/a", status=2)
+    assert said == (
+        f"hsparse: The folder {folder}/a is not empty: delete what is in it first, or all of it by hsparse rm -r."
+    )
+    gone = [json.loads(line)["path"] for line in run("rm", "-r", "--json", f"{folder}/a")]
+    assert gone == [f"{folder}/a/b/some.h5", f"{folder}/a/b/", f"{folder}/a/"]
+    run("mkdir", f"{folder}/empty")
+    assert run("rm", f"{folder}/empty") == [f"removed {folder}/empty/"]
+
+
+def test_nothing_is_deleted_if_something_is_missing_or_an_object(run: Run, made: str, folder: str) -> None:
+    run("rm", made, f"{folder}/none.h5", status=2)
+    (said,) = run("rm", made, f"{made}/dense", status=2)
+    assert f"{made}/dense is a dataset in the domain {made}; name a folder or a domain." in said
+    assert run("ls", folder) == [made]
+
+
+def test_ctrl_c(
+    run: Run,
+    made: str,
+    embedded_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupt(*ignored: object) -> None:
+        raise KeyboardInterrupt
+
+    capsys.readouterr()  # of the import
+    monkeypatch.setattr(rm, "remove", interrupt)
+    assert main(["rm", made, "--endpoint", embedded_url]) == 130
+    assert capsys.readouterr().err == "Stopped.\n"
+
+
+def test_what_was_deleted_is_missing_to_every_command(
+    run: Run, made: str, folder: str, tmp_path: Path
+) -> None:
+    """The server says 410 of it; a command says so, and makes it again."""
+    again = f"{folder}/again.h5"
+    with h5py.File(tmp_path / "small.h5", "w") as file:
+        file["x"] = [1, 2]
+    run("cp", made, f"{folder}/moved.h5")
+    for remake in (
+        ("cp", made, again),
+        ("import", str(tmp_path / "small.h5"), again),
+        ("mv", f"{folder}/moved.h5", again),
+    ):
+        run("cp", made, again)
+        run("rm", again)
+        for command in (("ls",), ("info",), ("rm",), ("export",)):
+            words = (str(tmp_path / "out.h5"),) if command == ("export",) else ()
+            (said,) = run(*command, again, *words, status=2)
+            assert again in said
+        run(*remake)
+        assert again in run("ls", folder)
+        run("rm", again)
+
+
+def test_one(run: Run, folder: str) -> None:
+    assert run("mkdir", f"{folder}/a/") == [f"created {folder}/a/"]
+    assert run("mkdir", f"{folder}/a", status=2) == [f"hsparse: {folder}/a exists already."]
+    created = {"action": "created", "path": f"{folder}/a/b/"}
+    assert [json.loads(line) for line in run("mkdir", "--json", f"{folder}/a/b")] == [created]
+
+
+def test_without_its_parent_the_command_is_named_that_makes_one(run: Run, folder: str) -> None:
+    (said,) = run("mkdir", f"{folder}/x/y", status=2)
+    assert said.endswith(
+        f"The parent folder {folder}/x does not exist; create it first: hsparse mkdir {folder}/x"
+    )
+    assert run("mkdir", said.rpartition(" ")[2]) == [f"created {folder}/x/"]
+    assert run("mkdir", f"{folder}/x/y") == [f"created {folder}/x/y/"]
+
+
+def test_parents(run: Run, made: str, folder: str) -> None:
+    assert run("mkdir", "-p", f"{folder}/a/b") == [f"created {folder}/a/", f"created {folder}/a/b/"]
+    assert run("mkdir", "-p", f"{folder}/a/b") == []
+    assert run("mkdir", "-p", made, status=2) == [
+        f"hsparse: {made} is a domain, and no folder can have its name."
+    ]
+    assert run("mkdir", "-p", f"{made}/a", status=2) == [
+        f"hsparse: {made} is a domain, and no folder can have its name."
+    ]

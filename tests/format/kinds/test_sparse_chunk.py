@@ -1,22 +1,31 @@
-"""Sparse chunks against a dict: merging, erasing, storing; and no damage goes unseen."""
+"""Dense, sparse and bare chunks where the kinds differ."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hsparse.errors import Corrupt, Unsupported
+from hsparse.errors import BadRequest, Corrupt, TooLarge, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters, record_size
+from hsparse.format.kinds.dense import decode_dense, encode_dense
 from hsparse.format.kinds.sparse import SparseChunk, decode_sparse, encode_sparse
+from hsparse.format.kinds.vlen_chunk import SparseVlenChunk, decode_bare_vlen, encode_bare_vlen
 from hsparse.format.selections.selection_encoding import encode_offsets
 from hsparse.format.structured.container import MAX_FOOTER, METADATA_FIXED, build, read_footer, seal
+from hsparse.model.datatype import parse_type
+from hsparse.model.json_values import from_json, to_json
+from hsparse.model.vlen_array import VlenArray
+from tests.format.filters.filter_cases import CASES, pipeline
+from tests.model.type_strategies import ITEMS, nested, values_of
 
 DIMS = (5, 4, 3)
 SIZE = math.prod(DIMS)
@@ -214,3 +223,124 @@ def test_variable_length_types_are_refused() -> None:
         encode_sparse(SparseChunk.empty(DIMS, np.dtype(object)), NONE)
     with pytest.raises(Unsupported):
         decode_sparse(b"", DIMS, np.dtype(object), NONE)
+
+
+DENSE_CHUNK_DTYPES = ["<i4", ">f8", "u1", "S3", [("a", ">i2"), ("b", "<f8")], (">i2", (2,)), "?"]
+dims_lists = st.lists(st.integers(1, 6), max_size=3).map(tuple)
+
+
+def make_of_dense_chunk(dims: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    data = np.random.default_rng(dims).integers(0, 2, dtype.itemsize * int(np.prod(dims)), np.uint8)
+    return np.ndarray(dims, dtype, data.tobytes())
+
+
+@pytest.mark.endurance
+@pytest.mark.parametrize("name", CASES)
+@given(dims_lists, st.sampled_from(DENSE_CHUNK_DTYPES))
+def test_an_object_reads_back_of_dense_chunk(name: str, dims: tuple[int, ...], kind: Any) -> None:
+    dtype = np.dtype(kind)
+    array = make_of_dense_chunk(dims, dtype)
+    filters = pipeline(name, dtype.itemsize, array.nbytes)
+    found = decode_dense(encode_dense(array, filters), dims, dtype, filters)
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    assert found.tobytes() == array.tobytes()
+
+
+def test_without_filters_nothing_is_copied() -> None:
+    array = np.arange(6, dtype=">i4").reshape(2, 3)
+    data = encode_dense(array, ())
+    assert isinstance(data, memoryview)
+    assert np.shares_memory(array, np.frombuffer(data, np.uint8))
+    assert np.shares_memory(decode_dense(data, (2, 3), array.dtype, ()), array)
+
+
+def test_another_order_in_memory_is_stored_in_c_order() -> None:
+    array = np.arange(6, dtype="<i4").reshape(2, 3)
+    assert bytes(encode_dense(np.asfortranarray(array), ())) == array.tobytes()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_libhdf5_reads_what_cannot_be_compressed_without_a_mask(name: str, tmp_path: Path) -> None:
+    array = np.frombuffer(np.random.default_rng(0).bytes(4004), "<u4").reshape(7, 143)
+    data = bytes(encode_dense(array, pipeline(name, 4, array.nbytes)))
+    with h5py.File(tmp_path / "dense.h5", "w") as file:
+        dataset = file.create_dataset("data", array.shape, array.dtype, chunks=array.shape, **CASES[name][1])
+        dataset.id.write_direct_chunk((0, 0), data, 0)
+    with h5py.File(tmp_path / "dense.h5") as file:
+        assert np.array_equal(file["data"][:], array)
+
+
+def test_variable_length_types_are_refused_of_dense_chunk() -> None:
+    with pytest.raises(Unsupported):
+        encode_dense(np.zeros(3, object), ())
+    with pytest.raises(Unsupported):
+        decode_dense(bytes(24), (3,), np.dtype(object), ())
+
+
+SPARSE_VLEN_CHUNK_DIMS = (4, 6)
+WRITES = st.lists(st.tuples(st.integers(0, 23), st.binary(max_size=9)), max_size=12)
+
+
+def as_dict_of_sparse_vlen_chunk(chunk: SparseVlenChunk) -> dict[int, bytes]:
+    assert (chunk.offsets[1:] > chunk.offsets[:-1]).all()
+    return dict(zip(chunk.offsets.tolist(), chunk.values, strict=True))
+
+
+def written(chunk: SparseVlenChunk, pairs: list[tuple[int, bytes]]) -> SparseVlenChunk:
+    offsets = np.array([offset for offset, _ in pairs], np.uint32)
+    return chunk.merge(offsets, VlenArray.of([value for _, value in pairs]))
+
+
+@given(st.lists(WRITES, max_size=4), st.sets(st.integers(0, 23)))
+def test_merging_and_selecting(writes: list[list[tuple[int, bytes]]], gone: set[int]) -> None:
+    chunk, model = SparseVlenChunk.empty(SPARSE_VLEN_CHUNK_DIMS), dict[int, bytes]()
+    for pairs in writes:
+        chunk = written(chunk, pairs)
+        model |= dict(pairs)
+        assert as_dict_of_sparse_vlen_chunk(chunk) == model
+        assert len(chunk.values.heap) == sum(map(len, model.values())), "nothing old stays"
+    kept = chunk.select(~np.isin(chunk.offsets, list(gone)))
+    assert as_dict_of_sparse_vlen_chunk(kept) == {
+        offset: value for offset, value in model.items() if offset not in gone
+    }
+    assert as_dict_of_sparse_vlen_chunk(chunk) == model, "a chunk is not modified"
+
+
+def test_what_does_not_fit() -> None:
+    empty = SparseVlenChunk.empty(SPARSE_VLEN_CHUNK_DIMS)
+    with pytest.raises(BadRequest, match="inside"):
+        written(empty, [(24, b"")])
+    with pytest.raises(TooLarge, match="smaller"):
+        empty.merge(np.arange(24), VlenArray.of([bytes(6 << 20)]))
+    with pytest.raises(TooLarge, match="4194305 strings"):
+        SparseVlenChunk.empty((2**23,)).merge(np.arange(2**22 + 1), VlenArray.of([bytes(4)]))
+    with pytest.raises(TooLarge, match="strings"):
+        empty.merge(np.arange(24), VlenArray.of([bytes(4)]), references=2**20)
+
+
+BARE_VLEN_CHUNK_DIMS = (2, 3)
+BARE_VLEN_CHUNK_PIPELINES = [
+    (),
+    (Filter(1, (6,)),),
+    (Filter(32015, (3,)), Filter(3, (), optional=False)),
+    (Filter(32004, (0,)),),
+]
+
+
+@st.composite
+def chunks(draw: st.DrawFn) -> tuple[Any, Any]:
+    item = draw(ITEMS.filter(lambda item: parse_type(item).is_vlen))
+    return item, draw(nested(values_of(item), BARE_VLEN_CHUNK_DIMS))
+
+
+@given(chunks(), st.sampled_from(BARE_VLEN_CHUNK_PIPELINES))
+def test_what_is_stored_is_loaded(drawn: tuple[Any, Any], pipeline: tuple[Filter, ...]) -> None:
+    item, value = drawn
+    element = parse_type(item).element
+    array = from_json(value, BARE_VLEN_CHUNK_DIMS, element)
+    assert isinstance(array, VlenArray)
+    data = bytes(encode_bare_vlen(array, pipeline))
+    if not pipeline:
+        assert data == array.heap.tobytes()
+    assert to_json(decode_bare_vlen(data, BARE_VLEN_CHUNK_DIMS, element, pipeline), element) == value

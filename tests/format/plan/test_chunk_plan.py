@@ -1,4 +1,4 @@
-"""Plans against numpy: shares must carry every element to its place, chunk by chunk."""
+"""Which chunks and which parts of them a selection has."""
 
 from __future__ import annotations
 
@@ -10,12 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan, selection_intersects
-from hsparse.format.plan.grid import Grid
+from hsparse.format.plan.chunk_plan import (
+    PlannedChunk,
+    chunk_numbers,
+    count_chunks,
+    count_pieces,
+    cut_axis,
+    plan,
+    selection_intersects,
+)
+from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.selections.boxes import Boxes
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.orthogonal import Axis, Orthogonal, Span
 from hsparse.format.selections.points import Points, gather
-from tests.format.selection_strategies import any_selections, extents, grids, orthogonals
+from tests.format.selection_strategies import (
+    any_selections,
+    axes,
+    boxes,
+    extents,
+    grids,
+    iterate,
+    list_axis,
+    orthogonals,
+)
 
 
 def chunk_of(array: np.ndarray, share: PlannedChunk, grid: Grid) -> np.ndarray:
@@ -128,3 +145,106 @@ def test_unions_of_boxes_are_bounded() -> None:
     assert count_chunks(columns, Grid(columns.extent, (tall // 4, 8))) == 4
     with pytest.raises(TooLarge, match="rows"):
         plan(columns, Grid(columns.extent, (tall // 4, 8)))
+
+
+LENGTH = 40
+AXES = axes(LENGTH)
+
+
+@given(AXES, st.integers(1, 12))
+def test_pieces(axis: Axis, chunk: int) -> None:
+    listed = list_axis(axis)
+    numbers = sorted({index // chunk for index in listed})
+    assert chunk_numbers(axis, chunk).tolist() == numbers
+    assert count_pieces(axis, chunk) == len(numbers)
+    found = cut_axis(axis, chunk, LENGTH)
+    assert [piece.chunk for piece in found] == numbers
+    for piece in found:
+        inside = [index - piece.chunk * chunk for index in listed if index // chunk == piece.chunk]
+        assert list_axis(piece.axis) == inside
+        assert [index - piece.chunk * chunk for index in np.array(listed)[piece.place].tolist()] == inside
+        length = min(chunk, LENGTH - piece.chunk * chunk)
+        assert piece.full == (set(inside) == set(range(length)))
+
+
+@given(st.integers(0, 50), st.integers(1, 60), st.integers(1, 30), st.integers(1, 5), st.integers(1, 9))
+def test_count_of_spans_with_gaps(start: int, gap: int, count: int, block: int, chunk: int) -> None:
+    span = Span(start, block + gap, count, block)
+    assert count_pieces(span, chunk) == len({index // chunk for index in list_axis(span)})
+
+
+def test_the_last_chunk_may_end_beyond_64_bits() -> None:
+    length = 2**63 - 1
+    found = cut_axis(Span.range(2**62 - 1, length), 2**62, length)
+    assert [(piece.chunk, piece.full) for piece in found] == [(0, False), (1, True)]
+
+
+@given(st.data())
+def test_chunks_tile_the_extent(data: st.DataObject) -> None:
+    grid = data.draw(grids(data.draw(extents(1, 3, least=0))))
+    cover = np.zeros(grid.extent, np.int64)
+    for scaled in np.ndindex(*grid.counts):
+        start, stop = grid.bounds(scaled)
+        block = tuple(map(slice, start, stop))
+        cover[block] += 1
+        assert grid.holds(scaled)
+        assert grid.clipped(scaled) == cover[block].shape
+        assert grid.is_edge(scaled) == (grid.clipped(scaled) != grid.chunk)
+        coords = np.stack(np.indices(cover.shape), axis=-1)[block].reshape(-1, len(grid.extent))
+        assert (grid.scaled(coords.astype(np.uint64)) == np.array(scaled, np.uint64)).all()
+    assert (cover == 1).all()
+    assert grid.size == len(list(np.ndindex(*grid.counts)))
+    assert not grid.holds(grid.counts)
+
+
+def test_refused_of_grid() -> None:
+    with pytest.raises(BadRequest, match="chunk has 1 dimensions"):
+        Grid((4, 4), (2,))
+    with pytest.raises(BadRequest, match="Dimension 1 of the chunk"):
+        Grid((4, 4), (2, 0))
+    assert not Grid((4, 4), (2, 2)).holds((0,))
+    assert not Grid((4, 4), (2, 2)).holds((0, -1))
+
+
+@given(st.data())
+def test_pages_are_the_selection_in_order(data: st.DataObject) -> None:
+    selection = data.draw(any_selections())
+    grid = data.draw(grids(selection.extent))
+    limit = data.draw(st.integers(1, 40))
+    places = []
+    for page in pages(selection, grid, limit):
+        assert 0 < page.size <= limit
+        assert page.extent == selection.extent
+        places += iterate(page)
+    assert places == iterate(selection)
+
+
+@given(st.data())
+def test_pages_of_boxes(data: st.DataObject) -> None:
+    selection = data.draw(extents(1, 3, least=4).flatmap(boxes))
+    limit = data.draw(st.integers(1, max(1, selection.size - 1)))
+    found = list(pages(selection, Grid(selection.extent, selection.extent), limit))
+    assert all(0 < page.size <= limit for page in found)
+    assert [place for page in found for place in iterate(page)] == iterate(selection)
+
+
+def test_pages_end_at_chunk_boundaries() -> None:
+    grid = Grid((100, 10), (8, 10))
+    found = list(pages(Orthogonal.box((100, 10), (3, 0), (60, 10)), grid, 200))
+    ends = [page.bounds() for page in found]
+    assert [(low[0], high[0]) for low, high in filter(None, ends)] == [(3, 16), (16, 32), (32, 48), (48, 60)]
+
+
+def test_pages_of_more_than_memory_come_one_by_one() -> None:
+    extent = (2**40, 2**30)
+    pieces = pages(Orthogonal(extent, (Span(0, 2, 2**39), Span.range(0, 2**30))), Grid(extent, (4, 4)), 2**20)
+    first, second = next(pieces), next(pieces)
+    assert first.bounds() == ((0, 0), (1, 2**20))
+    assert second.bounds() == ((0, 2**20), (1, 2**21))
+
+
+def test_scalar_and_refused() -> None:
+    scalar = Orthogonal.all(())
+    assert list(pages(scalar, Grid((), ()), 1)) == [scalar]
+    with pytest.raises(BadRequest, match="at least one"):
+        list(pages(scalar, Grid((), ()), 0))
