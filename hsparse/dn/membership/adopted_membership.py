@@ -19,8 +19,7 @@ from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.lease_keeper import Eviction
 from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Accepted, Kept, MemberOwnership, Resent
-from hsparse.dn.membership.peers import PATIENCE, Peers
-from hsparse.dn.membership.witnesses import Witnesses
+from hsparse.dn.membership.peers import PATIENCE, Peers, Witnesses
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from hsparse.dn.membership import witnesses as module
-from hsparse.dn.membership.witnesses import Witnesses
+from hsparse.dn.membership import peers as module
+from hsparse.dn.membership.peers import Witnesses
 
 
 async def test_who_has_just_asked_is_a_witness_about_that_member_alone() -> None:
