@@ -14,16 +14,6 @@ from hsparse.hdf5.format.plan.planned_structures import MAX_LEAF, plan_btree_v2
 from tests.format.hdf5.file_walk import FileBytes
 
 
-def test_nodes_of_2048_bytes_with_records_of_24() -> None:
-    shape = BtreeV2Shape.of(2048, 24, 2)
-    assert shape.most == (84, 61, 57)
-    assert shape.totals == (84, 62 * 84 + 61, 58 * (62 * 84 + 61) + 57)
-    assert (shape.count_width, shape.total_width(0), shape.total_width(1)) == (1, 0, 2)
-    assert shape.used(0, 84) == 10 + 84 * 24
-    assert shape.used(1, 61) == 10 + 61 * 24 + 62 * 9
-    assert shape.used(2, 57) <= 2048
-
-
 @pytest.mark.parametrize(("count", "depth"), [(0, 0), (84, 0), (85, 1), (5269, 1), (5270, 2)])
 def test_the_lowest_tree_is_chosen(count: int, depth: int) -> None:
     assert BtreeV2Shape.holding(count, 2048, 24).depth == depth
@@ -61,11 +51,6 @@ def sealed(data: bytearray, start: int, size: int) -> bytes:
     return bytes(data)
 
 
-@pytest.mark.parametrize("count", [1, 2, 1000, MAX_LEAF, MAX_LEAF + 1, MAX_LEAF + 2, 2 * MAX_LEAF + 2])
-def test_records_come_in_order(count: int) -> None:
-    assert read(*planned(count)) == list(range(count))
-
-
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
@@ -101,9 +86,3 @@ def test_a_child_that_is_there_twice() -> None:
     data[pointers + 10 : pointers + 20] = data[pointers : pointers + 10]
     with pytest.raises(Corrupt, match="twice"):
         read(sealed(data, start, 6 + 15 + 20 + 4), plan)
-
-
-def test_another_type() -> None:
-    data, plan = planned(3)
-    with pytest.raises(Corrupt, match=r"of type 6; .* of type 5"):
-        read(bytes(data), plan, 5)

@@ -40,14 +40,6 @@ def read(source: FileBytes, heap: FractalHeap, ids: list[memoryview]) -> list[by
     return [bytes(data) for data in source.run(read_heap_objects(heap, ids))]
 
 
-def test_managed_objects() -> None:
-    source, heap, ids = opened()
-    assert read(source, heap, ids) == OBJECTS
-    assert read(source, heap, ids[::-1] + ids[:1]) == [*OBJECTS[::-1], OBJECTS[0]]
-    assert read(source, heap, ids[:2]) == OBJECTS[:2]
-    assert read(source, heap, []) == []
-
-
 def test_tiny_objects() -> None:
     source, heap, _ = opened()
     assert read(source, heap, [memoryview(b"\x22abc" + bytes(4))]) == [b"abc"]
@@ -141,11 +133,3 @@ def test_rows_that_no_heap_has() -> None:
     )
     with pytest.raises(Corrupt, match="row 2 whose blocks are smaller"):
         read(wide, odd, ids)
-
-
-def test_checksums() -> None:
-    source, file, address, _ = planned()
-    changed = bytearray(source.data)
-    changed[address + 20] ^= 1
-    with pytest.raises(Corrupt, match=f"fractal heap header at address {address} has checksum"):
-        FileBytes(bytes(changed)).run(read_fractal_heap(file, address))

@@ -51,11 +51,6 @@ def test_continuations_of_version_2() -> None:
     assert found(read(data.ljust(100, b"\0") + block)) == [(1, b"first"), (3, b"more")]
 
 
-def test_times_and_phases() -> None:
-    data = b"OHDR\2\x30" + struct.pack("<IIIIHHB", 1, 2, 3, 4, 8, 6, 0)
-    assert read(seal_page(data)).times == (1, 2, 3, 4)
-
-
 def test_a_header_that_continues_in_itself() -> None:
     data = old_header(old(0x10, struct.pack("<QQ", 0, 40)))
     with pytest.raises(Corrupt, match="object header at address 0 leads to address 0 twice"):

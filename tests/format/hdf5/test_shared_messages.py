@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from pathlib import Path
 
 import h5py
@@ -13,13 +12,10 @@ from hsparse.errors import Corrupt
 from hsparse.hdf5.format.file_fields import Widths
 from hsparse.hdf5.format.object_header import (
     SHARED_FLAG,
-    SharedHeapId,
     decode_shared_location,
     encode_shared_location,
 )
-from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
-from tests.format.hdf5.parse.test_parsed_object import write_everything
 from tests.format.hdf5.sample_messages import reader
 
 ADDRESS = (800).to_bytes(8, "little")
@@ -30,10 +26,6 @@ ADDRESS = (800).to_bytes(8, "little")
 )
 def test_versions(data: bytes) -> None:
     assert decode_shared_location(reader(data), Widths()) == 800
-
-
-def test_a_message_in_the_heap_has_an_id() -> None:
-    assert decode_shared_location(reader(b"\3\1" + b"abcdefgh"), Widths()) == SharedHeapId(b"abcdefgh")
 
 
 def test_corrupt() -> None:
@@ -47,31 +39,6 @@ LIBRARIES = list((Path(h5py.__file__).parent.parent / "h5py.libs").glob("libhdf5
 ALL = 1 << 1 | 1 << 3 | 1 << 5 | 1 << 0x0B | 1 << 0x0C
 """Every type of message that can be shared, attributes among them, which h5repack leaves out."""
 needs_library = pytest.mark.skipif(not LIBRARIES, reason="h5py was not installed with a libhdf5 of its own")
-
-
-def repacked(tmp_path: Path) -> Path:
-    path, packed = tmp_path / "f.h5", tmp_path / "packed.h5"
-    with h5py.File(path, "w", libver="v108") as file:
-        write_everything(file)
-        for number in range(20):
-            file["chunked"].attrs[f"a{number}"] = [1.5, 2.5, number // 2]
-    subprocess.run(["h5repack", "-s", "1", str(path), str(packed)], check=True)
-    return packed
-
-
-@pytest.mark.needs("h5repack")
-def test_shared_messages_are_found(tmp_path: Path) -> None:
-    path = repacked(tmp_path)
-    found = compare(path)
-    kinds = {
-        message.kind
-        for one in found.values()
-        for message in one.header.messages
-        if message.flags & SHARED_FLAG
-    }
-    assert {1, 3, 5, 0x0B} <= kinds
-    assert FileBytes(path.read_bytes()).open().shared
-    assert len(walk(path)["/chunked"].attributes) == 20
 
 
 @needs_library

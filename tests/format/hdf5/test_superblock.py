@@ -14,7 +14,7 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
-from hsparse.hdf5.format.superblock import SIZE_2, check_chunk_k, decode_chunk_k, encode_superblock
+from hsparse.hdf5.format.superblock import SIZE_2, decode_chunk_k, encode_superblock
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.host_file import BOUNDS, open_layout
 
@@ -38,25 +38,6 @@ def test_version_1(tmp_path: Path) -> None:
     assert (found.version, found.root, found.base) == (1, 96, 1024)
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_our_own(version: int) -> None:
-    data = encode_superblock(48, 1000, version)
-    assert len(data) == SIZE_2
-    found = FileBytes(data + bytes(1000 - SIZE_2)).open()
-    assert (found.version, found.root, found.shared) == (version, 48, ())
-
-
-def test_a_file_that_was_moved_behind_other_bytes() -> None:
-    data = encode_superblock(48, 1000)
-    assert FileBytes(bytes(4096) + data + bytes(1000 - SIZE_2)).open().base == 4096
-
-
-@pytest.mark.parametrize("data", [b"", b"\x89HDF", bytes(10_000), bytes(100) + encode_superblock(48, 48)])
-def test_no_superblock(data: bytes) -> None:
-    with pytest.raises(Corrupt, match="no HDF5 file"):
-        FileBytes(data).open()
-
-
 def test_corrupt() -> None:
     data = bytearray(encode_superblock(48, 1000))
     with pytest.raises(Corrupt, match="999 bytes, its superblock says 1000"):
@@ -72,13 +53,6 @@ def test_widths_that_nobody_writes() -> None:
     data[44:] = lookup3(bytes(data[:44])).to_bytes(4, "little")
     with pytest.raises(Unsupported, match="addresses of 16 bytes"):
         FileBytes(bytes(data)).open()
-
-
-def test_one_of_several_files(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "f%d.h5", "w", driver="family", memb_size=10_000, libver="earliest") as file:
-        file["d"] = [1, 2, 3]
-    with pytest.raises(Unsupported, match="one of several files"):
-        FileBytes((tmp_path / "f0.h5").read_bytes()).open()
 
 
 LIBRARIES = list((Path(h5py.__file__).parent.parent / "h5py.libs").glob("libhdf5-*"))
@@ -119,9 +93,3 @@ def test_nodes_of_other_sizes(tmp_path: Path, libver: str, version: int, k: int)
 def test_corrupt_btree_k(message: bytes, complaint: str) -> None:
     with pytest.raises(Corrupt, match=complaint):
         decode_chunk_k(ByteReader(memoryview(message + bytes(4)), subject="superblock extension"))
-
-
-def test_what_no_superblock_says() -> None:
-    assert check_chunk_k(3, "superblock at byte 0") == 3
-    with pytest.raises(Corrupt, match="superblock at byte 0 says that nodes"):
-        check_chunk_k(0, "superblock at byte 0")

@@ -66,20 +66,6 @@ def test_records_come_back(counts: list[int], filtered: bool, k: int, share: flo
     assert sizes == {24 + 2 * k * 8 + (2 * k + 1) * (16 + 8 * len(shape))}
 
 
-def test_nodes_of_a_level_know_their_neighbours() -> None:
-    layout = replace(make_layout(KIND, (10, 10), 0, False), k=2)
-    data = store(layout, make_records(layout, choose_scaled((10, 10), 1)))
-    steps = steps_of(layout, extent_of(layout, (10, 10)), data)
-    assert [len(step) for step in steps] == [1, 2, 7, 25]
-    for level, step in enumerate(steps):
-        places = [block.address for block in step]
-        for place, left, right in zip(places, [None, *places], [*places[1:], None], strict=False):
-            kind, found, entries, *links = struct.unpack_from("<BBHQQ", data, place + 4)
-            assert (kind, found) == (1, 3 - level)
-            assert 2 <= entries <= 4
-            assert links == [2**64 - 1 if link is None else link for link in (left, right)]
-
-
 def test_a_chunk_of_4_gib_has_no_record() -> None:
     layout = make_layout(KIND, (3,), 0, True)
     records = make_records(layout, np.array([[1]], np.uint64))

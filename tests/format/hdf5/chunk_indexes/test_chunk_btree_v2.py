@@ -28,11 +28,8 @@ from tests.format.hdf5.record_cases import (
     make_layout,
     make_records,
     resealed,
-    revisions,
     steps_of,
     store,
-    stored_and_loaded,
-    structures,
 )
 
 KIND = IndexKind.BTREE_V2
@@ -53,21 +50,6 @@ def test_the_bytes_of_a_leaf_are_libhdf5s(filters: dict[str, Any]) -> None:
     assert ours[:16] == data[header : header + 16]
     assert ours[24:34] == data[header + 24 : header + 34]
     assert ours[38 : 38 + 2048] == data[root : root + 2048]
-
-
-@given(
-    st.lists(st.integers(1, 12), min_size=1, max_size=3),
-    structures,
-    revisions,
-    st.floats(0, 1),
-    st.integers(0, 2**32),
-)
-def test_records_come_back(
-    counts: list[int], structure: tuple[int, bool], revision: FormatRevision, share: float, seed: int
-) -> None:
-    layout = replace(make_layout(KIND, tuple(counts), *structure), revision=revision)
-    data = stored_and_loaded(layout, tuple(counts), share, seed)
-    assert data[44:46] == bytes((layout.block_version, 10 + layout.client))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,15 +15,11 @@ from hsparse.format.structured.container import Section
 from hsparse.hdf5.format.chunk_indexes.chunk_records import (
     decode_records,
     encode_records,
-    is_allocated,
-    is_ascending,
     locate_chunks,
     number_chunks,
-    place_elements,
     record_type,
     sized_record_type,
     slots,
-    sort_rows,
     view_elements,
 )
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
@@ -53,35 +48,6 @@ def test_the_golden_element_of_a_filtered_chunk() -> None:
     assert found.sections(0) == (Section(0, 44, 75, 0), Section(44, 14, 8, 0))
     assert encode_records(found, record_type(layout, 2)).tobytes() == element
     assert_same(structured_records(SCALED, found.address, [found.sections(0)]), found)
-
-
-def test_no_chunk_has_no_address() -> None:
-    dtype = record_type(INTEGERS, 2)
-    missing = bytes(place_elements(1, np.zeros(0, np.intp), np.zeros(0, dtype)))
-    assert missing == bytes.fromhex("ffffffffffffffff 0000 0000000000000000")
-    almost = b"\xfe" + missing[1:]
-    for data, dense, structured in ((missing, False, False), (almost, True, False), (bytes(18), True, True)):
-        elements = view_elements(data, dtype)
-        assert is_allocated(INTEGERS, elements).tolist() == [structured]
-        assert is_allocated(replace(INTEGERS, sections=0), elements).tolist() == [dense]
-
-
-@pytest.mark.parametrize(
-    ("sections", "filtered", "revision", "names"),
-    [
-        (0, False, FormatRevision.LIB_2026_09, "address scaled"),
-        (0, True, FormatRevision.LIB_2026_09, "address size mask scaled"),
-        (2, False, FormatRevision.LIB_2026_09, "address size scaled offsets"),
-        (2, True, FormatRevision.RFC_2025_10, "address size scaled offsets unfiltered masks"),
-        (3, True, FormatRevision.RFC_2023_07, "address size scaled masks offsets unfiltered"),
-    ],
-)
-def test_the_order_of_fields(sections: int, filtered: bool, revision: FormatRevision, names: str) -> None:
-    layout = replace(INTEGERS, sections=sections, filtered=filtered, revision=revision)
-    dtype = record_type(layout, 2, scaled=True)
-    assert dtype.names == tuple(names.split())
-    if revision is FormatRevision.RFC_2023_07:
-        assert dtype.itemsize == 8 + 2 + 8 + 3 * 4 + 2 * 4 + 3 * 4
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -155,12 +121,3 @@ def test_chunks_that_cannot_be_numbered_are_corrupt() -> None:
     assert slots(layout) == 3 * 2**62
     with pytest.raises(Corrupt, match="too many chunks"):
         slots(make_layout(IndexKind.FIXED_ARRAY, (2**31, 2**31, 4), 0, False))
-
-
-@given(st.integers(1, 3).flatmap(lambda rank: st.lists(st.tuples(*[st.integers(0, 3)] * rank), min_size=1)))
-def test_rows_are_sorted_as_tuples_are(rows: list[tuple[int, ...]]) -> None:
-    scaled = np.array(rows, np.uint64)
-    assert scaled[sort_rows(scaled)].tolist() == sorted(map(list, rows))
-    assert is_ascending(scaled) == all(before < after for before, after in pairwise(rows))
-    assert is_ascending(np.unique(scaled, axis=0))
-    assert is_ascending(scaled[:0])

@@ -17,7 +17,7 @@ from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.format.chunk_indexes.extensible_array import DEFAULT_SHAPE, ArrayLevel, ExtensibleShape
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout
 from hsparse.hdf5.format.chunk_indexes.index_registry import plan_chunk_index
-from tests.format.hdf5.host_file import assert_same, make_file, open_layout, read_records
+from tests.format.hdf5.host_file import make_file, open_layout, read_records
 from tests.format.hdf5.record_cases import (
     assert_damage_is_found,
     blocks_of,
@@ -49,18 +49,6 @@ def test_levels_are_the_specifications() -> None:
     assert sum(level.blocks * level.elements for level in levels) >= 2**32 - 16
     assert (DEFAULT_SHAPE.direct, DEFAULT_SHAPE.direct_blocks, DEFAULT_SHAPE.addresses) == (4, 6, 31)
     assert DEFAULT_SHAPE.info.hex() == "200404100a"
-
-
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=50))
-def test_every_element_has_one_place(numbers: list[int]) -> None:
-    found = zip(
-        *(column.tolist() for column in DEFAULT_SHAPE.find(np.array(numbers, np.uint64))), strict=True
-    )
-    for number, (level, block, place) in zip(numbers, found, strict=True):
-        shape = DEFAULT_SHAPE.levels()[level]
-        assert block < shape.blocks
-        assert place < shape.elements
-        assert shape.start + block * shape.elements + place == number
 
 
 @pytest.mark.parametrize(
@@ -100,18 +88,6 @@ def test_records_come_back(
     layout = replace(make_layout(KIND, tuple(counts), *structure), revision=revision)
     data = stored_and_loaded(layout, tuple(counts), share, seed)
     assert data[44:46] == bytes((layout.block_version, layout.client))
-
-
-@pytest.mark.parametrize("structure", [(0, False), (0, True), (2, False), (3, True)])
-def test_far_records_come_back_and_pages_without_chunks_are_not_read(structure: tuple[int, bool]) -> None:
-    layout = make_layout(KIND, (400_000,), *structure)
-    records = make_records(layout, np.array(FAR, np.uint64)[:, None])
-    data = store(layout, records)
-    extent = extent_of(layout, (400_000,))
-    assert_same(load(layout, extent, data), records)
-    steps = steps_of(layout, extent, data)
-    # Header; index block; super blocks; data blocks: three whole, three of which the prefix and one page are read.
-    assert [len(step) for step in steps] == [1, 1, 3, 3 + 3 * 2]
 
 
 @pytest.mark.parametrize("places", [[0], range(10), range(3000), [77], [4, 2000], FAR])
@@ -184,12 +160,3 @@ def test_every_block_is_of_this_array() -> None:
             other = resealed(data, block, [(6, b"\x29")])
             with pytest.raises(Corrupt, match="belongs to the header at 41, not to the one at 40"):
                 load(layout, extent_of(layout, counts), other)
-
-
-def test_what_comes_after_the_highest_number_that_was_set_is_not_there() -> None:
-    counts = (50,)
-    layout = make_layout(KIND, counts, 0, False)
-    data = store(layout, make_records(layout, choose_scaled(counts, 1)))
-    header = blocks_of(layout, extent_of(layout, counts), data)[0]
-    found = load(layout, extent_of(layout, counts), resealed(data, header, [(12 + 32, b"\x14")]))
-    assert found.scaled[:, 0].tolist() == list(range(20))

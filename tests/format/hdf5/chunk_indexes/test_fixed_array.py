@@ -29,7 +29,6 @@ from tests.format.hdf5.record_cases import (
     make_records,
     resealed,
     revisions,
-    steps_of,
     store,
     stored_and_loaded,
     structures,
@@ -79,17 +78,6 @@ def test_ten_chunks_of_five_integers_take_what_the_prototype_says(filtered: bool
     layout = IndexLayout(KIND, (5,), (50,), 4, filtered, 2, message_version=5)
     assert plan_chunk_index(layout, np.zeros((1, 1), np.uint64)).size == size
     assert INFO == b"\x0a"
-
-
-def test_pages_without_chunks_are_not_read() -> None:
-    counts = (5000,)
-    layout = make_layout(KIND, counts, 2, True)
-    records = make_records(layout, np.array([[5], [2047], [4999]], np.uint64))
-    data = store(layout, records)
-    steps = steps_of(layout, extent_of(layout, counts), data)
-    assert [len(step) for step in steps] == [1, 1, 3]
-    assert steps[1][0].size == 14 + 1 + 4
-    assert steps[2][2].size == 4 + (5000 - 4096) * 42
 
 
 def test_an_array_with_room_for_more_than_a_file_is_written_in_pieces() -> None:

@@ -67,26 +67,6 @@ def test_kinds_that_are_not_there_are_corrupt() -> None:
 LAYOUT = IndexLayout(IndexKind.FIXED_ARRAY, (5, 2), (11, None), 4)
 
 
-@pytest.mark.parametrize(
-    ("chunk", "size", "width"),
-    [
-        ((1,), 1, 2),
-        ((5,), 4, 2),
-        ((255,), 1, 2),
-        ((256,), 1, 3),
-        ((2**16,), 1, 4),
-        ((2**31, 2**31), 8, 8),
-        ((2**32 - 1,) * 3, 8, 8),
-    ],
-)
-def test_sizes_take_a_byte_more_than_the_nominal_size(chunk: tuple[int, ...], size: int, width: int) -> None:
-    layout = replace(LAYOUT, chunk=chunk, element_size=size)
-    assert layout.size_width == width
-    assert replace(layout, sections=2, message_version=5).size_width == width
-    assert replace(layout, sections=3, message_version=5).size_width == 8
-    assert replace(layout, message_version=5).size_width == 8
-
-
 def test_widths_of_addresses_and_lengths() -> None:
     narrow = replace(LAYOUT, address_width=4, length_width=2)
     assert (LAYOUT.undefined, narrow.undefined) == (2**64 - 1, 2**32 - 1)

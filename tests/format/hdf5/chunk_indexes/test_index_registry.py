@@ -213,17 +213,6 @@ def test_far_chunks_of_an_extensible_array_are_in_pages() -> None:
     assert (values[places] == np.array(places) + 1).all()
 
 
-def test_a_file_after_a_user_block_is_read() -> None:
-    block = 512
-    with io.BytesIO() as stream:
-        with h5py.File(stream, "w", libver=("v110", "v110"), userblock_size=block) as file:
-            fill(file.create_dataset("d", (50,), "<i4", chunks=(2,), maxshape=(None,)))
-        data = stream.getvalue()
-    layout, extent, _, _ = open_layout(data[block:])
-    found = run_reads(read_chunk_index(layout, extent, len(data) - block, block), fetch_from(data))
-    assert_hdf5_finds(data[block:], found)
-
-
 @pytest.mark.parametrize("kind", [kind for kind in IndexKind if kind is not IndexKind.IMPLICIT])
 def test_nothing_is_planned_or_read_of_a_dataset_without_chunks(kind: IndexKind) -> None:
     layout = make_layout(kind, (4, 5), 0, False)

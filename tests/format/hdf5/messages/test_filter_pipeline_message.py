@@ -90,28 +90,6 @@ def test_pipelines_come_back(found: tuple[tuple[Filter, ...], ...], revision: Fo
     assert decode_section_pipelines(body + b"\0\0\0", len(found)) == found
 
 
-def test_names_are_passed_over() -> None:
-    body = bytes.fromhex("0101 00011600 007d 0600 0000 0200 626c6f736300 01000000 ffffffff")
-    assert decode_section_pipelines(body, 2) == ((Filter(32000, (1, 2**32 - 1), False),), ())
-
-
-@pytest.mark.parametrize(
-    ("kind", "body", "found"),
-    [
-        (0x19, b"\0\1", True),
-        (0x19, b"\1\1", True),
-        (0x0B, b"\3\1", True),
-        (0x0B, b"\2\1", False),
-        (0x0B, b"\1\1", False),
-        (0x19, b"\3\1", False),
-        (0x08, b"\1\1", False),
-        (0x19, b"", False),
-    ],
-)
-def test_which_messages_are_of_sections(kind: int, body: bytes, found: bool) -> None:
-    assert is_section_pipelines(kind, body) is found
-
-
 @pytest.mark.parametrize(
     ("body", "words"),
     [

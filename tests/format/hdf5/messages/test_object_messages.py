@@ -84,10 +84,6 @@ def test_corrupt_reference_count() -> None:
         decode_reference_count(reader(b"\1\0\0\0\0"))
 
 
-def test_modification_time() -> None:
-    assert decode_time(reader(bytes.fromhex("01000000 00f15365"))) == 1_700_000_000
-
-
 def test_the_old_message_has_digits() -> None:
     assert decode_old_time(reader(b"20231114221320\0\0")) == 1_700_000_000
 

@@ -100,22 +100,6 @@ def test_the_minimal_message() -> None:
     assert encode_structured_layout(layout) == MINIMAL
 
 
-def test_a_filtered_single_chunk() -> None:
-    layout = decode_structured_layout(FILTERED, (30,), filtered=True)
-    records = run_reads(read_chunk_index(layout.index, (30,), 3000), fetch_from(b""))
-    assert records.address.tolist() == [2428]
-    assert records.sections(0) == (Section(0, 61, 107, 0), Section(61, 20, 36, 0))
-    assert encode_structured_layout(layout) == FILTERED
-
-
-def test_what_follows_the_address_is_padding() -> None:
-    for message in (MINIMAL, FIXED):
-        wanted = decode_structured_layout(message, (5,), filtered=False)
-        content = message.rstrip(b"\0") + bytes(7)
-        assert decode_structured_layout(content + bytes(9), (5,), filtered=False) == wanted
-    assert decode_structured_layout(FIXED[:-2], (50,), filtered=False).index.address == 195
-
-
 @st.composite
 def layouts(draw: st.DrawFn) -> StructuredLayout:
     rank = draw(st.integers(1, 4))

@@ -40,12 +40,6 @@ def nodes(data: bytes, level: int) -> list[int]:
     return found
 
 
-def test_the_tree_has_levels() -> None:
-    assert read(whole()) == COUNT
-    assert nodes(whole(), 1)
-    assert len(nodes(whole(), 0)) > 1
-
-
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [

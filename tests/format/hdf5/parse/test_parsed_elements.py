@@ -11,7 +11,7 @@ import pytest
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.orthogonal import Span
 from hsparse.format.selections.selection_encoding import encode_points, encode_regular, encode_simple
-from hsparse.format.selections.serialized_selection import ALL, NONE
+from hsparse.format.selections.serialized_selection import NONE
 from hsparse.hdf5.format.file_fields import Addressed
 from hsparse.hdf5.format.messages.file_type import FileType, file_type
 from hsparse.hdf5.format.parse.parsed_elements import ReferenceTarget, parse_elements
@@ -21,11 +21,9 @@ from hsparse.hdf5.format.plan.planned_structures import GlobalHeapPlan
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import to_json
 from tests.format.hdf5.file_walk import FileBytes
-from tests.format.hdf5.plan_strategies import INT
 from tests.model.type_strategies import ID, OBJECT, REGION, text
 
 TEXT = text("H5T_VARIABLE")
-NUMBERS = {"class": "H5T_VLEN", "base": INT}
 TARGET = 0x60
 """The address that every reference leads to."""
 
@@ -56,65 +54,16 @@ class Heap:
         return to_json(values, parse_type(stored.item).element)
 
 
-def test_text_ends_at_a_zero() -> None:
-    heap = Heap(b"one\0two", b"three")
-    assert heap.read(TEXT, heap.place(1, 7) + heap.place(2, 3) + bytes(16), 3) == ["one", "thr", ""]
-
-
-def test_an_object_that_is_too_short() -> None:
-    heap = Heap(bytes(8))
-    assert heap.read(NUMBERS, heap.place(1, 2)) == [0, 0]
-    with pytest.raises(Corrupt, match="8 bytes; 3 elements of 4 need more"):
-        heap.read(NUMBERS, heap.place(1, 3))
-
-
-def test_an_object_that_is_not_there() -> None:
-    heap = Heap(b"one")
-    with pytest.raises(Corrupt, match="has no object 2"):
-        heap.read(TEXT, heap.place(2, 3))
-    with pytest.raises(Corrupt, match="global heap collection at address 0 has"):
-        heap.read(TEXT, struct.pack("<IQI", 3, 0, 1))
-
-
 def test_one_object_for_all_elements_is_no_more_than_the_file() -> None:
     heap = Heap(bytes(100_000))
     with pytest.raises(Corrupt, match="more bytes together than the file"):
         heap.read(TEXT, heap.place(1, 100_000) * 100, 100)
 
 
-def test_each_collection_is_read_once() -> None:
-    heap = Heap(*(b"%d" % number for number in range(100)))
-    file = heap.source.open()
-    heap.source.steps = heap.source.bytes_read = 0
-    data = b"".join(heap.place(number, 1) for number in range(1, 101))
-    heap.source.run(parse_elements(file, file_type(TEXT), data, (100,), find))
-    assert heap.source.steps == 1
-    assert heap.source.bytes_read == 4096
-
-
 def test_references() -> None:
     heap = Heap(b"")
     data = struct.pack("<QQQQ", TARGET, 0, 2**64 - 1, 12345)
     assert heap.read(OBJECT, data, 4) == ["datasets/" + ID, "", "", ""]
-
-
-def test_regions() -> None:
-    address = struct.pack("<Q", TARGET)
-    objects = [
-        address + encode_simple(ALL),
-        address + encode_points([np.array([1, 2]), np.array([3, 4])]),
-        address + encode_regular([Span(2, 1, 1, 3), Span(5, 1, 1, 1)]),
-        struct.pack("<Q", 12345) + encode_simple(ALL),
-    ]
-    heap = Heap(*objects)
-    uuid = {"id": ID[2:]}
-    assert heap.read(REGION, b"".join(map(heap.place, range(1, 5))) + bytes(12), 5) == [
-        uuid,
-        uuid | {"select_type": "H5S_SEL_POINTS", "selection": [[1, 3], [2, 4]]},
-        uuid | {"select_type": "H5S_SEL_HYPERSLABS", "selection": [[[2, 5], [4, 5]]]},
-        None,
-        None,
-    ]
 
 
 @pytest.mark.parametrize(

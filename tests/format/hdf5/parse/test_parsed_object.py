@@ -10,17 +10,12 @@ import h5py
 import numpy as np
 import pytest
 
-from hsparse.errors import Corrupt
 from hsparse.hdf5.format.messages.group_messages import HardLink
-from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout, VirtualLayout
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, parse_object
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.format.hdf5.h5py_judge import compare
 from tests.support.endurance import repeats
 
-ROOT = Path(__file__).parents[4]
-GOLDEN = ROOT / "tests/data/golden"
-ANNDATA = ROOT / "demo/data/pbmc68k_reduced.h5ad"
 LIBVERS = ["earliest", "v108", "v110", "latest"]
 
 
@@ -152,29 +147,6 @@ def test_other_widths(tmp_path: Path, widths: tuple[int, int]) -> None:
     compare(path)
 
 
-@pytest.mark.parametrize("libver", LIBVERS)
-def test_a_user_block(tmp_path: Path, libver: str) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w", libver=libver, userblock_size=2048) as file:
-        file["d"] = np.arange(5)
-        file["d"].attrs["text"] = "some"
-    data = path.read_bytes()
-    assert FileBytes(data).open().base == 2048
-    compare(path)
-
-
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*.h5")), ids=lambda path: path.stem)
-def test_structured_chunks_are_told_as_they_are(path: Path) -> None:
-    datasets = [one.dataset for one in walk(path).values() if one.dataset]
-    layouts = [one.layout for one in datasets if isinstance(one.layout, RawStructuredLayout)]
-    assert layouts
-    assert all(layout.message[:2] == b"\5\4" for layout in layouts)
-
-
-def test_an_anndata_file() -> None:
-    assert len(compare(ANNDATA)) == 44
-
-
 NETCDF = """
 import sys, netCDF4
 with netCDF4.Dataset(sys.argv[1], "w") as file:
@@ -195,49 +167,8 @@ def test_a_netcdf_file(tmp_path: Path) -> None:
     assert {"DIMENSION_LIST", "units", "_FillValue"} <= {one.name for one in found["/g/v"].attributes}
 
 
-def test_a_virtual_dataset(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w", libver="latest") as file:
-        layout = h5py.VirtualLayout((4,), "i4")
-        layout[:] = h5py.VirtualSource("o.h5", "d", (4,))
-        file.create_virtual_dataset("v", layout)
-    dataset = walk(path)["/v"].dataset
-    assert dataset is not None
-    assert isinstance(dataset.layout, VirtualLayout)
-
-
 def test_a_comment(tmp_path: Path) -> None:
     path = tmp_path / "f.h5"
     with h5py.File(path, "w") as file:
         h5py.h5o.set_comment(file.create_group("g").id, b"some words")
     assert walk(path)["/g"].comment == "some words"
-
-
-def test_times(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        file.create_dataset("d", data=1, track_times=True)
-    modified = walk(path)["/d"].modified
-    assert modified is not None
-    assert abs(modified - path.stat().st_mtime) < 3600
-
-
-def test_what_is_no_object(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        file["d"] = 1
-    source = FileBytes(path.read_bytes())
-    file = source.open()
-    with pytest.raises(Corrupt, match="object header at address 0 begins with 137"):
-        source.run(parse_object(file, 0))
-    with pytest.raises(Corrupt, match="the file ends at"):
-        source.run(parse_object(file, len(source.data) - 3))
-
-
-def test_a_type_that_no_server_has_is_read_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "f.h5"
-    with h5py.File(path, "w") as file:
-        h5py.h5d.create(file.id, b"t", h5py.h5t.UNIX_D32LE, h5py.h5s.create_simple((2,)))
-    dataset = walk(path)["/t"].dataset
-    assert dataset is not None
-    assert dataset.type.item["class"] == "H5T_TIME"

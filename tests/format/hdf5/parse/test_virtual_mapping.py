@@ -11,16 +11,14 @@ import pytest
 
 from hsparse.errors import Corrupt, HsparseError, Unsupported
 from hsparse.format.codec_library import lookup3
-from hsparse.format.selections.orthogonal import Span
-from hsparse.format.selections.selection_encoding import encode_regular, encode_simple
-from hsparse.format.selections.serialized_selection import UNLIMITED, AllElements, Regular
+from hsparse.format.selections.selection_encoding import encode_simple
+from hsparse.format.selections.serialized_selection import AllElements, Regular
 from hsparse.hdf5.format.fractal_heap import encode_global_heap
 from hsparse.hdf5.format.messages.layout_message import VirtualLayout
 from hsparse.hdf5.format.parse.virtual_mapping import (
     VirtualMapping,
     block_name,
     parse_virtual_mappings,
-    unlimited_dim,
 )
 from tests.cli.importer.virtual_files import VIRTUAL
 from tests.format.hdf5.file_walk import FileBytes, walk
@@ -97,19 +95,6 @@ def test_mappings_that_share_names() -> None:
     first, again = b"\0a.h5\0x/y\0", b"\3" + struct.pack("<QQ", 0, 0)
     found = parse(block_of(*(one + ALL * 2 for one in (first, again, b"\4d\0")), version=1))
     assert [(one.file, one.dataset) for one in found] == [("a.h5", "x/y"), ("a.h5", "x/y"), (".", "d")]
-
-
-def test_selections_without_end() -> None:
-    blocks, block = endless(UNLIMITED, 2, 5), endless(1, UNLIMITED)
-    (one, other) = parse(block_of(b"a\0d\0" + blocks + blocks, b"a%b\0d\0" + ALL + blocks))
-    assert (unlimited_dim(one.virtual), unlimited_dim(one.source)) == (0, 0)
-    assert (unlimited_dim(other.virtual), unlimited_dim(other.source)) == (0, None)
-    (whole,) = parse(block_of(b"a\0d\0" + block + block))
-    assert unlimited_dim(whole.virtual) == 0
-    limited = encode_regular([Span(1, 4, 2, 3)])
-    (last,) = parse(block_of(b"a\0d\0" + limited + ALL))
-    assert last.source == Regular((Span(1, 4, 2, 3),))
-    assert unlimited_dim(last.source) is None
 
 
 @pytest.mark.parametrize(

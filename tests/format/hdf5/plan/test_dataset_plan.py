@@ -92,13 +92,6 @@ def test_one_chunk_that_nobody_asked_for_is_contiguous() -> None:
     assert plan(record(INT, [20], CONTIGUOUS, [10]), one).planned.layout.data[1] == 2
 
 
-def test_a_dataset_without_chunks_adds_nothing_behind_the_headers() -> None:
-    for layout in (CONTIGUOUS, CHUNKED, SPARSE):
-        found = plan(record(INT, [10], layout, [10]), chunks([], 0).take(np.zeros(0, np.intp)))
-        assert found.pieces == ()
-        assert found.planned.layout.places == ()
-
-
 def test_chunks_of_a_wrong_size() -> None:
     with pytest.raises(Corrupt, match=f"The chunk 1 of {ID} has 19 bytes, not 20"):
         plan(record(INT, [10], CHUNKED, [5]), chunks([[1]], 19))

@@ -112,13 +112,6 @@ def test_what_is_wrong_is_told_of_its_object() -> None:
         opened(records(**{GROUP: {"links": {}, "attributes": {"a": number}}}))
 
 
-def test_known_keys() -> None:
-    ids = frozenset({SET})
-    assert known_key(f"datasets/{SET}", ids) == SET
-    assert known_key(f"groups/{GROUP}", ids) is None
-    assert known_key("", ids) is None
-
-
 @pytest.mark.endurance
 @ONE_FILE
 @given(ITEMS, st.data(), st.integers(0, 5), st.booleans())

@@ -9,7 +9,6 @@ from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.hdf5.format.plan.file_plan import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
 from hsparse.sn.openapi import specification
-from tests.format.hdf5.plan.test_matrix_encoding import record
 
 
 def test_the_names_are_those_that_clients_are_told() -> None:
@@ -24,11 +23,6 @@ FORMS = [
     *(FileForm(matrices=encoding) for encoding in MatrixEncoding),
     *(FileForm(FileLayout.STRUCTURED, revision) for revision in FormatRevision),
 ]
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: "-".join(form.params.values()))
-def test_parameters_name_a_form(form: FileForm) -> None:
-    assert FileForm.parse(**form.params) == form
 
 
 def test_defaults() -> None:
@@ -54,12 +48,3 @@ def test_defaults() -> None:
 def test_what_is_refused(given: dict[str, str], words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         FileForm.parse(**given)
-
-
-def test_a_declared_matrix_has_its_encoding_unless_a_layout_is_named() -> None:
-    declared = record() | {"attributes": {"encoding-type": {"value": "csc_matrix"}}}
-    assert AUTO.encoding(declared) is MatrixEncoding.ANNDATA_CSC
-    assert AUTO.encoding(record()) is None
-    assert AUTO.encoding(declared | {"shape": {"class": "H5S_SIMPLE", "dims": [9, 0]}}) is None
-    assert STOCK.encoding(declared) is STRUCTURED.encoding(declared) is None
-    assert FileForm(matrices=MatrixEncoding.ANNDATA_CSR).encoding(declared) is MatrixEncoding.ANNDATA_CSR

@@ -16,16 +16,7 @@ from hsparse.hdf5.format.plan.planned_object import (
     plan_file,
     plan_layout,
 )
-from tests.format.hdf5.plan_strategies import INT, number, simple, soft
-
-
-def test_any_range_is_served() -> None:
-    plan = plan_file([PlannedGroup("root", soft(20), [number("n", 1)])], "root")
-    whole = plan.read(0, plan.size)
-    assert len(whole) == plan.size
-    for start in range(0, plan.size, 37):
-        for stop in (start, start + 1, start + 100, plan.size + 5):
-            assert plan.read(start, stop) == whole[start:stop]
+from tests.format.hdf5.plan_strategies import INT, simple
 
 
 def test_data_of_others_are_not_read() -> None:
@@ -42,16 +33,6 @@ def test_data_of_others_are_not_read() -> None:
     assert len(plan.read(0, address)) == address
     with pytest.raises(BadRequest, match="'data' are not in the plan"):
         plan.read(0, plan.size)
-
-
-def test_pieces_are_aligned_and_in_order() -> None:
-    plan = FilePlan(
-        [FilePiece("a", 3, lambda _: b"abc"), FilePiece("b", 5, lambda of: bytes((of("a"),)) * 5)], "a"
-    )
-    assert (plan.address_of("a"), plan.address_of("b"), plan.size) == (48, 56, 61)
-    assert plan.read(48, 100) == b"abc" + bytes(5) + b"0" * 5
-    assert [piece.key for _, piece in plan.pieces_in(50, 57)] == ["a", "b"]
-    assert list(plan.pieces_in(51, 56)) == []
 
 
 def test_what_no_plan_can_be() -> None:

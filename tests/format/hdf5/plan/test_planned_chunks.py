@@ -15,26 +15,12 @@ from hsparse.format.filters.definition import Filter
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm, ChunkRegion, PlannedChunks
 
 
-def test_dense_chunks_of_several_pages_in_row_major_order() -> None:
-    pages = [ChunkRows.of([(10, 0), (2, 1)], 2, [5, 6], ["a", "b"]), ChunkRows.of([(2, 0)], 2, [7], ["c"])]
-    found = PlannedChunks.of(pages, 2)
-    assert found.scaled.tolist() == [[2, 0], [2, 1], [10, 0]]
-    assert found.size.tolist() == [7, 6, 5]
-    assert found.digest.tolist() == digests(["c", "b", "a"]).tolist()
-    assert found.take(found.size > 5).sized(9).size.tolist() == [9, 9]
-
-
 def test_a_structured_chunk_has_the_size_of_its_sections() -> None:
     rows = ChunkRows.of([(0,)], 1, [1000], ["a"])
     sections = np.array([[[12, 30, 0], [5, 5, 1]]], np.uint64)
     found = PlannedChunks.of([rows.described(sections, np.array([3], np.uint64))], 1)
     assert found.size.tolist() == [17]
     assert found.defined.tolist() == [3]
-
-
-def test_none_and_a_scalars_one() -> None:
-    assert len(PlannedChunks.of([], 3)) == 0
-    assert len(PlannedChunks.of([ChunkRows.of([()], 0, [4], ["a"])], 0)) == 1
 
 
 def test_a_grid_is_completed_in_row_major_order() -> None:

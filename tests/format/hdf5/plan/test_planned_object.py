@@ -6,16 +6,14 @@ import subprocess
 from pathlib import Path
 
 import h5py
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest
 from hsparse.format.filters.definition import Filter
-from hsparse.hdf5.format.file_fields import Addressed
-from hsparse.hdf5.format.messages.file_type import FileType, file_type
-from hsparse.hdf5.format.messages.group_messages import ExternalLink, SoftLink, UserDefinedLink
+from hsparse.hdf5.format.messages.file_type import file_type
+from hsparse.hdf5.format.messages.group_messages import SoftLink
 from hsparse.hdf5.format.messages.layout_message import (
     BTREE_1,
     ChunkedLayout,
@@ -26,7 +24,6 @@ from hsparse.hdf5.format.messages.layout_message import (
 from hsparse.hdf5.format.messages.object_messages import FillValue
 from hsparse.hdf5.format.plan.file_plan import FilePiece
 from hsparse.hdf5.format.plan.planned_object import (
-    PlannedAttribute,
     PlannedDataset,
     PlannedDatatype,
     PlannedGroup,
@@ -134,16 +131,6 @@ def test_groups(tmp_path: Path, data: st.DataObject, ordered: bool) -> None:
             assert [some.name for some in found[name].attributes] == [some.name for some in one.attributes]
 
 
-@pytest.mark.parametrize("ordered", [False, True])
-@pytest.mark.endurance
-@pytest.mark.parametrize("count", [8, 9, repeats(5000, short=2000)])
-def test_many_links_and_attributes(tmp_path: Path, count: int, ordered: bool) -> None:
-    objects = [PlannedGroup("root", soft(count), [number(f"a{at}", at) for at in range(count)], ordered)]
-    path = write(plan_file(objects, "root"), tmp_path / "f.h5")
-    found = compare(path)["/"]
-    assert (len(found.links), len(found.attributes)) == (count, count)
-
-
 @pytest.mark.endurance
 @pytest.mark.parametrize("count", [60_001, 60_002][: repeats(2, short=1)])
 def test_an_index_of_several_leaves(tmp_path: Path, count: int) -> None:
@@ -169,47 +156,6 @@ def test_libhdf5_adds_to_what_was_planned(tmp_path: Path, count: int) -> None:
     assert (len(found.links), len(found.attributes)) == (count + 299, count + 299)
 
 
-@pytest.mark.parametrize(
-    "long", [[], [PlannedLink("n" * 60_000, SoftLink("p" * 60_000))]], ids=["compact", "dense"]
-)
-def test_other_links(tmp_path: Path, long: list[PlannedLink]) -> None:
-    some = [
-        PlannedLink("e", ExternalLink("größe.h5", "/a/b")),
-        PlannedLink("u", UserDefinedLink(200, b"abc")),
-        PlannedLink("long" * 200, SoftLink("p" * 5000)),
-        *long,
-    ]
-    path = write(plan_file(group(some), "root"), tmp_path / "f.h5")
-    assert {link.name: link.target for link in walk(path)["/"].links} == {
-        link.name: link.target for link in some
-    }
-    with h5py.File(path) as file:
-        assert file.get("e", getlink=True).filename == "größe.h5"
-        assert file.id.links.get_info(b"u").type == 200
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_large_attributes(tmp_path: Path, ordered: bool) -> None:
-    sizes = [8_000_000, 70_000, 16_383, 16_384, 10]
-    values = [np.arange(size, dtype="<i4") for size in sizes]
-    some = [
-        PlannedAttribute(f"a{size}", file_type(INT), simple(size), Addressed(value.tobytes()))
-        for size, value in zip(sizes, values, strict=True)
-    ]
-    path = write(plan_file([PlannedGroup("root", (), some, ordered)], "root"), tmp_path / "f.h5")
-    with h5py.File(path) as file:
-        for size, value in zip(sizes, values, strict=True):
-            assert (file.attrs[f"a{size}"] == value).all()
-    found = {one.name: one.data for one in walk(path)["/"].attributes}
-    assert found == {one.name: one.data.data for one in some}
-    with h5py.File(path, "r+") as file:
-        del file.attrs["a70000"]
-        file.attrs["new"] = values[1]
-    assert {one.name for one in compare(path)["/"].attributes} == {one.name for one in some} - {"a70000"} | {
-        "new"
-    }
-
-
 def test_what_leads_nowhere() -> None:
     with pytest.raises(BadRequest, match="leads to 'other', which is not in it"):
         plan_file(group([PlannedLink("l", PlannedTarget("other"))]), "root")
@@ -228,11 +174,6 @@ def test_names_are_there_and_once() -> None:
             plan_file(group([PlannedLink(name, SoftLink("/")) for name in names]), "root")
         with pytest.raises(BadRequest, match="'root' has two links or attributes of one name"):
             plan_file([PlannedGroup("root", (), [number(name, 1) for name in names])], "root")
-
-
-def test_a_name_that_would_end_early() -> None:
-    with pytest.raises(BadRequest, match="zero character"):
-        plan_file(group([PlannedLink("a\0b", SoftLink("/"))]), "root")
 
 
 @pytest.mark.needs("h5dump")
@@ -260,16 +201,3 @@ def test_h5dump_reads_all(tmp_path: Path) -> None:
     for words in ("(0): 41, 42", '"one", "", "three"', 'SOFTLINK "link 7919"', "DATASET"):
         assert words in dumped.stdout
     assert dumped.stdout.count("LINKTARGET") == 5000
-
-
-def test_members_keep_their_gaps(tmp_path: Path) -> None:
-    part = file_type(INT)
-    item = {"class": "H5T_COMPOUND", "fields": [{"name": "a", "type": INT}, {"name": "b", "type": INT}]}
-    padded = FileType(item, 24, (part, part), (4, 16))
-    data = np.zeros(2, {"names": ["a", "b"], "formats": ["<i4", "<i4"], "offsets": [4, 16], "itemsize": 24})
-    data["a"], data["b"] = [1, 2], [3, 4]
-    some = PlannedAttribute("padded", padded, simple(2), Addressed(data.tobytes()))
-    path = write(plan_file([PlannedGroup("root", (), [some])], "root"), tmp_path / "f.h5")
-    compare(path)
-    with h5py.File(path) as file:
-        assert file.attrs["padded"].tolist() == [(1, 3), (2, 4)]

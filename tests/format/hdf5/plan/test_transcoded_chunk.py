@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.errors import Corrupt, Unsupported
+from hsparse.errors import Corrupt
 from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
@@ -25,7 +25,6 @@ from hsparse.format.kinds.vlen_chunk import (
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL, open_chunk, unseal
 from hsparse.format.structured.vlen_sections import decode_elements, revision_of_heap
 from hsparse.hdf5.format.plan.transcoded_chunk import (
-    check_sections,
     encode_defined_set,
     file_filters,
     needs_transcoding,
@@ -144,7 +143,6 @@ def test_bytes_that_do_not_decode_are_named() -> None:
 
 SHUFFLED = (Filter(2, (16,)), *DEFLATE)
 REFERENCE = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_OBJ"}
-REGION = {"class": "H5T_REFERENCE", "base": "H5T_STD_REF_DSETREG"}
 PAIR = {
     "class": "H5T_COMPOUND",
     "fields": [{"name": "n", "type": "H5T_STD_I16LE"}, {"name": "to", "type": REFERENCE}],
@@ -154,10 +152,6 @@ OLD = [revision for revision in FormatRevision if revision is not NEWEST_REVISIO
 
 def spec_of(item: Any, *filters: tuple[Filter, ...]) -> ChunkSpec:
     return ChunkSpec("d-1", item, (4, 4), True, b"", filters)
-
-
-def sequence(item: Any) -> Any:
-    return {"class": "H5T_VLEN", "base": item}
 
 
 @pytest.mark.parametrize("revision", OLD)
@@ -181,15 +175,6 @@ def test_heaps_of_older_revisions(revision: FormatRevision, filters: Any) -> Non
     np.testing.assert_array_equal(found.heap, values.heap)
 
 
-def test_the_newest_heap_is_known() -> None:
-    spec = spec_of(TEXT, (), (), ())
-    chunk = SparseVlenChunk(spec.dims, np.array([1], np.uint32), VlenArray.of([length_prefixed("a")]))
-    data, sections = opened(encode_sparse_vlen(chunk, spec.datatype.element, spec.filters))
-    heap = open_chunk(data, sections_of(sections), METADATA_VL, spec.filters)[2]
-    assert revision_of_heap(heap, NEWEST_REVISION) is NEWEST_REVISION
-    assert revision_of_heap(b"", NEWEST_REVISION) is NEWEST_REVISION
-
-
 @pytest.mark.parametrize("revision", FormatRevision)
 def test_references_are_addresses_and_unfiltered(revision: FormatRevision) -> None:
     spec = spec_of(PAIR, DEFLATE, SHUFFLED)
@@ -209,12 +194,6 @@ def test_references_are_addresses_and_unfiltered(revision: FormatRevision) -> No
     assert selection == open_chunk(data, sections_of(sections), METADATA_FIXED, spec.filters)[0]
     found = np.frombuffer(fixed, [("n", "<i2"), ("to", "<u8")])
     assert found.tolist() == [(7, 0x1234), (8, 0), (9, 0)]
-
-
-@pytest.mark.parametrize("item", [REGION, sequence(REFERENCE), sequence(PAIR), sequence(REGION)])
-def test_what_structured_chunks_have_no_place_for(item: Any) -> None:
-    with pytest.raises(Unsupported, match=r"d-1 is sparse and has references.*layout=stock"):
-        check_sections(spec_of(item, (), (), ()))
 
 
 def test_corrupt() -> None:
