@@ -47,7 +47,7 @@ class ChunkReductions:
                 parts = await gather_each(lambda number: self._reduce(message, kind, number), numbers, wave)
                 there = [part for part in parts if part is not None]
                 del parts
-                await compute(sum(part.nbytes for part in there), _merge, result, there)
+                await compute(sum(part.nbytes for part in there), result.merge_all, there)
             return result.compact()
 
     async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
@@ -79,8 +79,3 @@ def _reduce_chunk(message: ReduceChunks, kind: ChunkKind[Any], chunk: Any, numbe
         codes = message.codes[first : first + selection.shape[reduction.grouped]]
     found = kind.reduce(chunk, selection, reduction, codes)
     return found.placed(reduction, selection.shape, origin)
-
-
-def _merge(result: Partials, parts: list[Partials]) -> None:
-    for part in parts:
-        result.merge(part)
