@@ -219,8 +219,10 @@ class ObjectState(Generic[V]):
 SMALL = 1024 * 1024
 """Bytes that a reservation has for nothing: most objects take less, and few are worked on at a time."""
 SMALL_VALUE = 4096
-"""Bytes of a value that takes less than `SMALL` while it is encoded and decoded, whatever its kind: nothing is computed
-for it. The most are a thousand for an element, of which a sparse chunk keeps five bytes.
+"""Bytes of a sparse chunk that takes less than `SMALL` while it is encoded and decoded: nothing is computed for it.
+
+The most are a thousand for an element, of which the chunk keeps five bytes. Any other value of so few takes less than
+`SMALL` to encode it.
 """
 
 

@@ -84,7 +84,7 @@ class ChunkCodec:
     def encode(self, value: Any) -> Buffer:
         """Return the object's bytes; `TooLarge` for a chunk that this server could never load."""
         data = self.kind.encode(value)
-        if self.kind.nbytes(value) > SMALL_VALUE:
+        if not self.kind.spec.sparse or self.kind.nbytes(value) > SMALL_VALUE:
             self.reservation.check(self.decode_bound(data))
         return data
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hsparse.clock import SystemClock
+from hsparse.dn.cache import SMALL, SMALL_VALUE
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import HsparseError, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.filters.definition import Filter
+from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.reduction import Reduction
-from hsparse.format.selections.points import Orthogonal
+from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.model.ids import chunk_key
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.faulty_store import FaultyStore
@@ -167,4 +171,30 @@ async def test_what_was_reserved_is_given_back_when_the_read_fails(
     reading.cancel()
     await asyncio.wait([reading])
     assert budget.used == 0
+    await node.close()
+
+
+@pytest.mark.parametrize("dims", [(70_000,), (300, 300), (2,) * 31 + (1,)], ids=lambda dims: str(len(dims)))
+@pytest.mark.parametrize("name", ["sparse", "sparse text"])
+def test_a_small_sparse_chunk_takes_less_than_is_reserved(name: str, dims: tuple[int, ...]) -> None:
+    spec = replace(SPECS[name], dims=dims)
+    kind = kind_of(spec)
+    for count in (1, 10, 100, 800):
+        offsets = np.sort(np.random.default_rng(0).choice(min(math.prod(dims), 2**31), count, replace=False))
+        coords = np.stack(np.unravel_index(offsets, dims), axis=1).astype(np.uint64)
+        text = VlenArray.of([b"\x01\0\0\0a"] * count, (count,))
+        values = text if spec.datatype.is_vlen else np.ones(count, np.int8)
+        at = ChunkSelection((0,) * len(dims), Points(dims, coords), False)
+        chunk, _ = kind.write(at, values, (), False)(None)
+        if kind.nbytes(chunk) <= SMALL_VALUE:
+            assert kind.decode_bound(kind.encode(chunk)) < SMALL
+            assert kind.encode_bound(chunk) < SMALL
+
+
+async def test_a_small_chunk_that_could_not_be_loaded_is_refused(store: CountingStore) -> None:
+    node = node_over(store, 64 * MIB)
+    spec = replace(SPECS["sparse text"], dims=(4,), sparse=False, filters=(DEFLATE,))
+    with pytest.raises(TooLarge, match="chunk-memory"):
+        await fill(node, spec)
+    assert store.puts == 0
     await node.close()
