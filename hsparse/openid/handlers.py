@@ -14,8 +14,7 @@ from hsparse.openid.code_grant import IssuedTokens, read_grant
 from hsparse.optional_module import OptionalModule
 from hsparse.sn.app import Parts
 from hsparse.sn.http.request import read_json
-from hsparse.sn.http.response import respond
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
 
 if TYPE_CHECKING:

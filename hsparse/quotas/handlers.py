@@ -14,11 +14,11 @@ from hsparse.model.acl import Right
 from hsparse.quotas.quotas import MAX_KNOWN, Quotas
 from hsparse.sn.app import Parts
 from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import hrefs, respond
+from hsparse.sn.http.response import hrefs
 from hsparse.sn.policies.access import Access
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.records.second_names import DomainNames, FolderLimits, names_of
-from hsparse.sn.request import OBJECT_BYTES, Request
+from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.route import Route
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutQuota

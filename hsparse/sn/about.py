@@ -12,8 +12,7 @@ from hsparse import __version__
 from hsparse.errors import Busy, Forbidden
 from hsparse.format.filters.pipeline import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
-from hsparse.sn.http.response import respond
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import GetInfo
 

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import orjson
 from aiohttp import hdrs, web
 
 from hsparse import __version__
@@ -29,6 +30,8 @@ from hsparse.sn.route import Route
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record
 
+JSON_HEADER = "application/json; charset=utf-8"
+JSON_HEADERS = {"Content-Type": JSON_HEADER}
 SERVER_NAME = f"hsparse/{__version__}"
 """The header `Server` of every answer (RFC 9110, section 10.2.4)."""
 BODY_PATIENCE = 30.0
@@ -51,6 +54,12 @@ FIXED_HEADERS = {
     "X-Content-Type-Options": "nosniff",  # values are never a page or a script, whatever their bytes look like
     "Cross-Origin-Resource-Policy": "same-origin",  # nor are they embedded in another site's page
 }
+
+
+def respond(value: Any, status: int = 200) -> web.Response:
+    """Answer with JSON; numpy scalars and arrays are allowed in `value`."""
+    body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+    return web.Response(body=body, status=status, headers=JSON_HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +207,11 @@ class Request:
         self.route = route
         self.params = params
         """What stands in the path for the names in braces of the route's."""
-        self.trace = RequestTrace("")
-        self.principal = ANONYMOUS
+        only = service.authenticator.only
+        name = None if only is None else only.name
+        self.trace = RequestTrace("", name, queue_user=name or "")
+        self.principal = only or ANONYMOUS
+        """The only user, or who is found to send it."""
         self.access: Access
         """Set where the route asks who sends it."""
         self.domain_path: str | None = None

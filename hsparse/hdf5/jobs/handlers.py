@@ -23,9 +23,8 @@ from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, 
 from hsparse.sn.app import Parts
 from hsparse.sn.domains.domain_creation import require_creation
 from hsparse.sn.http.request import read_json_object
-from hsparse.sn.http.response import respond
 from hsparse.sn.records.domain_path import normal_path
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
 from hsparse.wire.message import Record

@@ -27,7 +27,6 @@ from hsparse.hdf5.file_backed.chunk_locator import FileBackedChunkInfo
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
-from hsparse.sn.http.response import respond
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (
     ChunkObjectInfo,
@@ -40,7 +39,7 @@ from hsparse.sn.records.stored_chunks import (
     chunk_place,
     parse_chunk_name,
 )
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.sn.values.chunk_fanout import table_reader
 from hsparse.sn.values.request_selection import selected_if_named
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect

@@ -20,7 +20,6 @@ from hsparse.sn.http.response import (
     encode_unless_long,
     href,
     hrefs,
-    respond,
     respond_computed,
     respond_floats,
 )
@@ -34,7 +33,7 @@ from hsparse.sn.records.second_names import (
     given_names,
     may_delete_objects,
 )
-from hsparse.sn.request import Domain, Request
+from hsparse.sn.request import Domain, Request, respond
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import (

@@ -22,11 +22,9 @@ from hsparse.compute import compute
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.model.json_values import list_count
 from hsparse.model.short_text import shorten
-from hsparse.sn.request import Request
+from hsparse.sn.request import JSON_HEADER, JSON_HEADERS, Request
 from hsparse.wire.remote_node import STATUS
 
-JSON_HEADER = "application/json; charset=utf-8"
-JSON_HEADERS = {"Content-Type": JSON_HEADER}
 MAX_MESSAGE = 4096
 """The most characters of an error's sentence, which names what a client has sent."""
 PIECE_BYTES = 1 << 18
@@ -43,12 +41,6 @@ Href = dict[str, str]
 """A link of an answer: `rel` and `href`."""
 Encoded: TypeAlias = bytes | Callable[[], bytes]
 """JSON, or a function that makes it, in any thread, because that takes long."""
-
-
-def respond(value: Any, status: int = 200) -> web.Response:
-    """Answer with JSON; numpy scalars and arrays are allowed in `value`."""
-    body = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
-    return web.Response(body=body, status=status, headers={"Content-Type": JSON_HEADER})
 
 
 def respond_floats(value: Any, status: int = 200, items: int = 0) -> web.Response:

@@ -13,8 +13,7 @@ from aiohttp import hdrs, web
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.sn.coding import compressed
 from hsparse.sn.http.request import JSON_TYPE
-from hsparse.sn.http.response import JSON_HEADER
-from hsparse.sn.request import Request
+from hsparse.sn.request import JSON_HEADER, Request
 
 BodyPart = Any
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})

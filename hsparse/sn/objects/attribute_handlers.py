@@ -26,7 +26,7 @@ from hsparse.model.attribute import (
 from hsparse.model.datatype import parse_type
 from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_attribute, read_json_object
-from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond, respond_computed, respond_floats
+from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond_computed, respond_floats
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -45,7 +45,7 @@ from hsparse.sn.records.listing import (
     stored_names,
 )
 from hsparse.sn.records.object_json import attribute_json
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, PutAttributes
 

@@ -47,11 +47,11 @@ from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import read_json_object, read_type
-from hsparse.sn.http.response import hrefs, respond
+from hsparse.sn.http.response import hrefs
 from hsparse.sn.objects.create import post_objects
 from hsparse.sn.objects.handlers import delete_object
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
-from hsparse.sn.request import OBJECT_BYTES, Request
+from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.wire.message import Record

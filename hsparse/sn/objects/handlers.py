@@ -16,13 +16,11 @@ from hsparse.model.dataspace import dims_of
 from hsparse.model.ids import collection_of, is_root
 from hsparse.sn.http.request import read_type
 from hsparse.sn.http.response import (
-    JSON_HEADERS,
     Encoded,
     Href,
     encode_unless_long,
     href,
     hrefs,
-    respond,
     respond_computed,
     respond_floats,
 )
@@ -31,7 +29,7 @@ from hsparse.sn.records.crawl import Crawl
 from hsparse.sn.records.listing import ordered_names, page_of
 from hsparse.sn.records.object_json import OBJECT_CLASSES, object_json
 from hsparse.sn.records.object_path import ResolvedPath, paths_to, resolve_object
-from hsparse.sn.request import Domain, Request
+from hsparse.sn.request import JSON_HEADERS, Domain, Request, respond
 from hsparse.sn.service import Service
 from hsparse.sn.statistics import Statistics
 from hsparse.wire.message import Record

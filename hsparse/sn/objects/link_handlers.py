@@ -15,7 +15,7 @@ from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
 from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_json_object, text_list
-from hsparse.sn.http.response import Encoded, href, hrefs, respond
+from hsparse.sn.http.response import Encoded, href, hrefs
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -34,7 +34,7 @@ from hsparse.sn.records.listing import (
     stored_names,
 )
 from hsparse.sn.records.object_path import read_each
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteLinks, PutLinks
 

@@ -3,6 +3,8 @@
 A place is for what the node works on. A request has none while it waits for memory or for its client
 (`Request.without_place`), and an answer that is streamed gives it up with its first bytes: the budget of memory for
 answers bounds it from then on, and nobody waits for the minutes that a client takes to read it.
+
+Memory for the body of a request, and what a body may be.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import re
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import QUEUE_PATIENCE
 from hsparse.errors import BadRequest, TooLarge
+from hsparse.sn.http.response import respond_error
 from hsparse.sn.policies.policy import Next
 from hsparse.sn.request import Request
 from hsparse.sn.route import Route
@@ -74,3 +77,37 @@ def seconds_of(text: str) -> float:
             f"{TIMEOUT_HEADER} must be a positive number of seconds, such as 2.5, not {text:.40}."
         )
     return seconds
+
+
+IDENTITY = "identity"
+CHUNKED = "chunked"
+CONTINUE = "100-continue"
+WITH_BODY = frozenset({"PUT", "POST", "DELETE"})
+
+
+class Bodies:
+    """Refuses bodies that nobody reads, and gives back the memory that one has taken."""
+
+    def applies(self, route: Route) -> bool:
+        return route.authenticated and route.method in WITH_BODY
+
+    async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
+        http = request.http
+        if not http.body_exists:
+            return await next(request)
+        if http.headers.get(hdrs.EXPECT, CONTINUE).lower() != CONTINUE:
+            refusal = BadRequest("The Expect header may only say 100-continue; leave it out.")
+            return respond_error(refusal, status=417)
+        if not request.route.streams:
+            request.check_length()
+        if http.headers.get(hdrs.CONTENT_ENCODING, IDENTITY).lower() != IDENTITY:
+            raise BadRequest("A request's body must not be compressed: leave out Content-Encoding.")
+        if http.headers.get(hdrs.TRANSFER_ENCODING, CHUNKED).strip().lower() != CHUNKED:
+            raise BadRequest(
+                "The only Transfer-Encoding of a request's body is chunked; leave out the others."
+            )
+        try:
+            return await next(request)
+        finally:
+            if request.memory is not None:
+                await request.memory.aclose()

@@ -18,6 +18,8 @@ from hsparse.sn.service_settings import CompressionPolicy
 
 TEXTS = frozenset({"application/json", "application/xml", "text/html"})
 """Media types that are compressed by default."""
+SHORT_ANSWERS = frozenset({"PUT", "DELETE"})
+"""Methods whose answers say little more than that it was done."""
 SMALLEST = 4096
 """Bytes of the smallest body that is compressed."""
 
@@ -29,7 +31,7 @@ class Compression:
         self._policy = policy
 
     def applies(self, route: Route) -> bool:
-        return self._policy is not CompressionPolicy.NONE
+        return self._policy is not CompressionPolicy.NONE and route.method not in SHORT_ANSWERS
 
     async def __call__(self, request: Request, next: Next) -> web.StreamResponse:
         request.choose_coding = self.choose

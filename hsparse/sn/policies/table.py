@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from hsparse.sn.policies.access import Access
-from hsparse.sn.policies.admission import Queueing
+from hsparse.sn.policies.admission import Bodies, Queueing
 from hsparse.sn.policies.authentication import Authentication, RateLimit
 from hsparse.sn.policies.compression import Compression
 from hsparse.sn.policies.guards import Cors, FormGuard, PageGuard, named_origins
 from hsparse.sn.policies.log import Errors, RequestLog
-from hsparse.sn.policies.memory import Bodies
 from hsparse.sn.policies.policy import Policy
 from hsparse.sn.service import Service
 
@@ -35,7 +34,7 @@ def policies_of(
         # Without users a page may read answers only if its origin is named.
         Cors(origins if has_users else tuple(named_origins(origins))),
         FormGuard(origins) if has_users else PageGuard(settings.allowed_hosts, origins),
-        Authentication(limited),
+        *((Authentication(limited),) if limited or service.authenticator.only is None else ()),
         Queueing(service.admission, settings.request_timeout, settings.max_read_time),
         Access(),
         Bodies(),

@@ -24,11 +24,11 @@ from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
 from hsparse.model.json_values import item_count
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import JSON_TYPE, MAX_NAMES, text_list
-from hsparse.sn.http.response import JSON_HEADER, Encoded, encode_json
+from hsparse.sn.http.response import Encoded, encode_json
 from hsparse.sn.http.stream import NO_HEADERS, respond_stream
 from hsparse.sn.records.crawl import RecordSource
 from hsparse.sn.records.object_path import NamePattern
-from hsparse.sn.request import Request
+from hsparse.sn.request import JSON_HEADER, Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
 

@@ -22,10 +22,10 @@ from hsparse.model.acl import Right
 from hsparse.model.json_values import Values
 from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import BINARY_TYPE, named_types, read_json, read_json_object
-from hsparse.sn.http.response import respond, respond_computed
+from hsparse.sn.http.response import respond_computed
 from hsparse.sn.http.stream import respond_stream
 from hsparse.sn.records.dataset import Dataset, load_dataset, until_current
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.sn.values.append import AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.defined_read import count_defined, places_too_large, read_whole, whole_bound

@@ -24,7 +24,6 @@ from hsparse.model.json_values import LIST_BYTES, Values, item_count, json_size,
 from hsparse.model.vlen_array import rows_of
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
 from hsparse.sn.http.response import (
-    JSON_HEADER,
     Encode,
     Href,
     encode_json,
@@ -36,7 +35,7 @@ from hsparse.sn.http.response import (
     respond_pieces,
 )
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.request import Request
+from hsparse.sn.request import JSON_HEADER, Request
 from hsparse.sn.values.append import Append, parse_append
 from hsparse.sn.values.chunk_fanout import DefinedRead
 from hsparse.sn.values.defined_read import defined_too_large, read_whole, whole_bound

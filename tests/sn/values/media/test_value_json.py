@@ -10,7 +10,7 @@ import pytest
 
 from hsparse.errors import BadRequest
 from hsparse.format.value_arrays import is_finite, number_json
-from hsparse.sn.http.response import respond
+from hsparse.sn.request import respond
 
 ROW = np.dtype([("n", ">i4"), ("x", "<f8"), ("v", "<f4", (2,)), ("in", [("y", "<f2")])])
 
