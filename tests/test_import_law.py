@@ -30,6 +30,7 @@ GROUND = {
 }
 EXTENSIONS = {"api_keys", "client.integrations", "explorer", "hdf5", "openid", "quotas", "telemetry", "torch"}
 """Rooms that no other one imports but each other: the rest works without them."""
+EXTENSIONS_DOTTED = tuple(f"{name}." for name in EXTENSIONS)
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
@@ -138,9 +139,6 @@ FOR_TYPES = {"client": {"anndata", "dask", "pandas", "polars", "pyarrow", "scipy
 FREE = {"cli", "testing", ""}
 """Rooms that may import everything: composition, what tests are made of, and the package itself."""
 STORAGE_FOR_DN = {"storage.object_store"}
-TO_INVERT = {"chunks.handlers", "chunks.stored_chunk_read", "objects.dataset_handlers", "statistics"}
-TO_INVERT |= {"values.chunk_fanout"}
-"""Modules that import an extension still."""
 TABLES = {"", "optional_module"}
 """Modules that import other ones by their names, when those are used."""
 BY_NAME = {"importlib.import_module", "hsparse.optional_module.OptionalModule"}
@@ -240,9 +238,6 @@ def test_a_module_imports_only_what_its_room_may(module: str, path: Path) -> Non
             )
             by_name = name in named_imports(path) or name in type_imports(path)
             allowed |= room_of(rest) == "client.integrations" and room == "client" and by_name
-            allowed |= (
-                module.removeprefix("sn.") in TO_INVERT and room_of(rest).partition(".")[0] in EXTENSIONS
-            )
             assert allowed or rest == "__version__", f"{module} may not import {name}"
             if room == "dn" and room_of(rest) == "storage":
                 assert rest.startswith(tuple(STORAGE_FOR_DN)), f"{module} imports more than the protocol"
@@ -251,6 +246,21 @@ def test_a_module_imports_only_what_its_room_may(module: str, path: Path) -> Non
             if name in type_imports(path):
                 allowed_here |= FOR_TYPES.get(room.partition(".")[0], set())
             assert top in allowed_here, f"{module} may not import {top}"
+
+
+COMPOSITION = ("sn.app", "sn.server", "sn.policies", "cli", "testing", *EXTENSIONS)
+"""What may import policies: where the application is put together, and what adds some."""
+
+
+def test_the_core_imports_neither_extensions_nor_policies() -> None:
+    for module, path in modules():
+        found = {name.removeprefix("hsparse.") for name, _ in imports(path) if name not in type_imports(path)}
+        statically = found - {name.removeprefix("hsparse.") for name in named_imports(path)}
+        if not module.startswith(EXTENSIONS_DOTTED) and module not in ("", "torch"):
+            wrong = {one for one in statically if one.startswith(EXTENSIONS_DOTTED)}
+            assert not wrong, f"{module} imports an extension: {wrong}"
+        if not module.startswith(COMPOSITION):
+            assert not [one for one in found if one.startswith("sn.policies")], f"{module} imports a policy"
 
 
 def test_only_tables_import_by_name() -> None:

@@ -18,9 +18,9 @@ from weakref import WeakValueDictionary
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
 from hsparse.errors import MISSING_KINDS
-from hsparse.hdf5.file_backed.chunk_locator import file_backed_counts
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
+from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import (
     chunk_of_key,
     chunk_prefix,
@@ -33,6 +33,7 @@ from hsparse.sn.data_nodes.owners import Owners, key_pages
 from hsparse.sn.records.object_path import read_each
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import table_reader
+from hsparse.sn.values.file_data import file_data
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import PutRecord
 
@@ -144,9 +145,9 @@ async def _fold(owners: Owners, done: list[_DatasetCount], sums: Record, dataset
             if outcome.failure is not None and outcome.failure.kind in MISSING_KINDS:
                 continue  # deleted since it was listed
             record = outcome.unwrap()
-            counts = _dataset_counts(record, stored) | await file_backed_counts(
-                owners, record, table_reader(owners)
-            )
+            counts = _dataset_counts(record, stored)
+            if is_file_backed(record):
+                counts |= await file_data().counts(owners, record, table_reader(owners))
             count += 1
             for key in SUMMED:
                 sums[key] += counts[key]
@@ -163,6 +164,8 @@ def _dataset_counts(record: Record, stored: _DatasetCount) -> Record:
         "lastModified": stored.modified,
         "num_chunks": stored.chunks,
         "allocated_bytes": stored.size,
+        "linked_bytes": 0,
+        "num_linked_chunks": 0,
         "logical_bytes": stored.size if datatype.is_vlen else logical,
     }
 

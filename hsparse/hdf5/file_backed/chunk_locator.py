@@ -26,7 +26,7 @@ from hsparse.format.chunk_map import row_names
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
-from hsparse.hdf5.file_backed.chunk_table import MASK_FIELD, ChunkTable, ReadTable
+from hsparse.hdf5.file_backed.chunk_table import MASK_FIELD, ChunkTable, check_backing_file
 from hsparse.hdf5.file_backed.elements import FileBackedElements, backing_file, read_backing_files
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.file_fields import ByteRange, Reads
@@ -50,6 +50,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place
 from hsparse.sn.request import FileRights, Request
+from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.chunk_info_message import ReadPiece
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import ListKeys
@@ -338,3 +339,14 @@ async def file_backed_counts(owners: Owners, record: Record, read_table: ReadTab
             raise
         count = size = 0
     return {"linked_bytes": size, "num_linked_chunks": count}
+
+
+class FileBackedData:
+    """`FileData` of HDF5 files."""
+
+    elements = FileBackedElements
+    chunks = FileBackedChunkInfo
+    counts = staticmethod(file_backed_counts)
+    check = staticmethod(check_backing_file)
+    take_locator = staticmethod(take_locator)
+    located = staticmethod(located_chunks)

@@ -5,7 +5,7 @@ Checks at the creation of a file-backed dataset: the principal may read the file
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Conflict, Forbidden, NotFound, TooLarge
-from hsparse.format.selections.points import Orthogonal, Points, Selection
+from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.model.file_backed import CHUNKED_REF_INDIRECT, file_backed_layout
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
+from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.chunk_info_message import InspectFile
 from hsparse.wire.message import Record
 
@@ -31,7 +32,6 @@ MAX_FOUND = 1 << 20
 """The most entries with a piece in a table that is read whole."""
 MAX_ENTRY_BYTES = 4096
 """The most bytes of an entry: two numbers, a mask and a URI."""
-ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +216,3 @@ async def _state_of(request: Request, uri: str) -> Record:
     except NotFound:
         return {"unseen": True}
     return {"etag": found.etag, "head": found.head}
-
-
-def refuse_values(record: Record) -> None:
-    """Raise `BadRequest` if a file-backed dataset is created with values."""
-    if file_backed_layout(record) is not None:
-        raise BadRequest("A dataset whose data stays in a file cannot be given values; leave them out.")

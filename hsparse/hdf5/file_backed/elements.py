@@ -28,11 +28,12 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.query import Ordering, bind_query
 from hsparse.format.reductions.partials import Partials, reduce_array
 from hsparse.format.reductions.reduction import Codes, Reduction
-from hsparse.hdf5.file_backed.chunk_table import ChunkTable, ReadTable
+from hsparse.hdf5.file_backed.chunk_table import ChunkTable
 from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, file_backed_layout, piece_dims
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.chunk_info_message import ReadFileBacked
 
 T = TypeVar("T")

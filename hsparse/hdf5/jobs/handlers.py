@@ -12,6 +12,7 @@ from aiohttp import hdrs, web
 from hsparse.clock import Clock
 from hsparse.config import Settings, job_environment
 from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauthenticated, Unsupported
+from hsparse.hdf5.file_backed.chunk_locator import FileBackedData
 from hsparse.hdf5.files.file_plans import FilePlans
 from hsparse.hdf5.files.handlers import get_file, head_file
 from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
@@ -27,6 +28,7 @@ from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
+from hsparse.sn.values.file_data import REGISTERED
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
@@ -161,6 +163,7 @@ ROUTES = (
 
 def parts(settings: Settings, clock: Clock) -> Parts:
     """Return all that a service node has for HDF5 files."""
+    REGISTERED[:] = [FileBackedData()]
     return Parts(ROUTES, components=(FilePlans, JobQueue), running=partial(_running_jobs, settings))
 
 

@@ -24,7 +24,13 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import BY_ID
 from hsparse.hdf5.files.file_plans import FileAddresses
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
-from hsparse.hdf5.maps.kerchunk import is_only_dimension, is_scale, plain_attributes, scales_of
+from hsparse.hdf5.maps.kerchunk import (
+    check_referable,
+    is_only_dimension,
+    is_scale,
+    plain_attributes,
+    scales_of,
+)
 from hsparse.model.attribute import attribute_value_json
 from hsparse.model.dataspace import dims_of
 from hsparse.model.datatype import parse_type
@@ -33,7 +39,6 @@ from hsparse.model.ids import collection_of
 from hsparse.sn.chunks.stored_chunk_read import (
     REPORTED_KINDS,
     MappedObject,
-    check_referable,
     datasets_of_group,
     path_components,
 )

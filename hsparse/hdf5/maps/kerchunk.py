@@ -22,10 +22,11 @@ from hsparse.errors import HsparseError, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import codec_of
 from hsparse.hdf5.files.file_plans import FileAddresses
+from hsparse.hdf5.format.messages.file_type import file_type, is_written_as_stored
 from hsparse.hdf5.format.plan.planned_chunks import ChunkForm
 from hsparse.model.attribute import DIMENSION_NAMES, DIMENSION_ONLY, attribute_value_json
 from hsparse.model.file_backed import is_file_backed
-from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, check_referable
+from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject
 from hsparse.sn.http.response import encode_json
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import hard_links
@@ -274,3 +275,23 @@ def _member(name: str, value: Any) -> bytes:
 
 def _text(value: Json) -> str:
     return encode_json(value).decode()
+
+
+def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
+    """Raise `Unsupported` for data that references of `reader` cannot describe, and name an alternative.
+
+    `transcoded`: the references are to chunks that are converted for the file of the domain, to dense ones.
+    """
+    if dataset.spec.sparse and not transcoded:
+        raise Unsupported(
+            f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "
+            "(addresses=file)."
+        )
+    if not dataset.arrays.is_exact:
+        raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} does not refer to.")
+    if transcoded and not is_written_as_stored(file_type(dataset.spec.datatype.item)):
+        raise Unsupported(
+            f"{dataset.id} has references, which a file has as addresses, or gaps or blanks: read values."
+        )
+    if dataset.spec.arange:
+        raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")

@@ -23,7 +23,6 @@ from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import selection_json
 from hsparse.format.selections.selection_encoding import merge, row_runs
-from hsparse.hdf5.file_backed.chunk_locator import FileBackedChunkInfo
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import chunk_name
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
@@ -41,6 +40,7 @@ from hsparse.sn.records.stored_chunks import (
 )
 from hsparse.sn.request import Request, respond
 from hsparse.sn.values.chunk_fanout import table_reader
+from hsparse.sn.values.file_data import FileChunks, file_data
 from hsparse.sn.values.request_selection import selected_if_named
 from hsparse.wire.chunk_info_message import DirectChunk, ReadDirect, WriteDirect
 
@@ -64,11 +64,11 @@ def listed_chunks(request: Request, dataset: Dataset) -> StoredChunks:
     return SignedChunks(chunks, request.service.owners, seconds, rights)
 
 
-def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileBackedChunkInfo:
+def stored_chunks(request: Request, dataset: Dataset) -> ChunkObjectInfo | FileChunks:
     """Return the stored chunks of a dataset without URLs."""
     owners, bucket = request.service.owners, request.service.settings.bucket
     if is_file_backed(dataset.record):
-        return FileBackedChunkInfo(owners, dataset, bucket, table_reader(owners))
+        return file_data().chunks(owners, dataset, bucket, table_reader(owners))
     return ChunkObjectInfo(owners, dataset, bucket)
 
 
@@ -196,7 +196,7 @@ async def get_chunk_value(request: Request) -> web.StreamResponse:
     async def read(dataset: Dataset) -> web.StreamResponse:
         chunks = stored_chunks(request, dataset)
         scaled = requested_chunk(request, dataset, chunks.grid)
-        if isinstance(chunks, FileBackedChunkInfo):
+        if not isinstance(chunks, ChunkObjectInfo):
             return await _answer_piece(request, chunks, dataset, scaled)
         guessed = prod(dataset.spec.dims) * dataset.spec.datatype.guessed_size
         async with request.service.answers.hold(min(guessed, request.service.settings.max_request_size)):
@@ -227,7 +227,7 @@ async def put_chunk_value(request: Request) -> web.StreamResponse:
 
 
 async def _answer_piece(
-    request: Request, chunks: FileBackedChunkInfo, dataset: Dataset, scaled: tuple[int, ...]
+    request: Request, chunks: FileChunks, dataset: Dataset, scaled: tuple[int, ...]
 ) -> web.StreamResponse:
     """Answer with the bytes of a chunk in a backing file."""
     found = await chunks.locate(scaled)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from hsparse.errors import MISSING_KINDS, BadRequest, ErrorKind, Moved, TooLarge, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
-from hsparse.hdf5.format.messages.file_type import file_type, is_written_as_stored
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.chunks.handlers import MAX_LIMIT
@@ -216,23 +215,3 @@ async def datasets_of_group(owners: Owners, group: Record) -> AsyncGenerator[tup
 def path_components(path: str) -> tuple[str, ...]:
     """Return the names in a path, none for the root."""
     return tuple(part for part in path.split("/") if part)
-
-
-def check_referable(dataset: Dataset, reader: str, *, transcoded: bool) -> None:
-    """Raise `Unsupported` for data that references of `reader` cannot describe, and name an alternative.
-
-    `transcoded`: the references are to chunks that are converted for the file of the domain, to dense ones.
-    """
-    if dataset.spec.sparse and not transcoded:
-        raise Unsupported(
-            f"{dataset.id} is sparse, which {reader} is not: read the map in JSON, or take that of the stock file "
-            "(addresses=file)."
-        )
-    if not dataset.arrays.is_exact:
-        raise Unsupported(f"{dataset.id} has elements of variable length, which {reader} does not refer to.")
-    if transcoded and not is_written_as_stored(file_type(dataset.spec.datatype.item)):
-        raise Unsupported(
-            f"{dataset.id} has references, which a file has as addresses, or gaps or blanks: read values."
-        )
-    if dataset.spec.arange:
-        raise Unsupported(f"{dataset.id} has an initializer: what was not written is no one fill value.")

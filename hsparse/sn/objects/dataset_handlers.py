@@ -19,8 +19,6 @@ from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec, statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.hdf5.file_backed.chunk_locator import ChunkLocator, located_chunks, take_locator
-from hsparse.hdf5.file_backed.chunk_table import check_backing_file, refuse_values
 from hsparse.model.dataset_state import extents_of_change, is_trimmed, keyed_token
 from hsparse.model.dataspace import (
     Shape,
@@ -54,6 +52,7 @@ from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_
 from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.service import Service
 from hsparse.sn.values.chunk_fanout import ChunkFanout
+from hsparse.sn.values.file_data import REGISTERED, file_data
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import AbandonAppends, SetExtent
 
@@ -152,7 +151,7 @@ async def _fill_dataset(
         properties["filters"] = filters_to_json(filters)
     # Clients of the 0.9 dialect send the layout outside the creation properties.
     asked = properties.pop("layout", None) or body.get("layout")
-    locator = take_locator(properties, request.service.buckets)
+    locator = REGISTERED[0].take_locator(properties, request.service.buckets) if REGISTERED else None
     settings = request.service.settings
     layout = parse_layout(
         asked,
@@ -169,11 +168,13 @@ async def _fill_dataset(
     if layout.grid:
         spec = chunk_spec(record)  # raises for unknown filters and initializers
         record |= {STATISTICS: True} if _wants_statistics(spec, properties) else {}
-    await check_backing_file(request, record)
+    if is_file_backed(record):
+        await file_data().check(request, record)
     array = await _initial_values(request, body, shape, datatype, locator)
     if array is None:
         return None
-    refuse_values(record)
+    if is_file_backed(record):
+        raise BadRequest("A dataset whose data stays in a file cannot be given values; leave them out.")
     dataset = Dataset.of(record)
 
     async def write() -> None:
@@ -193,7 +194,7 @@ def _wants_statistics(spec: ChunkSpec, properties: Record) -> bool:
 
 
 async def _initial_values(
-    request: Request, body: Record, shape: Shape, datatype: Datatype, locator: ChunkLocator | None
+    request: Request, body: Record, shape: Shape, datatype: Datatype, locator: Any
 ) -> Values | None:
     """Return the values of a new dataset from the body, or from the file that a locator names; None without any."""
     value, text = body.get("value"), body.get("value_base64")
@@ -203,7 +204,7 @@ async def _initial_values(
         )
     if locator is not None:
         check_initial_size(shape, datatype)
-        return await located_chunks(request, locator, shape, datatype)
+        return await file_data().located(request, locator, shape, datatype)
     if value is None and text is None:
         return None
     parse = parse_initial_value if text is None else parse_initial_bytes

@@ -27,13 +27,12 @@ from hsparse.format.plan.chunk_plan import (
 from hsparse.format.plan.grid import Grid, pages
 from hsparse.format.selections.extent import coordinate_columns
 from hsparse.format.selections.points import Boxes, Orthogonal, Selection, ascending
-from hsparse.hdf5.file_backed.chunk_table import ReadTable
-from hsparse.hdf5.file_backed.elements import FileBackedElements
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import chunk_pages
 from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource
+from hsparse.sn.values.file_data import ReadTable, file_data
 from hsparse.wire.chunk_message import NO_LIMIT, EraseChunks, ReadDefined, UpdateElements, WriteChunks
 
 Array = NDArray[Any]
@@ -70,7 +69,7 @@ class ChunkFanout:
     def source(self) -> ElementSource:
         """Where the elements are read."""
         if self.dataset.is_file_backed:
-            return FileBackedElements(self._owners, self.dataset, table_reader(self._owners))
+            return file_data().elements(self._owners, self.dataset, table_reader(self._owners))
         return ChunkObjectElements(self._owners, self.dataset)
 
     # --- plans --------------------------------------------------------------------------------------
