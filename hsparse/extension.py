@@ -39,8 +39,6 @@ class Extension:
     """What can be added to hsparse without a change of it."""
 
     commands: Mapping[str, Command] = field(default_factory=dict)
-    sections: tuple[type, ...] = ()
-    """Dataclasses of settings (`hsparse.setting`); `settings.of(Section)` is what they have."""
     service: OptionalModule | None = None
     """A module with `parts(settings, clock)`: the `hsparse.sn.app.Parts` of a service node."""
     tracer: OptionalModule | None = None

@@ -34,23 +34,19 @@ class DomainNames:
 
 
 class FolderLimits(Protocol):
-    """How much may be below folders, if an extension limits that."""
+    """How much may be below folders, if an extension limits that.
 
-    async def check_new(self, path: str, principal: Principal) -> None:
-        """Raise `OverQuota` or `Busy` if a new domain or folder finds no room above its path."""
-        ...
+    The checks raise `OverQuota` or `Busy` if a new domain or folder, or the objects of `root`, which `first` has, find
+    no room above a path. `domains_below` may leave out what is deleted meanwhile.
+    """
 
-    async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None:
-        """Raise `OverQuota` or `Busy` if the objects of `root`, which `first` has, find no room above `path`."""
-        ...
+    async def check_new(self, path: str, principal: Principal) -> None: ...
 
-    async def limited_folders(self, path: str) -> list[str]:
-        """Return the folders above a path that have a limit, the nearest first."""
-        ...
+    async def check_second_name(self, path: str, principal: Principal, first: str, root: str) -> None: ...
 
-    def domains_below(self, folder: str) -> AsyncIterator[list[Domain]]:
-        """Yield the domains and folders below a folder; what is deleted meanwhile may be left out."""
-        ...
+    async def limited_folders(self, path: str) -> list[str]: ...
+
+    def domains_below(self, folder: str) -> AsyncIterator[list[Domain]]: ...
 
 
 async def with_first_names(

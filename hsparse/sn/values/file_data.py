@@ -24,43 +24,33 @@ ReadTable = Callable[[Dataset, Selection], Awaitable[NDArray[Any]]]
 
 
 class FileChunks(StoredChunks, Protocol):
-    """The chunks of one dataset in files."""
+    """The chunks of one dataset in files: `locate` returns file, offset, size and filter mask, None without a chunk."""
 
-    async def locate(self, scaled: tuple[int, ...]) -> tuple[Any, int, int, int] | None:
-        """Return the file of a chunk, its offset there, size and filter mask; None if the chunk does not exist."""
-        ...
+    async def locate(self, scaled: tuple[int, ...]) -> tuple[Any, int, int, int] | None: ...
 
-    async def stored_bytes(self, file: Any, offset: int, size: int) -> NDArray[np.uint8]:
-        """Return the bytes of a chunk that was located, (size,) uint8."""
-        ...
+    async def stored_bytes(self, file: Any, offset: int, size: int) -> NDArray[np.uint8]: ...
 
 
 class FileData(Protocol):
-    """Reads datasets whose data stays in files, and checks new ones."""
+    """Reads datasets whose data stays in files, and checks new ones.
 
-    def elements(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> ElementSource:
-        """Return where the elements of a dataset are read."""
-        ...
+    `check` notes the state of the file in a new record. `take_locator` removes from creation properties what names the
+    file whose chunks fill a table, None without it; `located` returns the elements of that table.
+    """
 
-    def chunks(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> FileChunks:
-        """Return the chunks of a dataset."""
-        ...
+    def elements(self, owners: Owners, dataset: Dataset, read_table: ReadTable) -> ElementSource: ...
 
-    async def counts(self, owners: Owners, record: Record, read_table: ReadTable) -> Record:
-        """Return `linked_bytes` and `num_linked_chunks` of a dataset."""
-        ...
+    def chunks(self, owners: Owners, dataset: Dataset, bucket: str, read_table: ReadTable) -> FileChunks: ...
 
-    async def check(self, request: Request, record: Record) -> None:
-        """Check the record of a new dataset, and note the state of its file there."""
-        ...
+    async def counts(self, owners: Owners, record: Record, read_table: ReadTable) -> Record: ...
 
-    def take_locator(self, properties: Record, buckets: Collection[str]) -> Any:
-        """Remove from creation properties what names the file whose chunks fill a table; None without it."""
-        ...
+    async def check(self, request: Request, record: Record) -> None: ...
 
-    async def located(self, request: Request, locator: Any, shape: Shape, datatype: Datatype) -> NDArray[Any]:
-        """Return the elements of a chunk table."""
-        ...
+    def take_locator(self, properties: Record, buckets: Collection[str]) -> Any: ...
+
+    async def located(
+        self, request: Request, locator: Any, shape: Shape, datatype: Datatype
+    ) -> NDArray[Any]: ...
 
 
 REGISTERED: list[FileData] = []
