@@ -48,17 +48,14 @@ class Extension:
 @cache
 def built_in() -> tuple[Extension, ...]:
     """Return the extensions of this package; the folder of one may be missing."""
-    return tuple(one for name in BUILT_IN if (one := _built_in(f"hsparse.{name}")) is not None)
-
-
-def _built_in(module: str) -> Extension | None:
-    try:
-        found: Extension = OptionalModule(module).load().EXTENSION
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        return None
-    return found
+    found: list[Extension] = []
+    for module in (f"hsparse.{name}" for name in BUILT_IN):
+        try:
+            found.append(OptionalModule(module).load().EXTENSION)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+    return tuple(found)
 
 
 @cache

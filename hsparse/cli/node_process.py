@@ -129,8 +129,7 @@ def limit_arenas() -> None:
 
 def node_tracer(service: str) -> AbstractContextManager[Tracer | None]:
     """Return a context of the tracer of a process, None if it exports no spans."""
-    modules = [one.tracer for one in extensions() if one.tracer is not None]
-    found: AbstractContextManager[Tracer | None] = (
-        modules[0].load().node_tracer(service) if modules else nullcontext()
-    )
+    found: AbstractContextManager[Tracer | None] = nullcontext()
+    for one in (one.tracer for one in extensions() if one.tracer is not None):
+        found = one.load().node_tracer(service)
     return found

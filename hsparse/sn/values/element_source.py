@@ -1,6 +1,6 @@
 """Where the elements of a dataset are read, and the source of most datasets: chunk objects, through their owners.
 
-The other source is `FileBackedElements`. Each owner gets one message an operation.
+An extension has another one (`FileData`). Each owner gets one message an operation.
 """
 
 from __future__ import annotations
