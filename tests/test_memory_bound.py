@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from nanoarrow import ipc
 
+from hsparse.format.chunk_spec import chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.dense import encode_dense
-from hsparse.model.ids import chunk_key
 from hsparse.sn.http.request import ARROW_TYPE
 from hsparse.storage.posix import PosixStore
 from tests.support.endurance import repeats

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.model.ids import chunk_key, chunk_prefix, storage_key
+from hsparse.format.chunk_spec import chunk_key
+from hsparse.model.ids import chunk_prefix, storage_key
 from hsparse.model.stripes import MAX_STRIPES, Stripes
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore

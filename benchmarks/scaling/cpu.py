@@ -17,7 +17,7 @@ from benchmarks.scaling.operations import (
     dataset,
     renamed,
 )
-from hsparse.model.ids import chunk_key
+from hsparse.format.chunk_spec import chunk_key
 
 SIZES = (64, 128, 256, 512)
 BESIDE = (500, 1000, 2000, 4000)

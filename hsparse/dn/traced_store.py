@@ -17,7 +17,7 @@ from hsparse.clock import Clock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import Work, current_trace, in_span, queue_user
 from hsparse.errors import NotFound, PreconditionFailed
-from hsparse.model.ids import chunk_prefix, chunk_prefix_of_key
+from hsparse.model.ids import chunk_prefix
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored
 
 R = TypeVar("R")
@@ -149,6 +149,11 @@ MAX_DATASETS = 100_000
 
 DOUBT = 600.0
 """Seconds after which a change that the store did not answer is not carried out any more."""
+
+
+def chunk_prefix_of_key(key: str) -> str:
+    """Return the prefix of the dataset whose record or chunk has this key."""
+    return "/".join((*key.split("/", 4)[:4], ""))
 
 
 class ChunkVersions:

@@ -35,7 +35,7 @@ from hsparse.format.filters.filters_json import (
 from hsparse.format.reductions.partials import LIMB, LOW, Partials, extremes, split_integers
 from hsparse.model.datatype import Datatype, parse_type
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import chunk_key
+from hsparse.model.ids import chunk_prefix
 from hsparse.model.initial_values import arange_values, fill_bytes, parse_initializer
 from hsparse.model.layout import Json, chunk_dims, has_statistics, is_sparse, is_structured, stripes_of
 from hsparse.model.short_text import TextCache
@@ -157,6 +157,21 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 CACHED_TEXT = 4 * 1024 * 1024
 """Characters of JSON whose specifications are remembered."""
+
+
+def chunk_key(dataset: str, scaled: Sequence[int], stripes: Stripes | None = None) -> str:
+    """Return the key of a chunk: `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; of a scalar dataset's only one, `0`.
+
+    Of a striped dataset `db/<uuid1>/d/<uuid2>/.stripe/<file number>/<i>_<j>_<k>`.
+    """
+    if stripes is None:
+        return chunk_prefix(dataset) + chunk_name(scaled)
+    return f"{chunk_prefix(dataset)}{stripes.folder(scaled)}{chunk_name(scaled)}"
+
+
+def chunk_name(scaled: Sequence[int]) -> str:
+    """Return the name of a chunk in its dataset, with which its key ends: `<i>_<j>_<k>`, of a scalar `0`."""
+    return "_".join(map(str, scaled)) or "0"
 
 
 @dataclass(frozen=True)

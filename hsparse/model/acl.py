@@ -51,15 +51,13 @@ class Principal:
 ANONYMOUS = Principal(ANONYMOUS_NAME)
 
 
-def is_allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
-    """Say whether `principal` has `right` under a domain's `acls`.
+def is_granted(acls: Mapping[str, Any], principal: Principal, right: Right) -> bool:
+    """Say whether `acls` of a domain give `right` to `principal`; an admin needs no entry.
 
-    An admin has every right. Else the user's own entry decides, if there is one, granting or not; else
+    The user's own entry decides, if there is one, granting or not; else
     any entry of one of the user's groups that grants; else `default`. The anonymous principal has only
     what `default` grants.
     """
-    if principal.admin:
-        return True
     if not principal.anonymous:
         if principal.name in acls:
             return _grants(acls[principal.name], right)
@@ -69,7 +67,7 @@ def is_allowed(acls: Mapping[str, Any], principal: Principal, right: Right) -> b
 
 
 def deciding_entries(acls: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
-    """Return the entries by which `is_allowed` decides, None for those that are missing; an admin needs none."""
+    """Return the entries by which `is_granted` decides, None for those that are missing; an admin needs none."""
     if principal.admin:
         return {}
     names = [DEFAULT]

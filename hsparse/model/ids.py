@@ -9,14 +9,12 @@ Names of buckets: a bucket is an S3 bucket, or a directory by its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
 from hsparse.clock import Clock
 from hsparse.errors import BadRequest, NotFound
 from hsparse.model.short_text import short_repr
-from hsparse.model.stripes import Stripes
 
 COLLECTIONS = {"g": "groups", "d": "datasets", "t": "datatypes"}
 MAP_FOLDER = ".map/"
@@ -139,26 +137,6 @@ def chunk_prefix(dataset: str) -> str:
 def tree_prefix(id: str) -> str:
     """Return the prefix of what belongs to a root group's domain, or to a dataset."""
     return chunk_prefix(id) if id.startswith("d-") else domain_prefix(id)
-
-
-def chunk_key(dataset: str, scaled: Sequence[int], stripes: Stripes | None = None) -> str:
-    """Return the key of a chunk: `db/<uuid1>/d/<uuid2>/<i>_<j>_<k>`; of a scalar dataset's only one, `0`.
-
-    Of a striped dataset `db/<uuid1>/d/<uuid2>/.stripe/<file number>/<i>_<j>_<k>`.
-    """
-    if stripes is None:
-        return chunk_prefix(dataset) + chunk_name(scaled)
-    return f"{chunk_prefix(dataset)}{stripes.folder(scaled)}{chunk_name(scaled)}"
-
-
-def chunk_name(scaled: Sequence[int]) -> str:
-    """Return the name of a chunk in its dataset, with which its key ends: `<i>_<j>_<k>`, of a scalar `0`."""
-    return "_".join(map(str, scaled)) or "0"
-
-
-def chunk_prefix_of_key(key: str) -> str:
-    """Return the prefix of the dataset whose record or chunk has this key."""
-    return "/".join((*key.split("/", 4)[:4], ""))
 
 
 def map_key(dataset: str) -> str:

@@ -16,7 +16,7 @@ from typing import Self
 
 from hsparse.clock import Clock
 from hsparse.errors import MISSING_KINDS, Busy, ErrorKind, OverQuota
-from hsparse.model.acl import Principal, Right, is_allowed
+from hsparse.model.acl import Principal, Right
 from hsparse.quotas.folder_usage import FolderUsage, names_below, tree_bytes
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.second_names import DomainNames
@@ -112,7 +112,7 @@ class Quotas:
     async def may_read(self, folder: str, principal: Principal) -> bool:
         """Say whether the principal may read a folder."""
         [found] = await self._owners.read(folder)
-        return found.failure is None and is_allowed(found.unwrap().get("acls") or {}, principal, Right.READ)
+        return found.failure is None and Domain(folder, found.unwrap()).allows(principal, Right.READ)
 
     def forget(self, folder: str) -> None:
         """Read a folder's quota again when it is needed."""

@@ -16,16 +16,11 @@ from numpy.typing import NDArray
 
 from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Gone, Moved
-from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection, Span, gather, scatter
-from hsparse.model.ids import (
-    chunk_key,
-    chunk_prefix,
-    new_id,
-    new_root_id,
-)
+from hsparse.model.ids import chunk_prefix, new_id, new_root_id
 from hsparse.testing.record_conformance import change, created
 from hsparse.wire.chunk_message import (
     CountDefined,

@@ -37,7 +37,7 @@ from benchmarks.table import cell, markdown, number
 from benchmarks.trials.check import WrongAnswer, check_array, check_points
 from benchmarks.trials.dense import MANY
 from benchmarks.workloads.points import PointData
-from hsparse.model.ids import chunk_key
+from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.short_text import shorten
 
 RATE = MeasuredMetric("dense", "write, 16 MiB requests", "MiB/s", higher=True)

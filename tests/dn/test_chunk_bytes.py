@@ -13,11 +13,10 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt
-from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
-from hsparse.model.ids import chunk_key
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadObjectBytes

@@ -17,11 +17,11 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, StoreFailed
 from hsparse.format import chunk_map
-from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.format.structured.container import MAX_FOOTER
-from hsparse.model.ids import chunk_key, map_key
+from hsparse.model.ids import map_key
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.faulty_store import FaultyStore

@@ -15,13 +15,12 @@ from hsparse.dn.cache import SMALL, SMALL_VALUE
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import HsparseError, TooLarge
-from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.reduction import Reduction
 from hsparse.format.selections.points import Orthogonal, Points
-from hsparse.model.ids import chunk_key
 from hsparse.model.vlen_array import VlenArray
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore

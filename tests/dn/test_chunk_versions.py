@@ -5,7 +5,7 @@ import pytest
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.dn.traced_store import DOUBT, ChunkVersions, TracedStore
 from hsparse.errors import PreconditionFailed, StoreFailed
-from hsparse.model.ids import chunk_key
+from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.stripes import Stripes
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore

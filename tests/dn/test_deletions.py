@@ -11,7 +11,8 @@ import pytest
 
 from hsparse.dn.deletions import Deletions, DeletionState, Resumed, born_of
 from hsparse.errors import Busy, Conflict, Gone, NotFound, StoreFailed, Unsupported
-from hsparse.model.ids import DELETION_FOLDER, chunk_key, deletion_key, delta_key, storage_key, tree_prefix
+from hsparse.format.chunk_spec import chunk_key
+from hsparse.model.ids import DELETION_FOLDER, deletion_key, delta_key, storage_key, tree_prefix
 from hsparse.model.stripes import Stripes
 from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.faulty_store import FaultyStore

@@ -11,11 +11,10 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Corrupt, Gone
-from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
-from hsparse.model.ids import chunk_key
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadDirect, WriteDirect

@@ -12,7 +12,8 @@ from hsparse.dn.deletions import born_of
 from hsparse.dn.record_form import RecordCodec
 from hsparse.dn.sweep import Finding, Waste
 from hsparse.errors import Gone
-from hsparse.model.ids import chunk_key, deletion_key, storage_key, summary_id
+from hsparse.format.chunk_spec import chunk_key
+from hsparse.model.ids import deletion_key, storage_key, summary_id
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginDeletion, DeleteObject

@@ -14,8 +14,9 @@ from hsparse.model.acl import (
     check_rights,
     deciding_entries,
     full_rights,
-    is_allowed,
+    is_granted,
 )
+from hsparse.sn.request import Domain
 from tests.support.characters import CHARACTERS
 
 RIGHTS = ["create", "read", "update", "delete", "readACL", "updateACL"]
@@ -40,17 +41,17 @@ def test_own_entry_then_groups_then_default(
     acls: dict[str, dict[str, bool]], name: str, groups: list[str], right: Right
 ) -> None:
     principal = Principal(name, groups=frozenset(groups))
-    assert is_allowed(acls, principal, right) is expected(acls, name, groups, right.value)
+    assert is_granted(acls, principal, right) is expected(acls, name, groups, right.value)
 
 
 @given(acl_maps, rights)
 def test_admin_has_every_right(acls: dict[str, dict[str, bool]], right: Right) -> None:
-    assert is_allowed(acls, Principal("ada", admin=True), right)
+    assert Domain("/", {"acls": acls}).allows(Principal("ada", admin=True), right)
 
 
 @given(acl_maps, rights)
 def test_anonymous_has_only_what_default_grants(acls: dict[str, dict[str, bool]], right: Right) -> None:
-    assert is_allowed(acls, ANONYMOUS, right) is acls.get("default", {}).get(right.value, False)
+    assert is_granted(acls, ANONYMOUS, right) is acls.get("default", {}).get(right.value, False)
 
 
 @given(acl_maps, acl_maps, st.sampled_from(["ada", "anonymous"]), st.booleans(), rights)
@@ -62,30 +63,30 @@ def test_other_entries_than_the_deciding_ones_decide_nothing(
     later = {who: entry for who, entry in others.items() if who not in deciding}
     later |= {who: entry for who, entry in deciding.items() if entry is not None}
     assert deciding_entries(later, principal) == deciding
-    assert is_allowed(later, principal, right) is is_allowed(acls, principal, right)
+    assert is_granted(later, principal, right) is is_granted(acls, principal, right)
 
 
 def test_own_entry_denies_what_group_and_default_grant() -> None:
     acls = {"ada": {"read": False}, "g:staff": full_rights(), "default": full_rights()}
     ada = Principal("ada", groups=frozenset({"staff"}))
-    assert not is_allowed(acls, ada, Right.READ)
-    assert not is_allowed(acls, ada, Right.UPDATE)
+    assert not is_granted(acls, ada, Right.READ)
+    assert not is_granted(acls, ada, Right.UPDATE)
 
 
 def test_group_that_does_not_grant_leaves_it_to_default() -> None:
     acls = {"g:staff": {"read": False}, "default": {"read": True}}
-    assert is_allowed(acls, Principal("ada", groups=frozenset({"staff"})), Right.READ)
+    assert is_granted(acls, Principal("ada", groups=frozenset({"staff"})), Right.READ)
 
 
 def test_a_group_of_a_users_name_is_not_that_user() -> None:
-    assert not is_allowed({"g:ada": full_rights()}, Principal("ada"), Right.READ)
+    assert not is_granted({"g:ada": full_rights()}, Principal("ada"), Right.READ)
 
 
 @pytest.mark.parametrize("entry", [None, True, [], "read", {"read": 1}, {"read": "true"}, {"read": None}])
 def test_malformed_stored_entries_deny(entry: Any) -> None:
     acls = {"ada": entry, "default": entry}
-    assert not is_allowed(acls, Principal("ada"), Right.READ)
-    assert not is_allowed(acls, ANONYMOUS, Right.READ)
+    assert not is_granted(acls, Principal("ada"), Right.READ)
+    assert not is_granted(acls, ANONYMOUS, Right.READ)
 
 
 def test_full_rights_is_every_right_and_a_new_dict_each_time() -> None:

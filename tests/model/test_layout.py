@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.chunk_spec import chunk_key, chunk_name, chunk_spec
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters
 from hsparse.model.dataspace import (
@@ -29,15 +29,7 @@ from hsparse.model.dataspace import (
     shrink,
 )
 from hsparse.model.datatype import parse_type
-from hsparse.model.ids import (
-    chunk_key,
-    chunk_name,
-    chunk_of_key,
-    chunk_prefix,
-    is_map_key,
-    storage_key,
-    tree_of_key,
-)
+from hsparse.model.ids import chunk_of_key, chunk_prefix, is_map_key, storage_key, tree_of_key
 from hsparse.model.initial_values import (
     BAND,
     IN_CHUNK,

@@ -10,9 +10,9 @@ from h5json.objid import isS3ObjKey
 
 from hsparse.clock import ManualClock, SystemClock
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
+from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.ids import (
     check_job_id,
-    chunk_key,
     chunk_of_key,
     is_job_id,
     is_map_key,

@@ -11,7 +11,8 @@ import pytest
 from hsparse.clock import ManualClock
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.dn.service import DataService
-from hsparse.model.ids import chunk_key, domain_prefix, storage_key, summary_id
+from hsparse.format.chunk_spec import chunk_key
+from hsparse.model.ids import domain_prefix, storage_key, summary_id
 from hsparse.sn import statistics
 from hsparse.sn.data_nodes import owners as key_pages
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners

@@ -19,18 +19,11 @@ from aiohttp import web
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
 from hsparse.dn.sweep import Finding, Sweep
-from hsparse.format.chunk_spec import ChunkSpec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_key
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.acl import Principal
-from hsparse.model.ids import (
-    check_id,
-    chunk_key,
-    domain_prefix,
-    new_id,
-    storage_key,
-    tree_of_key,
-)
+from hsparse.model.ids import check_id, domain_prefix, new_id, storage_key, tree_of_key
 from hsparse.model.stripes import Stripes
 from hsparse.sn.domains.domain_creation import create_domain
 from hsparse.sn.domains.domain_deletion import DomainDeletions

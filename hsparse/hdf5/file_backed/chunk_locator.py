@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFound, TooLarge
-from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import row_names
+from hsparse.format.chunk_spec import chunk_name
+from hsparse.format.codec_library import Buffer
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
@@ -45,7 +46,6 @@ from hsparse.model.file_backed import (
     file_backed_layout,
     file_reference,
 )
-from hsparse.model.ids import chunk_name
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.stored_chunks import ChunkOrder, ChunkQuery, Json, Scaled, chunk_place

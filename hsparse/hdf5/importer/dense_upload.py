@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import TooLarge
-from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Points
@@ -35,7 +35,6 @@ from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.virtual_data import VirtualData
 from hsparse.model.dataspace import dims_of
 from hsparse.model.element import element_of
-from hsparse.model.ids import chunk_name
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.buffer import byte_view
-from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.chunk_spec import chunk_name, chunk_spec
+from hsparse.format.codec_library import byte_view
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.kinds.sparse import open_sparse
@@ -53,7 +53,6 @@ from hsparse.hdf5.importer.object_body import common_body, dataset_body, fill_bo
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.model.dataspace import dims_of, max_dims_of
 from hsparse.model.element import Fixed, element_of
-from hsparse.model.ids import chunk_name
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, NotFound, TooLarge
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED
+from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.boxes import Boxes
 from hsparse.format.selections.orthogonal import Orthogonal
@@ -24,7 +25,6 @@ from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import selection_json
 from hsparse.format.selections.selection_encoding import merge, row_runs
 from hsparse.model.file_backed import is_file_backed
-from hsparse.model.ids import chunk_name
 from hsparse.sn.http.request import BINARY_TYPE, MAX_JSON
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import (

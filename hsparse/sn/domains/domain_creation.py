@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
-from hsparse.model.acl import ANONYMOUS, DEFAULT, Principal, Right, full_rights, grants_any, is_allowed
+from hsparse.model.acl import ANONYMOUS, DEFAULT, Principal, Right, full_rights, grants_any, is_granted
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.model.short_text import short_repr
 from hsparse.sn.domains.domain_deletion import check_root_stays
@@ -221,8 +221,8 @@ def _acls(parent: Domain, requested: _DomainRequest) -> dict[str, dict[str, bool
     if not requested.folder:
         return inherited | {requested.owner: full_rights()}
     own = folder_acls(requested.owner)
-    if not is_allowed(acls, ANONYMOUS, Right.READ):
-        if owner in acls and is_allowed(acls, Principal(str(owner)), Right.READ):
+    if not is_granted(acls, ANONYMOUS, Right.READ):
+        if owner in acls and is_granted(acls, Principal(str(owner)), Right.READ):
             inherited[owner] = own[DEFAULT]
         own[DEFAULT] = {right.value: False for right in Right}
     return inherited | own

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 
 from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, Forbidden, HsparseError, NotFound, TooLarge
-from hsparse.model.acl import Principal, Right, is_allowed
+from hsparse.model.acl import Principal, Right
 from hsparse.model.file_backed import file_key, file_reference
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.policies.policy import Next
@@ -91,7 +91,7 @@ async def _hide_name(owners: Owners, path: str, principal: Principal, error: Hsp
     """Raise `Forbidden` for a missing name, as of one that is there, if the principal may not read its folder."""
     if error.kind in MISSING_KINDS:
         above = await _nearest_above(owners, path)
-        if above is not None and not is_allowed(above.record.get("acls") or {}, principal, Right.READ):
+        if above is not None and not above.allows(principal, Right.READ):
             raise without_right(principal, Right.READ, path) from None
 
 
@@ -141,9 +141,7 @@ class FileRights:
             raise TooLarge(f"The data is in files of more than {MAX_FOLDERS} folders; select less at a time.")
         for (_, folder), owners in sorted(folders.items(), key=lambda item: item[0]):
             above = await _nearest_above(owners, f"/{folder}/" if folder else "")
-            if above is not None and not is_allowed(
-                above.record.get("acls") or {}, self.principal, Right.READ
-            ):
+            if above is not None and not above.allows(self.principal, Right.READ):
                 # Not by the folder that decides: this would tell which of those above the file are there.
                 raise Forbidden(
                     f"{self.principal.name} does not have the right read in /{folder}, where the file is."

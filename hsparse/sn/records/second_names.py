@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from hsparse.errors import MISSING_KINDS, ErrorKind, HsparseError
-from hsparse.model.acl import Principal, Right, is_allowed
+from hsparse.model.acl import Principal, Right
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.request import Domain
 from hsparse.wire.message import Record
@@ -161,4 +161,4 @@ async def may_delete_objects(owners: Owners, domain: Domain, principal: Principa
     [first] = await owners.read(made_for)
     if first.failure is not None or first.unwrap().get("root") != domain.root:
         return True
-    return is_allowed(first.unwrap().get("acls") or {}, principal, Right.DELETE)
+    return Domain(made_for, first.unwrap()).allows(principal, Right.DELETE)

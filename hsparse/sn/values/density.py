@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
+from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.selections.orthogonal import Orthogonal, as_span
 from hsparse.format.selections.select_syntax import parse_axes
-from hsparse.model.ids import chunk_name, map_key
+from hsparse.model.ids import map_key
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE, named_types
 from hsparse.sn.http.response import encode_nulls, items_of, respond_pieces

@@ -10,6 +10,7 @@ import pytest
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.definition import Filter
 from hsparse.format.selections.encoded_selection import decode_offsets
@@ -18,7 +19,6 @@ from hsparse.format.structured.vlen_sections import decode_elements
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind
 from hsparse.hdf5.format.messages.file_type import FileType, file_type
 from hsparse.model.element import element_of
-from hsparse.model.ids import chunk_name
 from hsparse.model.json_values import to_json
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.structured_file import structured_file

@@ -23,8 +23,8 @@ from hsparse.client.integrations.direct.object_reader import ObjectPlace, Object
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.chunk_spec import chunk_key
 from hsparse.format.selections.points import Boxes, Orthogonal, Points
-from hsparse.model.ids import chunk_key
 from tests.client.access_ways import Access, open_access, served
 from tests.format.selection_strategies import list_axis, orthogonals
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hsparse.client.integrations.direct.direct_elements import DirectElements
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.sparse_dataset import SparseDataset
+from hsparse.format.chunk_spec import chunk_key
 from hsparse.format.selections.orthogonal import Orthogonal
-from hsparse.model.ids import chunk_key
 from tests.client.access_ways import Access, open_access
 from tests.format.selection_strategies import list_axis, orthogonals
 

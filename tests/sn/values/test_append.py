@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.chunk_spec import chunk_key, chunk_spec
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.format.structured.region import encode_region
-from hsparse.model.ids import chunk_key
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_wrapper import CountingStore

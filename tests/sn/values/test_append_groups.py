@@ -15,9 +15,9 @@ import pytest
 
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
+from hsparse.format.chunk_spec import chunk_key
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.model.acl import Principal
-from hsparse.model.ids import chunk_key
 from hsparse.model.json_values import Values
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.service_settings import ServiceSettings

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
+from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
 from hsparse.format.plan.grid import Grid
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords, dense_records
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexKind, IndexLayout, choose_index_kind
@@ -55,7 +55,6 @@ from hsparse.hdf5.format.plan.transcoded_chunk import (
     unwritten_size,
 )
 from hsparse.model.dataspace import dims_of, is_extensible, max_dims_of, shape_json
-from hsparse.model.ids import chunk_name
 from hsparse.model.layout import CHUNKED, layout_json
 from hsparse.model.vlen_array import VlenArray
 
