@@ -29,6 +29,8 @@ PACKAGE = str(ROOT / "hsparse")
 LIMITS = Path(__file__).with_name("limits.toml")
 WARM = 3
 """Requests before the one that is traced."""
+TRIES = 5
+"""Of so many walks the shortest is taken: what a server does from time to time falls into some."""
 FIGURES = ("files", "lines of files", "moves", "functions", "lines of functions")
 DOMAIN = {"domain": "/walk.h5"}
 ARROW = "application/vnd.apache.arrow.stream"
@@ -131,10 +133,13 @@ def walks(client: Client, tracer: Tracer, path: str) -> Iterator[tuple[str, Walk
     for name, (method, target, body, accept, params) in requests.items():
         for _ in range(WARM):
             client.ask(method, target, body, accept, **params)
-        tracer.walk, tracer.on = Walk(), True
-        client.ask(method, target, body, accept, **params)
-        tracer.on = False
-        yield name, tracer.walk
+        found = []
+        for _ in range(TRIES):
+            tracer.walk, tracer.on = Walk(), True
+            client.ask(method, target, body, accept, **params)
+            tracer.on = False
+            found.append(tracer.walk)
+        yield name, min(found, key=lambda walk: sorted(walk.figures.items()))
 
 
 def measured_walks() -> dict[str, dict[str, int]]:

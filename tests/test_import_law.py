@@ -117,7 +117,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "sn.values.media.arrow_columns": {"nanoarrow"},
     "sn.values.media.arrow_table": {"nanoarrow"},
     "sn.coding": {"imagecodecs"},
-    "sn.openapi": {"yaml"},
+    "sn.about": {"yaml"},
     "sn.auth.password_file": {"argon2"},
     "client": {"numpy"},
     "client.integrations": {"numpy"},

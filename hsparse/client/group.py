@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hsparse.client.integrations.anndata.element_encoder import EncodedElements
     from hsparse.client.progress import Progress
 
-COPY = OptionalModule("hsparse.client.object_copy")
-TREE = OptionalModule("hsparse.client.record_tree")
+COPY = OptionalModule("hsparse.client.links")
+TREE = OptionalModule("hsparse.client.object_records")
 WRITER = OptionalModule("hsparse.client.integrations.anndata.element_writer")
 NO_OPTIONS: Mapping[str, Any] = {}
 FROM_SCIPY = OptionalModule("hsparse.client.sparse.from_scipy")

@@ -1,11 +1,18 @@
-"""Links as h5py has them, and their HDF5/JSON."""
+"""Links as h5py has them, and their HDF5/JSON.
+
+Copies of datasets by the client, within a file and between files: values travel through this process, in blocks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from hsparse.client.connection import Json
+from hsparse.client.dataset_creation import DatasetCreation
+from hsparse.client.dense_dataset import DenseDataset
+from hsparse.client.sparse_dataset import SparseDataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +71,50 @@ def link_of(record: Json) -> Link:
 def link_body(record: Json) -> Json:
     """Return the body that makes a link to what that of a record leads to."""
     return {name: record[name] for name in ("id", "h5path", "h5domain") if name in record}
+
+
+BLOCK = 32 << 20
+"""Bytes of a block of values, if all of its elements are defined."""
+
+
+def copy_dataset(
+    source: DenseDataset | SparseDataset, target: DatasetCreation, path: str, attributes: Json
+) -> None:
+    """Copy a dataset to a path of a group; `AlreadyExists` if something is there."""
+    record, _ = target.create_object("datasets", path, _body(source) | attributes)
+    if source.is_null or not source.size:
+        return
+    if isinstance(source, SparseDataset):
+        made = SparseDataset(target.connection, record)
+        for rows in _blocks(source):
+            coords, values = source.read((rows, ...))
+            if len(values):
+                made.write(coords, values)
+        return
+    copy = DenseDataset(target.connection, record)
+    for rows in _blocks(source):
+        key = (rows, ...) if source.shape else ...
+        copy[key] = source[key]
+
+
+def _body(source: DenseDataset | SparseDataset) -> Json:
+    record, properties = source.record, source.record.get("creationProperties", {})
+    layout = {"layout": record["layout"]} if "layout" in record else {}
+    body: Json = {"type": record["type"], "creationProperties": layout | properties}
+    if source.is_null:
+        return body | {"shape": "H5S_NULL"}
+    if not source.shape:
+        return body
+    limits = {"maxdims": record["shape"]["maxdims"]} if "maxdims" in record["shape"] else {}
+    return body | {"shape": list(source.refresh())} | limits
+
+
+def _blocks(source: DenseDataset | SparseDataset) -> Iterator[slice]:
+    """Yield ranges of rows, whole chunks of them."""
+    if not source.shape:
+        yield slice(None)
+        return
+    step = (source.chunks or (1,))[0]
+    step *= max(1, BLOCK // max(1, source.nbytes // source.shape[0] * step))
+    for first in range(0, source.shape[0], step):
+        yield slice(first, min(first + step, source.shape[0]))

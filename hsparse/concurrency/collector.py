@@ -10,8 +10,6 @@ import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 MANY = 1 << 16
 """New lists from which on the collector is kept from them."""
@@ -24,14 +22,12 @@ looks through them for a quarter of its event loop's time. The others are Python
 
 
 class _State:
-    """Who pauses the collector, and who has objects frozen: threads of the whole process."""
+    """Who pauses the collector: threads of the whole process."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.pauses = 0
         self.was_enabled = False
-        self.holders = 0
-        self.frozen = False
 
 
 _STATE = _State()
@@ -57,30 +53,3 @@ def paused_collector() -> Iterator[None]:
             _STATE.pauses -= 1
             if not _STATE.pauses and _STATE.was_enabled:
                 gc.enable()
-
-
-class FrozenObjects:
-    """A context in which the collector leaves out what was there at `freeze`; what is new, it looks through as ever.
-
-    Cycles that are there then, and are garbage later, stay until the last context ends.
-    """
-
-    def __enter__(self) -> Self:
-        with _STATE.lock:
-            _STATE.holders += 1
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with _STATE.lock:
-            _STATE.holders -= 1
-            if _STATE.frozen and not _STATE.holders:
-                gc.unfreeze()
-                _STATE.frozen = False
-
-    def freeze(self) -> None:
-        """Freeze what is there: to do so takes no time, however much that is."""
-        with _STATE.lock:
-            gc.freeze()
-            _STATE.frozen = True

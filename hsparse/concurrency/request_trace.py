@@ -225,12 +225,6 @@ async def in_span(span: Span, work: Awaitable[T]) -> T:
     return done
 
 
-def seconds_waited() -> float:
-    """Return for how long the current request has waited."""
-    trace = _CURRENT.get()
-    return 0.0 if trace is None else trace.work.get(Work.WAITS, (0, 0.0))[1]
-
-
 def valid_id(text: str | None) -> str | None:
     """Return an id that a client or node has sent, None if it is none."""
     return text if text is not None and ID.fullmatch(text) else None

@@ -10,7 +10,7 @@ from aiohttp import hdrs, web
 from hsparse.clock import Clock
 from hsparse.config import Settings
 from hsparse.errors import Misconfigured, NotFound, Unauthenticated
-from hsparse.openid.code_grant import IssuedTokens, read_grant
+from hsparse.openid.code_flow import IssuedTokens, read_grant
 from hsparse.optional_module import OptionalModule
 from hsparse.sn.app import Parts
 from hsparse.sn.http.request import read_json

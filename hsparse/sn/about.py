@@ -1,17 +1,26 @@
-"""Handlers of `/about`, `/info`, `/users`, `/metrics` and the probes: the server, its state, users and metrics."""
+"""Handlers of `/about`, `/info`, `/users`, `/metrics` and the probes: the server, its state, users and metrics.
+
+Handler of `/openapi.json`: the OpenAPI document, which the page at `/docs` shows.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import orjson
+import yaml
 from aiohttp import hdrs, web
 
 from hsparse import __version__
+from hsparse.compute import LONG
 from hsparse.errors import Busy, Forbidden
 from hsparse.format.filters.pipeline import ADVERTISED
 from hsparse.metric import CONTENT_TYPE
+from hsparse.sn.http.response import respond_computed
 from hsparse.sn.request import Request, respond
 from hsparse.sn.service_settings import ServiceSettings
 from hsparse.wire.message import GetInfo
@@ -107,3 +116,23 @@ def server_facts(settings: ServiceSettings) -> dict[str, Any]:
         "compressors": list(ADVERTISED),
         "version": HSDS_VERSION,
     }
+
+
+PATH = Path(__file__).with_name("openapi.yaml")
+
+
+@cache
+def specification() -> dict[str, Any]:
+    """Return the OpenAPI document (version 3.1), cached; it must not be modified."""
+    found: dict[str, Any] = yaml.load(PATH.read_bytes(), Loader=yaml.CSafeLoader)
+    return found
+
+
+@cache
+def _json() -> bytes:
+    return orjson.dumps(specification())
+
+
+async def get_openapi(request: Request) -> web.StreamResponse:
+    """Answer with the OpenAPI document."""
+    return await respond_computed(LONG, lambda: web.Response(body=_json(), content_type="application/json"))

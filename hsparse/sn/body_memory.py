@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from hsparse.concurrency.collector import FrozenObjects
 from hsparse.concurrency.memory_budget import MemoryBudget
 
 FIRST = 16 * 1024
@@ -75,10 +74,6 @@ class BodyMemory:
     async def drop_value(self) -> None:
         """Give back what `hold_value` took."""
         await self._value.aclose()
-
-    def frozen_objects(self) -> FrozenObjects:
-        """Return a context, which ends with this memory, for what is made of the body."""
-        return self._held.enter_context(FrozenObjects())
 
     def _step(self, nbytes: int, most: int) -> int:
         return min(max(nbytes, 2 * self._nbytes, FIRST), max(nbytes, most)) - self._nbytes

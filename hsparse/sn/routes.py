@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hsparse.model.acl import Right
 from hsparse.model.ids import COLLECTIONS
-from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_readyz, get_users
+from hsparse.sn.about import get_about, get_info, get_livez, get_metrics, get_openapi, get_readyz, get_users
 from hsparse.sn.chunks.handlers import (
     get_chunk,
     get_chunk_selection,
@@ -66,7 +66,6 @@ from hsparse.sn.objects.link_handlers import (
     put_link,
     put_links,
 )
-from hsparse.sn.openapi import get_openapi
 from hsparse.sn.route import Route
 from hsparse.sn.values.density import get_density
 from hsparse.sn.values.handlers import (

@@ -1,16 +1,14 @@
-"""When the cycle collector is paused, and what it leaves out."""
+"""When the cycle collector is paused, and how seldom it runs."""
 
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Iterator
 
 import pytest
 
 from hsparse.concurrency.collector import (
     SERVER_THRESHOLDS,
-    FrozenObjects,
     collect_seldom,
     paused_collector,
 )
@@ -57,41 +55,6 @@ def test_a_pause_that_ends_before_another_does_not_end_it() -> None:
     assert not gc.isenabled()
     second.__exit__(None, None, None)
     assert gc.isenabled()
-
-
-class Node:
-    """An object that may be in a cycle."""
-
-    def __init__(self) -> None:
-        self.itself: Node | None = self
-
-
-def test_frozen_objects_are_left_out_until_the_last_context_ends() -> None:
-    gc.collect()
-    with FrozenObjects() as frozen:
-        one = Node()
-        frozen.freeze()
-        gone = weakref.ref(one)
-        del one
-        with FrozenObjects():
-            later = weakref.ref(Node())
-        gc.collect()
-        assert later() is None
-        assert gone() is not None
-        assert gc.get_freeze_count() > 0
-    assert gc.get_freeze_count() == 0
-    gc.collect()
-    assert gone() is None
-
-
-def test_contexts_that_freeze_nothing_leave_what_others_froze() -> None:
-    gc.freeze()
-    try:
-        with FrozenObjects():
-            pass
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
 
 
 def test_a_server_has_thresholds_of_its_own() -> None:

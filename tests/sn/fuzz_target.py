@@ -10,7 +10,7 @@ from typing import Any
 
 from schemathesis import Case
 
-from hsparse.sn.openapi import specification
+from hsparse.sn.about import specification
 
 HOME = "/home/admin"
 Schema = dict[str, Any]

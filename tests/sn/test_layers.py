@@ -21,7 +21,6 @@ LAYERS = (
     "request",
     "http",
     "about",
-    "openapi",
     "records",
     "values",
     "statistics",

@@ -10,8 +10,7 @@ import yaml
 from openapi_spec_validator import validate
 
 from hsparse.errors import ErrorKind
-from hsparse.sn.about import HSDS_VERSION
-from hsparse.sn.openapi import specification
+from hsparse.sn.about import HSDS_VERSION, specification
 from tests.docs_pages import PROJECT, rows
 from tests.support.rest_client import ROUTES, RestClient
 

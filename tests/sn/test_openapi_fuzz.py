@@ -16,7 +16,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import Case, GenerationMode
 
-from hsparse.sn.openapi import specification
+from hsparse.sn.about import specification
 from tests.sn.fuzz_target import FuzzTarget
 from tests.support.endurance import repeats
 from tests.support.server_process import server_process

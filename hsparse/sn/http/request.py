@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 
 from hsparse.compute import compute
-from hsparse.concurrency.collector import MANY, FrozenObjects, paused_collector
+from hsparse.concurrency.collector import MANY, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.attribute import parse_attribute, parse_work
 from hsparse.model.datatype import MAX_DEPTH as MAX_TYPE_DEPTH
@@ -89,8 +89,7 @@ async def read_json(request: Request, pack: Callable[[Any], None] = lambda value
     memory = request.body_memory() if len(data) >= LEAST else None
     if memory is not None:
         await _make_room(request, memory, await compute(len(data) // SCANNED_BYTES, value_memory, data))
-    frozen = memory.frozen_objects() if memory is not None and len(data) >= 2 * MANY else None
-    value = await compute(len(data) // JSON_BYTES, _parse_packed, data, pack, frozen)
+    value = await compute(len(data) // JSON_BYTES, _parse_packed, data, pack)
     if memory is not None and item_count(value, FEW) <= FEW:
         # Arrays took the place of lists: a client that reads its answer slowly holds no more.
         await memory.drop_value()
@@ -106,7 +105,7 @@ async def _make_room(request: Request, memory: BodyMemory, nbytes: int) -> None:
             await memory.hold_value(nbytes)
 
 
-def _parse_packed(data: bytearray, pack: Callable[[Any], None], frozen: FrozenObjects | None) -> Any:
+def _parse_packed(data: bytearray, pack: Callable[[Any], None]) -> Any:
     opened = data.count(b"[") + data.count(b"{")
     if opened > MAX_LISTS:
         raise TooLarge(
@@ -115,8 +114,6 @@ def _parse_packed(data: bytearray, pack: Callable[[Any], None], frozen: FrozenOb
     with paused_collector() if opened >= MANY else nullcontext():
         value = _parse(data, opened)
         pack(value)
-        if frozen is not None and opened >= MANY:
-            frozen.freeze()
     return value
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import Busy, Misconfigured, RateLimited, Unauthenticated
-from hsparse.openid.code_flow import FAILURE_SECONDS, FAILURES, CodeFlow
-from hsparse.openid.code_grant import CodeGrant
+from hsparse.openid.code_flow import FAILURE_SECONDS, FAILURES, CodeFlow, CodeGrant
 from hsparse.openid.issuer import Issuer
 from tests.support.token_issuer import TokenIssuer, serving
 

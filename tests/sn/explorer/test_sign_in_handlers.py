@@ -11,7 +11,7 @@ import requests
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.config import load_settings
 from hsparse.errors import BadRequest
-from hsparse.openid.code_grant import read_grant
+from hsparse.openid.code_flow import read_grant
 from tests.sn.auth.test_code_flow import CHALLENGE, CLIENT, NONCE, REDIRECT, VERIFIER
 from tests.support.rest_client import RestClient
 from tests.support.token_issuer import AUDIENCE, TokenIssuer, serving_in_thread

@@ -8,7 +8,7 @@ from hsparse.errors import BadRequest
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.hdf5.format.plan.file_plan import AUTO, STOCK, STRUCTURED, FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
-from hsparse.sn.openapi import specification
+from hsparse.sn.about import specification
 
 
 def test_the_names_are_those_that_clients_are_told() -> None:
