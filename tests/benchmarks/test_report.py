@@ -415,9 +415,9 @@ def test_a_tracer_notes_the_functions_that_threads_call() -> None:
     names = {code.co_name for code in tracer.walk.functions}
     assert {"chunk_key", "shorten"} <= names
     figures = tracer.walk.figures
-    ids, texts = (Path(walk.PACKAGE) / "model" / name for name in ("ids.py", "short_text.py"))
+    specs, texts = (Path(walk.PACKAGE) / name for name in ("format/chunk_spec.py", "model/short_text.py"))
     assert figures["files"] == 2
-    assert figures["lines of files"] == walk.count_lines(ids) + walk.count_lines(texts)
+    assert figures["lines of files"] == walk.count_lines(specs) + walk.count_lines(texts)
     assert figures["moves"] == 6
     assert figures["functions"] == len(names)
     assert figures["lines of functions"] >= 2 * len(names)
