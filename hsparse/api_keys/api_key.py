@@ -248,6 +248,7 @@ class KeyScheme:
 
     way = "Bearer with an API key"
     as_password = True
+    is_general = False
 
     def __init__(self, keys: KeyAuthenticator) -> None:
         self._keys = keys

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue
 from hsparse.client.memory_limit import check_size
-from hsparse.client.reduction_labels import read_groups
+from hsparse.client.reductions import read_groups
 from hsparse.client.sources.elements import ValueSource
 from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.prefetch import prefetched

@@ -20,7 +20,7 @@ from hsparse.client.http.retry import Repeatable, Retry
 from hsparse.client.memory_limit import default_limit
 from hsparse.clock import SystemClock
 from hsparse.errors import HsparseError
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 
 if TYPE_CHECKING:
     from hsparse.client.batch import Batch

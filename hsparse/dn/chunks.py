@@ -26,8 +26,8 @@ from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
 from hsparse.dn.records import HsdsSummaries
 from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import BadRequest, Corrupt, HsparseError, StoreFailed, TooLarge, Unanswered
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer
 from hsparse.format.fields import as_type, packed_type
 from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind, DefinedElements, FoundElements, Search
 from hsparse.format.kinds.registry import kind_of

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_map import INVALID, Table, part, root_table, unpack
-from hsparse.format.codec_library import Buffer, byte_view
 
 CONTINUATION = 0xFFFFFFFF
 SCHEMA, RECORD_BATCH = 1, 3

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 
 KINDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 

@@ -38,8 +38,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import WORDS
-from hsparse.format.codec_library import Buffer, crc32
+from hsparse.format.codec_library import crc32
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters
 from hsparse.format.structured.container import Section

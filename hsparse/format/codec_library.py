@@ -4,8 +4,6 @@ The base install omits imagecodecs, which is larger than numpy. Then deflate and
 Fletcher-32 are computed here, and every other codec raises `Misconfigured`. Measured on one core: lookup3 takes 0.2
 seconds a megabyte here, 0.0003 in imagecodecs.
 
-Contiguous bytes of any type: functions take each type, so that nothing is copied to change it.
-
 Raw codecs of imagecodecs: at C speed, on any buffer, without the GIL.
 
 `size` is the most bytes that a decoder may return, and allocates; the result may be shorter. All raise
@@ -15,8 +13,6 @@ The checksums of HDF5's metadata and of its fletcher32 filter, and the one of hs
 
 All are unsigned 32-bit numbers. Measured on one core: CRC-32 64 GB/s, Fletcher-32 5.6 GB/s, lookup3
 3.5 GB/s; so CRC-32, which also finds every burst of up to 32 bits, guards whole chunks.
-
-Contiguous bytes of any type: functions take each type, so that nothing is copied to change it.
 """
 
 from __future__ import annotations
@@ -24,20 +20,12 @@ from __future__ import annotations
 import warnings
 import zlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hsparse.errors import Misconfigured
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
-
-def byte_view(array: NDArray[Any]) -> memoryview:
-    """Return the elements' bytes in C order: a view of `array`, or of a copy when it is not contiguous."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
+from hsparse.format.buffer import Buffer
 
 MASK = 0xFFFFFFFF
 SEED = 0xDEADBEEF

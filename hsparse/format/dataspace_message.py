@@ -16,7 +16,7 @@ from enum import Enum
 from functools import lru_cache
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.model.dataspace import MAX_EXTENT, MAX_RANK, UNLIMITED, Shape, dims_of, max_dims_of, num_elements
 
 SCALAR, SIMPLE, NULL = range(3)

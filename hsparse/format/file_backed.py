@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter, Pipeline
 from hsparse.format.filters.pipeline import LEFT_OUT_BY_CLIENTS, codec_of, undo_filters
 

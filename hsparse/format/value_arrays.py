@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.fields import packed_type, pick_fields
 from hsparse.format.plan.chunk_plan import PlannedChunk
 from hsparse.format.selections.points import Selection

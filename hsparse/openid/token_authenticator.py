@@ -48,6 +48,7 @@ class TokenAuthenticator:
 
     way = "Bearer with a token of its OpenID Connect issuer"
     as_password = False
+    is_general = True
 
     def __init__(self, issuer: Issuer, clock: Clock, rules: TokenRules) -> None:
         self._issuer = issuer

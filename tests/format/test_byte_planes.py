@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import BadRequest, Misconfigured
+from hsparse.format.buffer import byte_view
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.codec_library import StandardCodecs, byte_view, codecs, fletcher32_swapped, lookup3
+from hsparse.format.codec_library import StandardCodecs, codecs, fletcher32_swapped, lookup3
 from hsparse.format.fields import packed_type, parse_fields
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters

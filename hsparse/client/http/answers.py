@@ -12,7 +12,7 @@ import numpy as np
 from hsparse.client.errors import BY_KIND
 from hsparse.client.progress import Answer, receive_into
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 
 RECEIVED = range(1 << 16, 1 << 28)
 """Bytes of a piece for which memory is taken before it comes: no more than an answer should say of itself."""

@@ -17,7 +17,7 @@ from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import open_values, read_values
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import byte_view
+from hsparse.format.buffer import byte_view
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
 

@@ -25,7 +25,7 @@ from hsparse.client.types.text_compound import (
     text_compound_item,
 )
 from hsparse.errors import Unsupported
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.model.attribute import attribute_values
 from hsparse.model.element import Compound, Element, Fixed, Region, element_of
 from hsparse.model.json_values import Values, array_json, from_json, leaves_of

@@ -17,9 +17,8 @@ from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all
 from hsparse.dn.membership.lease_keeper import Eviction
-from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import Accepted, Kept, MemberOwnership, Resent
-from hsparse.dn.membership.peers import PATIENCE, Peers, Witnesses
+from hsparse.dn.membership.peers import PATIENCE, NodeTasks, Peers, Witnesses
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, Unanswered
 
 log = logging.getLogger(__name__)

@@ -35,8 +35,7 @@ from hsparse.cluster.lease_object import (
 )
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.gather import gather_all, staggered
-from hsparse.dn.membership.node_tasks import NodeTasks
-from hsparse.dn.membership.peers import PATIENCE, Peers, Witnesses
+from hsparse.dn.membership.peers import PATIENCE, NodeTasks, Peers, Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, PreconditionFailed, Unanswered
 from hsparse.wire.message import CheckMember
 

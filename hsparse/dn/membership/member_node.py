@@ -18,7 +18,6 @@ from hsparse.cluster.lease_object import LeaseObjects, Membership
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.dn.membership.adopted_membership import AdoptedMembership
 from hsparse.dn.membership.lease_keeper import AbsentMembers, Eviction, LeaseKeeper
-from hsparse.dn.membership.node_tasks import NodeTasks
 from hsparse.dn.membership.ownership import (
     Accepted,
     KeyedChanges,
@@ -27,7 +26,7 @@ from hsparse.dn.membership.ownership import (
     OwningService,
     Resent,
 )
-from hsparse.dn.membership.peers import Peers, Witnesses
+from hsparse.dn.membership.peers import NodeTasks, Peers, Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, Unanswered
 from hsparse.model.schema import FIRST_SCHEMA, Schema
 from hsparse.storage.object_store import ObjectStore

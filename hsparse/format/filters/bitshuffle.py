@@ -15,7 +15,7 @@ import struct
 from collections.abc import Iterator
 
 from hsparse.format import codec_library as raw_codec
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 
 HEADER = struct.Struct(">QI")
 LENGTH = struct.Struct(">I")

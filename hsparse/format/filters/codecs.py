@@ -14,8 +14,9 @@ import numpy as np
 
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.format import codec_library as raw_codec
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import has_bits, join_high_planes
-from hsparse.format.codec_library import Buffer, byte_view, fletcher32, fletcher32_swapped
+from hsparse.format.codec_library import fletcher32, fletcher32_swapped
 from hsparse.format.filters import bitshuffle
 from hsparse.format.filters.definition import (
     ClientValues,

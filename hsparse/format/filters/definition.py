@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 
 CLASS_PREFIX = "H5Z_FILTER_"
 Json = dict[str, Any]

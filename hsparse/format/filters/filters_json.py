@@ -24,7 +24,7 @@ from typing import Any
 
 from hsparse.errors import BadRequest, Corrupt
 from hsparse.format import codec_library as raw_codec
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.codecs import Blosc
 from hsparse.format.filters.definition import (
     DataSizes,

@@ -13,8 +13,8 @@ from itertools import zip_longest
 from typing import Any
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.format.buffer import Buffer
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.codecs import COMPRESSORS, TRANSFORMS, Deflate, Shuffle
 from hsparse.format.filters.definition import Filter, FilterDefinition
 from hsparse.model.short_text import short_repr

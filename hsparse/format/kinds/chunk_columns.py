@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.sparse import check_defined, unseal_sparse
 from hsparse.format.selections import orthogonal as ax

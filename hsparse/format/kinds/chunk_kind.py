@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import MASK, SIZE, UNFILTERED, sections_of
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer
 from hsparse.format.fields import pick_fields
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Ordering, Query

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_map import MASK
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.fields import as_type, packed_type, pick_fields, set_fields
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import decode_hsds_frame

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, TooLarge, Unsupported
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import MASK
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.kinds.chunk_kind import ChunkChange, DirectWrite, FoundElements, Search
 from hsparse.format.kinds.dense import filled_beyond, not_sparse

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.byte_planes import BytePlanes
 from hsparse.format.chunk_map import UNFILTERED, sections_of
 from hsparse.format.chunk_spec import ChunkSpec, statistics_bytes
-from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.fields import packed_type, pick_fields, set_fields
 from hsparse.format.filters.definition import Filter
 from hsparse.format.kinds.chunk_kind import (

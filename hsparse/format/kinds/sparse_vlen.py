@@ -11,8 +11,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer
 from hsparse.format.kinds.chunk_kind import (
     ChunkChange,
     DefinedElements,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import decode_hsds_frame
 from hsparse.format.filters.pipeline import UNKNOWN_LIMIT, apply_filters, undo_filters

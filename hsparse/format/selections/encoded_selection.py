@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, HsparseError
+from hsparse.format.buffer import Buffer
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.codec_library import Buffer
 from hsparse.format.dataspace_message import decode_image, encode_image
 from hsparse.format.selections import orthogonal as ax
 from hsparse.format.selections.boxes import Boxes

@@ -32,8 +32,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.buffer import Buffer
 from hsparse.format.byte_planes import BytePlanes
-from hsparse.format.codec_library import Buffer, crc32, lookup3
+from hsparse.format.codec_library import crc32, lookup3
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters, undo_filters, undo_to_planes
 

@@ -34,7 +34,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.model.element import HEAP_REFERENCE_SIZE
 from hsparse.model.layout import MAX_REFERENCES
 

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
-from hsparse.format.codec_library import Buffer, lookup3
+from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import lookup3
 from hsparse.format.kinds.vlen_chunk import NAMES
 from hsparse.format.selections.encoded_selection import decode_first, encode_selection
 from hsparse.format.selections.points import Selection

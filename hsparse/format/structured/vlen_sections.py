@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, TooLarge
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.structured.heap import MAGIC, HeapForm, HeapSet, OpenHeap, PackedHeap, Places
 from hsparse.model.element import (

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hsparse.errors import BadRequest, Unsupported
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import parse_filters, record_size
 from hsparse.format.filters.pipeline import BY_NAME, apply_filters, undo_filters

@@ -9,7 +9,7 @@ import os
 from threading import Lock
 
 from hsparse.errors import StoreFailed
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.hdf5.format.file_fields import Addressed, AddressOf, Key
 from hsparse.hdf5.format.messages.file_type import FileType, has_addresses
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFound, TooLarge
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import row_names
 from hsparse.format.chunk_spec import chunk_name
-from hsparse.format.codec_library import Buffer
 from hsparse.format.plan.chunk_plan import selection_intersects
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection

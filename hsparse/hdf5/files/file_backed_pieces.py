@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hsparse.compute import LONG, compute
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
-from hsparse.format.codec_library import byte_view
+from hsparse.format.buffer import byte_view
 from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.hdf5.file_backed.elements import FileBackedElements, backing_file

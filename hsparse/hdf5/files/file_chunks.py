@@ -20,9 +20,9 @@ from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import ErrorKind, HsparseError, Moved
+from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_map import UNFILTERED, digests, row_names
 from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
-from hsparse.format.codec_library import byte_view
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.filters_json import is_hsds_frame
 from hsparse.hdf5.files.domain_state import DomainState

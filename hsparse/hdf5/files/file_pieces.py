@@ -12,7 +12,7 @@ import numpy as np
 from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.filters_json import is_hsds_frame
 from hsparse.hdf5.files.file_backed_pieces import check_piece, read_piece
 from hsparse.hdf5.files.file_chunks import read_direct_chunk, read_planned, row_batches

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from aiohttp import hdrs, web
 
 from hsparse.errors import BadRequest, PreconditionFailed
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.hdf5.files.domain_state import file_domain, requested_form
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile

@@ -20,8 +20,8 @@ import numpy as np
 from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import KeyedLock, gather_all
 from hsparse.concurrency.memory_budget import MemoryBudget
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.hdf5.files.domain_state import DomainState
 from hsparse.hdf5.files.file_chunks import read_planned, row_batches
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.structured.container import CHECKSUM
 from hsparse.hdf5.format.file_fields import BLOCK_PREFIX, ByteRange, Reads, Widths, open_block

@@ -21,7 +21,8 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.codec_library import Buffer, lookup3
+from hsparse.format.buffer import Buffer
+from hsparse.format.codec_library import lookup3
 from hsparse.format.dataspace_message import ByteReader
 from hsparse.format.structured.container import CHECKSUM
 

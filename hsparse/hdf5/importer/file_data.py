@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.filters.pipeline import undo_filters
 from hsparse.format.plan.grid import Grid
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from hsparse.errors import BadRequest
-from hsparse.format.codec_library import byte_view
+from hsparse.format.buffer import byte_view
 from hsparse.format.filters.filters_json import creation_property, parse_hsds_filters
 from hsparse.format.filters.pipeline import BY_ID, CODECS
 from hsparse.format.plan.grid import Grid

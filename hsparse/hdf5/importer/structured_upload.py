@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_spec import chunk_name, chunk_spec
-from hsparse.format.codec_library import byte_view
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.kinds.sparse import open_sparse

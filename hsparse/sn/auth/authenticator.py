@@ -53,6 +53,11 @@ class Scheme(Protocol):
         """Whether clients that know only passwords may send a credential as one."""
         ...
 
+    @property
+    def is_general(self) -> bool:
+        """Whether it answers for what no scheme owns: its credentials have no form of their own."""
+        ...
+
     def owns(self, text: str, *, whole: bool) -> bool:
         """Say whether a text is a credential of this scheme; without `whole`, whether it begins like one."""
         ...
@@ -82,7 +87,7 @@ class SingleUser:
 
 
 class SchemeAuthenticator:
-    """`Authenticator` by passwords, if configured, and by schemes; the last one answers for what none owns."""
+    """`Authenticator` by passwords, if configured, and by schemes; a general one answers for what none owns."""
 
     only: Principal | None = None
 
@@ -139,8 +144,9 @@ class SchemeAuthenticator:
     async def _bearer(self, text: str) -> Principal:
         if not self._schemes:
             raise Unauthenticated(f"Bearer tokens are not supported by this server; use {self._ways()}.")
-        owners = (one for one in self._schemes if one.owns(text, whole=False))
-        return await next(owners, self._schemes[-1]).principal(text)
+        owners = [one for one in self._schemes if one.owns(text, whole=False)]
+        general = [one for one in self._schemes if one.is_general]
+        return await (*owners, *general, *self._schemes)[0].principal(text)
 
     def _ways(self) -> str:
         passwords = ["Basic with a user name and password"] if self._passwords else []

@@ -20,7 +20,7 @@ from aiohttp import web
 from numpy.typing import NDArray
 
 from hsparse.errors import MISSING_KINDS, BadRequest, ErrorKind, Moved, TooLarge, Unsupported
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.chunks.handlers import MAX_LIMIT

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hsparse.dn.membership.node_tasks import NodeTasks
+from hsparse.dn.membership.peers import NodeTasks
 from hsparse.errors import StoreFailed, Unanswered
 
 

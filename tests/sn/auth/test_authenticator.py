@@ -91,6 +91,29 @@ async def test_a_part_of_a_key_is_told_as_such(keys: KeyAuthenticator, key: str)
             await SchemeAuthenticator(schemes=(KeyScheme(keys),)).principal(f"Bearer {part}")
 
 
+class AnyToken(KeyScheme):
+    """A scheme whose credentials have no form of their own."""
+
+    is_general = True
+
+    def owns(self, text: str, *, whole: bool) -> bool:
+        return False
+
+    async def principal(self, text: str, user: str | None = None) -> Principal:
+        return Principal(f"of {text}")
+
+
+@pytest.mark.parametrize("step", [1, -1])
+async def test_what_is_no_key_is_a_token_in_whatever_order(
+    keys: KeyAuthenticator, key: str, step: int
+) -> None:
+    authenticator = SchemeAuthenticator(schemes=(KeyScheme(keys), AnyToken(keys))[::step])
+    assert await authenticator.principal("Bearer a.b.c") == Principal("of a.b.c")
+    assert (await authenticator.principal(f"Bearer {key}")).name == "bob"
+    with pytest.raises(Unauthenticated, match="not a whole API key"):
+        await authenticator.principal(f"Bearer {key[:-1]}")
+
+
 async def test_without_keys_a_key_is_a_password_like_any(passwords: PasswordAuthenticator, key: str) -> None:
     authenticator = SchemeAuthenticator(passwords=passwords)
     with pytest.raises(Unauthenticated, match="user name or the password"):

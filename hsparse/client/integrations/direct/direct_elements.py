@@ -38,7 +38,7 @@ from hsparse.client.progress import ignore, received
 from hsparse.client.sources.elements import Elements, ValueSource
 from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, NotFound, Unsupported
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.kinds.chunk_columns import ChunkColumns, read_columns
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan, selection_intersects
 from hsparse.format.plan.grid import Grid

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 
 LEAST_PART = 1 / 8
 """The least part of chunks' elements that is read directly if the caller leaves the way open. Measured on chunks of

@@ -23,7 +23,7 @@ from hsparse.client.integrations.direct.object_reader import (
 )
 from hsparse.client.sources.elements import FEW_ELSEWHERE
 from hsparse.errors import Busy, Corrupt, HsparseError, Moved, RateLimited, StoreFailed, Unanswered
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.structured.container import MAX_FOOTER
 
 AT_ONCE = 4

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.hdf5.format.btree_v2 import (
     MERGE,
     SPLIT,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import BadRequest, Corrupt
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.structured.container import Section
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexLayout

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.hdf5.format.chunk_indexes.chunk_records import (
     ChunkRecords,
     EncodedRecords,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.codec_library import Buffer, byte_view
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.hdf5.format.chunk_indexes.chunk_records import (
     ChunkRecords,
     decode_records,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import TooLarge
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.hdf5.format.chunk_indexes.chunk_records import ChunkRecords
 from hsparse.hdf5.format.chunk_indexes.index_layout import IndexLayout
 

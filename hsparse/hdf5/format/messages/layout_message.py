@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from hsparse.errors import BadRequest, Corrupt, Unsupported
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.dataspace_message import NEWEST_REVISION, ByteReader, FormatRevision
 from hsparse.format.structured.container import METADATA_FIXED, METADATA_VL
 from hsparse.hdf5.format.chunk_indexes.index_layout import (

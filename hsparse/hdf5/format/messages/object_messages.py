@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from hsparse.errors import BadRequest, Corrupt, TooLarge
-from hsparse.format.codec_library import Buffer
+from hsparse.format.buffer import Buffer
 from hsparse.format.dataspace_message import (
     NEWEST_REVISION,
     ByteReader,

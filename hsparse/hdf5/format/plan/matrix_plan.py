@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Moved, TooLarge
+from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
-from hsparse.format.codec_library import Buffer, byte_view
 from hsparse.format.filters.filters_json import parse_filters
 from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.kinds.sparse import open_sparse

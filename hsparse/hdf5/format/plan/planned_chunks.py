@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Unsupported
+from hsparse.format.buffer import byte_view
 from hsparse.format.chunk_map import UNFILTERED, ChunkRows, digests
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import byte_view
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.selections.selection_encoding import encode_blocks, encode_points, encode_simple
 from hsparse.format.selections.serialized_selection import ALL

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import sections_of
 from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.codec_library import Buffer
 from hsparse.format.dataspace_message import NEWEST_REVISION, FormatRevision
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.pipeline import apply_filters
