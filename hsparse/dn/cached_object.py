@@ -357,10 +357,7 @@ class CachedObject(Generic[V]):
 
     async def _load(self) -> ObjectState[V]:
         """Return the state in the store; it is remembered unless a newer one is known by then."""
-        certain, outdated = (
-            self._is_trusted() and not self._unanswered,
-            self._outdated,
-        )
+        certain, outdated = self._is_trusted() and not self._unanswered, self._outdated
         state = await self._stored_state()
         if self._outdated == outdated:
             state.certain = certain

@@ -61,12 +61,6 @@ def statistic_columns(dtype: np.dtype[Any]) -> tuple[str, ...]:
     return tuple(name for name in names if _is_number(_column_type(dtype, name)))[:MAX_COLUMNS]
 
 
-def statistics_of(values: NDArray[Any], dtype: np.dtype[Any]) -> Statistics:
-    """Return the statistics of a chunk's values, (n,) of `dtype`."""
-    words = np.frombuffer(statistics_bytes(values, dtype), "<u8")
-    return words.reshape(-1, WORDS).astype(np.uint64)
-
-
 def statistics_bytes(values: NDArray[Any], dtype: np.dtype[Any]) -> bytes:
     """Return the statistics of a chunk's values as a footer has them."""
     columns = [values[name] if name else values for name in statistic_columns(dtype)]

@@ -27,7 +27,7 @@ from hsparse.format.chunk_spec import (
     extremes_of,
     is_known,
     partials_of,
-    statistics_of,
+    statistics_bytes,
     unknown_statistics,
 )
 from hsparse.format.codec_library import crc32, lookup3
@@ -247,7 +247,7 @@ def read_resealed(data: bytearray) -> None:
 def test_reductions_of_chunks_by_their_statistics(kind: str, seed: int, sizes: list[int]) -> None:
     parts = [random_values(kind, seed + i, size) for i, size in enumerate(sizes)]
     columns = ("greatest", "least", "total")
-    words = np.stack([statistics_of(part, part.dtype)[0] for part in parts])
+    words = np.stack([np.frombuffer(statistics_bytes(part, part.dtype), "<u8") for part in parts])
     found = partials_of(words, np.array(sizes, np.uint64), parts[0].dtype, columns).folded()
     whole = np.concatenate(parts)
     wanted = Partials.of(np.zeros(len(whole), np.int64), whole, 1, columns)
@@ -296,7 +296,7 @@ def test_chunks_that_a_query_leaves_out_have_nothing(
             part[rng.random(size) < 0.3] = np.nan
         parts.append(part.astype(kind))
     dtype = np.dtype(kind)
-    words = np.stack([statistics_of(part, dtype)[0] for part in parts])
+    words = np.stack([np.frombuffer(statistics_bytes(part, dtype), "<u8") for part in parts])
     bound = bind_query(query.format(op=op, a=a, b=b), dtype)
     ranges = {"_": Ranges(*extremes_of(words, dtype), words[:, NANS] > 0)}
     possible = bound.may_find(ranges, len(parts))
