@@ -104,3 +104,13 @@ def check_rights(body: Mapping[str, Any]) -> dict[str, bool]:
 def _grants(entry: Any, right: Right) -> bool:
     # Stored entries may come from another server: anything but a true value of the right key denies.
     return isinstance(entry, Mapping) and entry.get(right.value) is True
+
+
+def folder_acls(owner: str) -> dict[str, dict[str, bool]]:
+    """Return the ACLs of a new folder: all rights for the owner, the right to read for all."""
+    return {owner: full_rights(), **readable()}
+
+
+def readable() -> dict[str, dict[str, bool]]:
+    """Return the entry that lets all read."""
+    return {DEFAULT: {right.value: right is Right.READ for right in Right}}

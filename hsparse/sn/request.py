@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -156,12 +156,6 @@ class Access(Protocol):
         """
         ...
 
-    def hiding_names(
-        self, service: Service, path: str, principal: Principal
-    ) -> AbstractAsyncContextManager[None]:
-        """Make of a missing `path` the `Forbidden` of one that is there, for who may not read the folder it is in."""
-        ...
-
     def files(self, service: Service, principal: Principal) -> FileRights:
         """Return the rights of `principal` to files of a bucket, and of others that are served."""
         ...
@@ -277,10 +271,6 @@ class Request:
         if self.domain_path is None:
             raise BadRequest("No domain given: name it by ?domain= or the X-Hdf-domain header.")
         return await self.find(self.domain_path, right, dangling=dangling)
-
-    def hiding_names(self, path: str) -> AbstractAsyncContextManager[None]:
-        """See `Access`."""
-        return self.access.hiding_names(self.service, path, self.principal)
 
     def file_rights(self) -> FileRights:
         """Return the principal's rights to files of the store."""

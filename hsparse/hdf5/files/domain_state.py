@@ -14,20 +14,20 @@ from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
 from hsparse.concurrency.gather import gather_each
-from hsparse.errors import MISSING_KINDS, HsparseError, Moved, TooLarge
+from hsparse.errors import Forbidden, Moved, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks
 from hsparse.hdf5.format.plan.file_plan import FileForm
 from hsparse.hdf5.format.plan.planned_chunks import PlannedChunks
+from hsparse.model.acl import Right
 from hsparse.model.file_backed import is_file_backed
 from hsparse.model.ids import collection_of
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.crawl import Batch, Crawl
 from hsparse.sn.records.dataset import Dataset
-from hsparse.sn.records.domain_path import find_domain, normal_path
+from hsparse.sn.records.domain_path import normal_path
 from hsparse.sn.records.stored_chunks import chunk_pages
-from hsparse.sn.request import Domain, Request
-from hsparse.sn.service import Service
+from hsparse.sn.request import Domain, Request, without_right
 from hsparse.wire.message import Record
 
 MAX_METADATA = 64 * 1024 * 1024
@@ -148,19 +148,20 @@ async def _chunks(owners: Owners, records: dict[str, Record]) -> dict[str, Plann
 SUFFIX = ".h5"
 
 
-async def file_domain(service: Service, path: str) -> Domain:
-    """Return the domain whose file is at `/files{path}`: `path` if that exists, else `path` without `.h5`."""
-    path = normal_path(service, path)
+async def file_domain(request: Request, path: str) -> Domain:
+    """Return the domain whose file is at `/files{path}`, which may be read: `path` if it exists, else without `.h5`.
+
+    What is refused is refused under the name in the request, as of one that is not there.
+    """
+    path = normal_path(request.service, path)
+    shorter = path.removesuffix(SUFFIX)
+    names = [path] if shorter == path or shorter.endswith("/") else [path, shorter]
+    found = [outcome.failure is None for outcome in await request.service.owners.read(*names)]
+    name = names[found.index(True)] if any(found) else path
     try:
-        return await find_domain(service, path)
-    except HsparseError as error:
-        if error.kind not in MISSING_KINDS or not path.removesuffix(SUFFIX).rpartition("/")[2]:
-            raise
-        try:
-            return await find_domain(service, path.removesuffix(SUFFIX))
-        except HsparseError as other:
-            # The error is about the name in the request.
-            raise (error if other.kind in MISSING_KINDS else other) from other
+        return await request.find(name, Right.READ)
+    except Forbidden:
+        raise without_right(request.principal, Right.READ, path) from None
 
 
 def file_href(request: Request, domain: Domain, form: FileForm) -> str:

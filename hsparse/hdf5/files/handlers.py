@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
@@ -14,7 +13,6 @@ from hsparse.format.buffer import Buffer
 from hsparse.hdf5.files.domain_state import file_domain, requested_form
 from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
-from hsparse.model.acl import Right
 from hsparse.sn.http.challenge import HttpRange, is_known, matches_etag, requested_range
 from hsparse.sn.http.response import respond_error
 from hsparse.sn.http.stream import send_stream
@@ -74,11 +72,7 @@ async def _read(pieces: FilePieces, bounds: HttpRange) -> AsyncGenerator[Buffer,
 
 async def _domain(request: Request) -> tuple[str, str]:
     """Return path and root group of the domain that the URL names, and check the right to read."""
-    path = "/" + request.params["path"]
-    async with request.hiding_names(path):
-        domain = await file_domain(request.service, path)
-    # Under the name in the request, as of one that is not there: with or without the suffix.
-    replace(domain, path=path).require(request.principal, Right.READ)
+    domain = await file_domain(request, "/" + request.params["path"])
     if domain.root is None:
         raise BadRequest(f"{domain.path} is a folder: only domains are files.")
     return domain.path, domain.root

@@ -6,16 +6,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from hsparse.errors import BadRequest, Conflict, ErrorKind, Forbidden, HsparseError, NotFound
-from hsparse.model.acl import ANONYMOUS, DEFAULT, Principal, Right, full_rights, grants_any, is_granted
+from hsparse.model.acl import (
+    ANONYMOUS,
+    DEFAULT,
+    Principal,
+    Right,
+    folder_acls,
+    full_rights,
+    grants_any,
+    is_granted,
+)
 from hsparse.model.ids import check_id, domain_prefix, is_root, new_root_id
 from hsparse.model.short_text import short_repr
 from hsparse.sn.domains.domain_deletion import check_root_stays
 from hsparse.sn.records.domain_path import (
-    TOP_FOLDER,
     check_bucket,
     check_not_reserved,
-    find_domain,
-    folder_acls,
     normal_path,
 )
 from hsparse.sn.records.second_names import FolderLimits, first_name, named_after, note_second_name
@@ -128,14 +134,11 @@ async def require_creation(request: Request, new_path: str) -> Domain:
     quota leaves no room.
     """
     check_not_reserved(new_path)
-    path = new_path.rpartition("/")[0]
-    if not path:
-        if not request.principal.admin:
-            raise Forbidden(f"{new_path} is at the top level: only an admin can create it.")
-        return TOP_FOLDER
+    path = new_path.rpartition("/")[0] or "/"
+    if path == "/" and not request.principal.admin:
+        raise Forbidden(f"{new_path} is at the top level: only an admin can create it.")
     try:
-        async with request.hiding_names(path):
-            parent = await find_domain(request.service, path, request.principal)
+        parent = await request.find(path, Right.CREATE)
     except HsparseError as error:
         if error.kind is ErrorKind.GONE:
             raise NotFound(
@@ -146,7 +149,6 @@ async def require_creation(request: Request, new_path: str) -> Domain:
                 f"The parent folder {path} does not exist; create it first: hsparse mkdir {path}"
             ) from error
         raise
-    parent.require(request.principal, Right.CREATE)
     if parent.root is not None:
         raise BadRequest(f"{path} is a domain: only a folder can have domains in it.")
     if (limits := request.service.provided(FolderLimits)) is not None:

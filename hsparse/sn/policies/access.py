@@ -1,29 +1,48 @@
 """Which domain a request names, and what its principal may do there, in other domains, and with files of the store.
 
+A user's home folder is made when it is first looked for.
+
 Files are readable by those who may read the nearest folder or domain above them; the same folder decides who learns
 which names it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from aiohttp import web
 
-from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, Forbidden, HsparseError, NotFound, TooLarge
-from hsparse.model.acl import Principal, Right
+from hsparse.errors import (
+    MISSING_KINDS,
+    BadRequest,
+    Conflict,
+    ErrorKind,
+    Forbidden,
+    Gone,
+    HsparseError,
+    NotFound,
+    TooLarge,
+)
+from hsparse.model.acl import Principal, Right, folder_acls, readable
 from hsparse.model.file_backed import file_key, file_reference
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.policies.policy import Next
-from hsparse.sn.records.domain_path import find_domain, request_place
+from hsparse.sn.records.domain_path import bucket_name, is_unicode, parsed_path
+from hsparse.sn.records.second_names import FIRST_NAME, with_first_names
 from hsparse.sn.request import Domain, Request, without_right
 from hsparse.sn.route import Route
 from hsparse.sn.service import Service
+from hsparse.wire.message import Record
+from hsparse.wire.record_message import CreateObject
 
 UNCHECKED_BODY = 1 << 20
 """Bytes of the largest body on routes whose handlers check rights themselves: every client can send one."""
+TOP_FOLDER = Domain("/", {"owner": "admin", "acls": {"default": {"read": True}}})
+"""The folder of the top-level domains, which has no record."""
+HOME = "/home"
+ADMIN = "admin"
 MAX_FOLDERS = 1000
 """The most folders of the files of one read."""
 
@@ -63,15 +82,6 @@ class Access:
         (replace(domain, first=None) if dangling else domain).require(principal, right)
         return domain
 
-    @asynccontextmanager
-    async def hiding_names(self, service: Service, path: str, principal: Principal) -> AsyncIterator[None]:
-        """See `hsparse.sn.request.Access`."""
-        try:
-            yield
-        except HsparseError as error:
-            await _hide_name(service.owners, path, principal, error)
-            raise
-
     def files(self, service: Service, principal: Principal) -> FileRights:
         """See `hsparse.sn.request.Access`."""
         return FileRights(service.owners, principal, service.settings.bucket, service.of_bucket)
@@ -85,6 +95,75 @@ class Access:
                 f"{found.path} was deleted and created again before the body had come; nothing was applied."
             )
         request.found = found
+
+
+def request_place(service: Service, request: web.BaseRequest) -> tuple[Service, str | None]:
+    """Return the service of the bucket that a request names, and its domain path, None without one.
+
+    The path is that of `?domain=` or of the header X-Hdf-domain. A leading `hdf5:/` and a trailing slash are dropped.
+    The bucket is that in front of the path, else that of `?bucket=` or of the header X-Hdf-bucket; without one it is
+    the first. `NotFound` for a bucket that is not served, `BadRequest` for what no bucket can be called.
+    """
+    if "host" in request.query:
+        raise BadRequest("The parameter host is not supported; use domain.")
+    named = request.query.get("bucket") or request.headers.get("X-Hdf-bucket")
+    text = request.query.get("domain") or request.headers.get("X-Hdf-domain")
+    # aiohttp decodes bytes of a header that are not UTF-8 to lone surrogates, which no answer can contain
+    if not (said := request.host + (text or "")).isascii() and not is_unicode(said):
+        raise BadRequest("The domain and the host must be UTF-8 text.")
+    name = bucket_name(named) if named else None
+    if not text:
+        return (service.of_bucket(name) if name else service), None
+    in_front, path = parsed_path(text)
+    name = bucket_name(in_front) if in_front else name
+    return (service.of_bucket(name) if name else service), path
+
+
+async def find_domain(
+    service: Service, path: str, principal: Principal | None = None, *, dangling: bool = False
+) -> Domain:
+    """Return the domain or folder at `path`; `NotFound` or `Gone` without one.
+
+    A domain whose objects were deleted by another name is `Gone`, unless `dangling` ones are asked for. `/home` and
+    the home folder of `principal` are created if they do not exist.
+    """
+    if path == "/":
+        return TOP_FOLDER
+    outcome = (await service.owners.read(path))[0]
+    if outcome.failure is not None:
+        created = await create_home(service, path, principal)
+        if created is not None:
+            return Domain(path, created)
+        raise outcome.failure.error()
+    record = outcome.record or {}
+    if "deleted" in record and not dangling:
+        raise Gone(f"The objects of {path} were deleted by another name that they had; delete {path}, too.")
+    domain = Domain(path, record)
+    return domain if FIRST_NAME not in record else (await with_first_names(service.owners, [domain]))[0]
+
+
+async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
+    """Create the folder at `path` if it is `/home` or the principal's home, and return its record.
+
+    None for any other path. If a concurrent request creates it, that record is returned.
+    """
+    if path == HOME:
+        # Admins need no entry. One by the name would be that of a user who is called so and is no admin.
+        return await _create_home(service, path, service.settings.single_user or ADMIN, readable())
+    if principal is None or principal.anonymous or path != f"{HOME}/{principal.name}":
+        return None
+    if (await service.owners.read(HOME))[0].failure is not None:
+        await create_home(service, HOME, None)
+    return await _create_home(service, path, principal.name, folder_acls(principal.name))
+
+
+async def _create_home(service: Service, path: str, owner: str, acls: dict[str, dict[str, bool]]) -> Record:
+    now = service.clock.now()
+    record = {"owner": owner, "acls": acls, "created": now, "lastModified": now}
+    outcome = (await service.owners.change(CreateObject(path, record)))[0]
+    if outcome.failure is not None and outcome.failure.kind == ErrorKind.CONFLICT:
+        return await service.owners.record(path)
+    return outcome.unwrap() or record
 
 
 async def _hide_name(owners: Owners, path: str, principal: Principal, error: HsparseError) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hsparse.errors import BadRequest
-from hsparse.sn.records.domain_path import request_place
+from hsparse.sn.policies.access import request_place
 from hsparse.wire.record_message import CreateObject
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient

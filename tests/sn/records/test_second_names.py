@@ -12,7 +12,7 @@ from hsparse.dn.service import DataService
 from hsparse.errors import Busy
 from hsparse.model.acl import Principal, Right
 from hsparse.sn.domains.domain_deletion import DomainDeletions
-from hsparse.sn.records.domain_path import find_domain
+from hsparse.sn.policies.access import find_domain
 from hsparse.sn.records.second_names import forget_second_name
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.wire.message import Failure
