@@ -19,8 +19,8 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.dn.chunks import ChunkObjects
-from hsparse.dn.fences import Fences
 from hsparse.dn.membership.ownership import Accepted
+from hsparse.dn.records import Fences
 from hsparse.dn.traced_store import ChunkVersions
 from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.format.chunk_map import ChunkRows

@@ -22,7 +22,7 @@ import numpy as np
 from hsparse.compute import compute
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_bytes import ChunkFooters, footer_columns, read_chunk_footer, read_tail
-from hsparse.dn.fences import Fences
+from hsparse.dn.records import Fences
 from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.chunk_map import ChunkMap, ChunkRows, decode_map, digests, encode_map, row_names
 from hsparse.format.chunk_spec import ChunkSpec, unknown_statistics

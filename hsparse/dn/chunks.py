@@ -21,9 +21,8 @@ from hsparse.concurrency.gather import gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import SMALL_VALUE, Cache, ObjectMemory, Reservation, SingleObject
 from hsparse.dn.cached_object import Base, CachedObject
-from hsparse.dn.fences import Fences
 from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
-from hsparse.dn.records import HsdsSummaries
+from hsparse.dn.records import Fences, HsdsSummaries
 from hsparse.dn.redo_log import RedoLog
 from hsparse.errors import BadRequest, Corrupt, HsparseError, StoreFailed, TooLarge, Unanswered
 from hsparse.format.buffer import Buffer
@@ -243,10 +242,11 @@ class Chunks:
         self._pending = pending
         self._working = MemoryBudget(WORK_AT_ONCE)
         self._new = NewChunks()
+        self._kinds: dict[str, ChunkKind[Any]] = {}
 
     async def read(self, message: ReadChunks) -> tuple[Values | int | None, ...]:
         """Answer `ReadChunks`."""
-        kind, fields, left = kind_of(message.spec), message.fields, message.limit
+        kind, fields, left = self._kind(message.spec), message.fields, message.limit
 
         async def read(at: ChunkSelection) -> Values | int | None:
             nonlocal left
@@ -264,7 +264,7 @@ class Chunks:
 
     async def read_defined(self, message: ReadDefined) -> tuple[DefinedElements | int | None, ...]:
         """Answer `ReadDefined`."""
-        kind, left, alone = kind_of(message.spec), message.limit, len(message.selections) == 1
+        kind, left, alone = self._kind(message.spec), message.limit, len(message.selections) == 1
 
         async def read(at: ChunkSelection) -> DefinedElements | int | None:
             nonlocal left
@@ -284,7 +284,7 @@ class Chunks:
 
     async def count(self, message: CountDefined) -> tuple[int, ...]:
         """Answer `CountDefined`."""
-        kind = kind_of(message.spec)
+        kind = self._kind(message.spec)
 
         async def count(at: ChunkSelection) -> int:
             with self._objects.use(kind, at.scaled) as cached:
@@ -296,7 +296,7 @@ class Chunks:
 
     async def write(self, message: WriteChunks, accepted: Accepted | None = None) -> None:
         """Answer `WriteChunks`."""
-        kind, fields, drop_fill = kind_of(message.spec), message.fields, message.drop_fill
+        kind, fields, drop_fill = self._kind(message.spec), message.fields, message.drop_fill
         if len(message.selections) != len(message.values):
             raise BadRequest(
                 f"{len(message.selections)} chunk selections came with {len(message.values)} arrays of values."
@@ -338,7 +338,7 @@ class Chunks:
     async def find(self, message: FindElements) -> tuple[FoundElements | None, ...]:
         """Answer `FindElements`: in waves, where the selections are in order, until the limit is reached."""
         spec, selections, limit = message.spec, message.selections, message.limit
-        kind, query = kind_of(spec), bind_query(message.query, spec.dtype)
+        kind, query = self._kind(spec), bind_query(message.query, spec.dtype)
         ordering = Ordering.parse(message.order_by, spec.dtype) if message.order_by else None
         search = Search(query, limit, message.fields, message.places_only, ordering)
         takes_fill = query.takes(spec.fill_value)
@@ -369,7 +369,7 @@ class Chunks:
     ) -> tuple[FoundElements, ...]:
         """Answer `UpdateElements`."""
         spec = message.spec
-        kind, search = kind_of(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
+        kind, search = self._kind(spec), Search(bind_query(message.query, spec.dtype), fields=message.fields)
         value = as_type(message.value, packed_type(spec.dtype, message.fields))
         takes_fill = search.query.takes(spec.fill_value)
         if takes_fill:
@@ -387,7 +387,7 @@ class Chunks:
 
     async def erase(self, message: EraseChunks, accepted: Accepted | None = None) -> None:
         """Answer `EraseChunks`."""
-        kind = kind_of(message.spec)
+        kind = self._kind(message.spec)
 
         async def erase(at: ChunkSelection) -> None:
             change = kind.erase(at.selection)
@@ -398,7 +398,7 @@ class Chunks:
 
     async def trim(self, message: TrimChunks, accepted: Accepted | None = None) -> None:
         """Answer `TrimChunks`."""
-        spec, kind = message.spec, kind_of(message.spec)
+        spec, kind = message.spec, self._kind(message.spec)
         await self._objects.begin(spec)
         self._objects.check(spec)
         await self._objects.settle(spec.dataset)
@@ -449,6 +449,15 @@ class Chunks:
         if chunk is not None:
             return chunk
         return await compute(kind.spec.computed_bytes, kind.missing, at.scaled)
+
+    def _kind(self, spec: ChunkSpec) -> ChunkKind[Any]:
+        """Return the kind of a dataset's chunks; that of the last message again, if it came with the same `spec`."""
+        known = self._kinds.get(spec.dataset)
+        if known is None or known.spec is not spec:
+            known = self._kinds[spec.dataset] = kind_of(spec)
+            if len(self._kinds) > MAX_DATASETS:
+                del self._kinds[next(iter(self._kinds))]
+        return known
 
     def _work(self, nbytes: int) -> AbstractAsyncContextManager[None]:
         """Return the budget for work on `nbytes`, to be held while it lasts."""

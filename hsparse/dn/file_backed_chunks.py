@@ -23,7 +23,7 @@ from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import count_hits, count_loads
 from hsparse.dn.cache import Cache
-from hsparse.dn.fences import Fences
+from hsparse.dn.records import Fences
 from hsparse.errors import BadRequest, Conflict, Corrupt, Moved, NotFound
 from hsparse.format.codec_library import crc32
 from hsparse.format.file_backed import (

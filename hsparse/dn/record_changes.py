@@ -10,14 +10,14 @@ What makes a record larger is measured; what makes it smaller is always carried 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any, TypeAlias
 
 import orjson
 
-from hsparse.dn.fences import DeletedNames
-from hsparse.errors import BadRequest, Conflict, NotFound, TooLarge
+from hsparse.errors import BadRequest, Conflict, Gone, HsparseError, NotFound, TooLarge
 from hsparse.model.acl import ORIGIN, Right
 from hsparse.model.dataset_state import abandon_appends, begin_append, end_append, end_trim, set_extent
 from hsparse.model.datatype import type_json
@@ -50,6 +50,38 @@ from hsparse.wire.record_message import (
 )
 
 Changed = tuple[Record | None, Outcome]
+
+
+MAX_NAMES = 100_000
+
+
+class DeletedNames:
+    """Names of deleted objects, attributes and links; the oldest are forgotten first.
+
+    Hashes are kept in their place, as names may be long: if two are the same, a `NotFound` becomes a `Gone`.
+    """
+
+    def __init__(self, limit: int = MAX_NAMES) -> None:
+        self._limit = limit
+        self._names: OrderedDict[int, None] = OrderedDict()
+
+    def add(self, *name: str) -> None:
+        """Remember a deleted name."""
+        self._names[hash(name)] = None
+        if len(self._names) > self._limit:
+            self._names.popitem(last=False)
+
+    def remove(self, *name: str) -> None:
+        """Forget a name that exists again."""
+        self._names.pop(hash(name), None)
+
+    def missing(self, sentence: str, *name: str) -> HsparseError:
+        """Return the error for a missing name, the subject `sentence`: `Gone` when it was deleted, else `NotFound`."""
+        return (
+            Gone(f"{sentence} was deleted.")
+            if hash(name) in self._names
+            else NotFound(f"{sentence} does not exist.")
+        )
 
 
 def change_record(

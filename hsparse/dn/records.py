@@ -1,5 +1,7 @@
 """The records that a data node owns: read, changed and listed. They are stored as JSON.
 
+Fences refuse chunk operations with a stale plan: planned before a shrink of the extent, or for a deleted dataset.
+
 Which domains had their objects changed lately: a client that is told all of such a domain would keep it as it is.
 
 HSDS's summary of a domain's objects, deleted before the first change of one here.
@@ -11,6 +13,7 @@ of small datasets: without the deletion it would miss the changes made here.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from hsparse.clock import Clock
@@ -19,11 +22,11 @@ from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache, SingleObject, StoredForm
 from hsparse.dn.cached_object import Base, CachedObject
-from hsparse.dn.fences import DeletedNames
 from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
-from hsparse.dn.record_changes import change_record, changed_entries, check_size, must_measure
+from hsparse.dn.record_changes import DeletedNames, change_record, changed_entries, check_size, must_measure
 from hsparse.dn.record_objects import LARGE_READ, LARGE_RECORD, RecordObjects, RecordValue, WholeRecord
-from hsparse.errors import HsparseError, TooLarge, Unanswered
+from hsparse.errors import Gone, HsparseError, Moved, TooLarge, Unanswered
+from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.model import dataset_state
 from hsparse.model.ids import (
     COLLECTIONS,
@@ -105,6 +108,79 @@ class RecentChanges:
         """Answer `ChangedLately`."""
         last = self._times.get(domain_hex(root))
         return last is not None and self._clock.now() - last < seconds
+
+
+MAX_FENCES = 100_000
+"""The most datasets that are remembered. The generation of a forgotten one is learnt again from its record.
+
+A deleted one has none: what was planned before its deletion, and comes after 100,000 others, is carried out again, and
+the chunks stay until a sweep. A chunk may be written without a record, so a missing one refuses nothing.
+"""
+
+
+class Fences:
+    """The fencing token of each dataset: the newest generation seen, None when it was deleted.
+
+    `generation_of` reads a dataset's generation from its stored record, so that a restarted node accepts no operation
+    that it had refused before. A node that does not hear of all shrinks reads it each time.
+    """
+
+    def __init__(
+        self,
+        generation_of: Callable[[str], Awaitable[int]],
+        limit: int = MAX_FENCES,
+        hears_all: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._generation_of = generation_of
+        self._limit = limit
+        self._hears_all = hears_all
+        self._newest: OrderedDict[str, int | None] = OrderedDict()
+        self._unread: set[str] = set()
+        """Datasets whose generation a message has told, and whose record was not read."""
+
+    async def learn(self, dataset: str) -> None:
+        """Learn the dataset's generation; to be awaited before its chunks are changed.
+
+        Raises what `generation_of` raises, each time: the record forbids changes.
+        """
+        if dataset not in self._newest or dataset in self._unread or not self._hears_all():
+            generation = await self._generation_of(dataset)
+            self._raise(dataset, generation)
+            self._unread.discard(dataset)
+
+    def check(self, spec: ChunkSpec) -> None:
+        """Raise `Moved` for an older generation than the newest, `Gone` for a deleted dataset."""
+        newest = self._newest.get(spec.dataset, 0)
+        if newest is None:
+            raise Gone(f"{spec.dataset} was deleted.")
+        if spec.generation < newest:
+            raise Moved(f"The extent of {spec.dataset} was shrunk in the meantime.")
+        if spec.generation > newest:
+            if spec.dataset not in self._newest:
+                self._unread.add(spec.dataset)
+            self._raise(spec.dataset, spec.generation)
+
+    def forget(self) -> None:
+        """Forget all fences: this node was no member for a while, and was not told of some."""
+        self._newest.clear()
+        self._unread.clear()
+
+    def refuse_deleted(self, dataset: str) -> None:
+        """Refuse everything about a deleted dataset from now on."""
+        self._remember(dataset, None)
+        self._unread.discard(dataset)
+
+    def _raise(self, dataset: str, generation: int) -> None:
+        """Remember a generation, unless a newer one, or the dataset's deletion, was seen meanwhile."""
+        known = self._newest.get(dataset, 0)
+        self._remember(dataset, None if known is None else max(known, generation))
+
+    def _remember(self, dataset: str, generation: int | None) -> None:
+        self._newest[dataset] = generation
+        self._newest.move_to_end(dataset)
+        if len(self._newest) > self._limit:
+            forgotten, _ = self._newest.popitem(last=False)
+            self._unread.discard(forgotten)
 
 
 NO_LIMIT = 2**63 - 1

@@ -19,11 +19,10 @@ from hsparse.dn.chunk_reductions import ChunkReductions
 from hsparse.dn.chunks import ChunkObjects, Chunks
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.deletions import Deletions
-from hsparse.dn.fences import Fences
 from hsparse.dn.file_backed_chunks import BackingFiles, FileBackedChunks
 from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
 from hsparse.dn.record_objects import LARGE_RECORD
-from hsparse.dn.records import NO_LIMIT, HsdsSummaries, Records
+from hsparse.dn.records import NO_LIMIT, Fences, HsdsSummaries, Records
 from hsparse.dn.redo_log import RedoLog
 from hsparse.dn.traced_store import ChunkVersions, StoreRequests, TracedStore
 from hsparse.errors import BadRequest, Busy

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hsparse.dn.fences import DeletedNames
-from hsparse.dn.record_changes import change_record, changed_entries
+from hsparse.dn.record_changes import DeletedNames, change_record, changed_entries
 from hsparse.dn.record_form import remove_checksum
 from hsparse.dn.record_objects import RecordDelta, decode_delta
 from hsparse.errors import Corrupt, HsparseError

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
 from hsparse.concurrency.gather import gather_each
-from hsparse.errors import Forbidden, Moved, TooLarge
+from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks
 from hsparse.hdf5.format.plan.file_plan import FileForm
@@ -154,14 +154,18 @@ async def file_domain(request: Request, path: str) -> Domain:
     What is refused is refused under the name in the request, as of one that is not there.
     """
     path = normal_path(request.service, path)
-    shorter = path.removesuffix(SUFFIX)
-    names = [path] if shorter == path or shorter.endswith("/") else [path, shorter]
-    found = [outcome.failure is None for outcome in await request.service.owners.read(*names)]
-    name = names[found.index(True)] if any(found) else path
+    name, shorter = path, path.removesuffix(SUFFIX)
+    if shorter != path and not shorter.endswith("/") and await _is_missing(request, path):
+        name = path if await _is_missing(request, shorter) else shorter
     try:
         return await request.find(name, Right.READ)
     except Forbidden:
         raise without_right(request.principal, Right.READ, path) from None
+
+
+async def _is_missing(request: Request, path: str) -> bool:
+    (outcome,) = await request.service.owners.read(path)
+    return outcome.failure is not None and outcome.failure.kind in MISSING_KINDS
 
 
 def file_href(request: Request, domain: Domain, form: FileForm) -> str:
