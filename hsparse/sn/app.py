@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, NotFound
+from hsparse.errors import BadRequest, Misconfigured, NotFound
 from hsparse.sn.auth.authenticator import Scheme
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.http.response import respond_error
@@ -120,6 +120,8 @@ class Application:
             place = place.below(part)
             if (braces := BRACES.fullmatch(part)) is not None:
                 parameters[braces[1]] = number
+        if route.method in place.answers:
+            raise Misconfigured(f"Two routes answer {route.method} {place.path}: uninstall one extension.")
         shown = replace(route, path=place.path)
         place.answers[route.method] = shown, chained(self._policies, shown), parameters
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.support.rest_client import ROUTES, RestClient
+from hsparse.errors import Misconfigured
+from tests.support.rest_client import ROUTES, RestClient, route_client
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
@@ -31,18 +33,14 @@ async def test_every_route_refuses_in_one_shape(bare: RestClient, route: Any) ->
 
 @pytest.mark.parametrize("path", sorted({route.path for route in ROUTES}))
 async def test_every_route_answers_a_preflight(bare: RestClient, path: str) -> None:
-    path = path.replace("{collection:groups|datasets|datatypes}", "groups")
+    path = re.sub(r"{\w+(:[^}]*)?}", "x", path.replace("{collection:groups|datasets|datatypes}", "groups"))
     asked = {"Origin": "http://viewer.example", "Access-Control-Request-Method": "PUT"}
-    reply = await bare("OPTIONS", re.sub(r"{\w+(:[^}]*)?}", "x", path), user=None, headers=asked)
+    reply = await bare("OPTIONS", path, user=None, headers=asked)
     assert (reply.status, reply.body) == (200, b"")
     assert reply.headers["Access-Control-Allow-Origin"] == "*"
     assert reply.headers["Access-Control-Allow-Methods"] == "PUT"
-    other = await bare(
-        "OPTIONS",
-        re.sub(r"{\w+(:[^}]*)?}", "x", path),
-        user=None,
-        headers=asked | {"Access-Control-Request-Method": "BREW"},
-    )
+    asked["Access-Control-Request-Method"] = "BREW"
+    other = await bare("OPTIONS", path, user=None, headers=asked)
     methods = set(other.headers["Access-Control-Allow-Methods"].split(", "))
     assert methods == {route.method for route in ROUTES} | {"OPTIONS"}
     assert {"Authorization", "Content-Type", "X-Hdf-domain", "X-Hdf-bucket"} <= set(
@@ -107,3 +105,9 @@ async def test_every_get_has_its_head(rest: RestClient, root: str, route: Any) -
     assert head.headers.get("Content-Type") == got.headers.get("Content-Type")
     if got.status == 200 and path not in ("/metrics", "/files/home/test_user1/file.h5"):
         assert head.headers.get("Content-Length") == got.headers.get("Content-Length")
+
+
+def test_two_routes_with_one_place_prevent_the_start() -> None:
+    routes = [replace(ROUTES[0], path=f"/seats/{{{name}}}") for name in ("row", "seat")]
+    with pytest.raises(Misconfigured, match=r"GET /seats/\{row\}"):
+        route_client(*routes)
