@@ -23,7 +23,7 @@ class ServiceSettings:
 
     `request_memory` bounds the bodies of all requests in flight, `answer_memory` the parts of answers that
     are being made. `cors_origins` are the origins whose pages may ask, `*` for any, but not
-    without users; `allowed_hosts` see `hsparse.sn.http.page_guard`. A user may send `rate_limit`
+    without users; `allowed_hosts` see `hsparse.sn.policies.guards`. A user may send `rate_limit`
     requests a second (0: any number), and `rate_burst` at once (0: those of ten seconds).
     Files of jobs must be below one of `job_places`; at most `jobs_at_once` jobs run and `jobs_queued` wait,
     `jobs_of_user` of one user; each has `job_memory` bytes and `job_time` seconds.

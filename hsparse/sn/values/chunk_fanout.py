@@ -339,7 +339,7 @@ class DefinedRead:
         self._page_size = page_size
         self._places_only = places_only
 
-    async def pieces(self, selection: Selection) -> AsyncIterator[Any]:
+    async def pieces(self, selection: Selection) -> AsyncGenerator[Any, None]:
         """Yield the defined elements, as `DefinedPiece` or in the form, about a page of bytes at a time.
 
         A larger element is yielded alone.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,14 +17,19 @@ from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import parse_select
 from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.json_values import Values
+from hsparse.sn.about import specification
 from hsparse.sn.http.request import ARROW_TYPE, BINARY_TYPE, JSON_TYPE
+from hsparse.sn.http.stream import respond_stream
+from hsparse.sn.policies.compression import TEXTS
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.request import Request
 from hsparse.sn.values.append import Append
+from hsparse.sn.values.chunk_fanout import DefinedRead
 from hsparse.sn.values.handlers import MEDIA
 from hsparse.sn.values.media.json import JSON
-from hsparse.sn.values.media.medium import FoundRead, ValueRead
+from hsparse.sn.values.media.medium import STREAM_PAGES, FoundRead, ValueRead
 from hsparse.sn.values.request_selection import ReadRequest
+from tests.docs_pages import rows
 from tests.sn.value_client import create, read, sparse, value_client
 from tests.support.rest_client import RestClient
 
@@ -62,6 +67,10 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def test_every_medium_is_listed_by_its_name() -> None:
     assert {name: medium.name for name, medium in MEDIA.items()} == {name: name for name in FORMS}
+    assert {row[0].strip("`") for row in rows("docs/rest.md", "medium")} >= set(MEDIA)
+    read = specification()["paths"]["/datasets/{id}/value"]["get"]
+    assert set(read["responses"]["200"]["content"]) == set(MEDIA)
+    assert {name for name in MEDIA if name.startswith("text/") or name.endswith("json")} <= TEXTS
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -134,19 +143,23 @@ async def read_csv_request(request: Request) -> ReadRequest:
     return ReadRequest.of(request, {}, lambda extent: parse_select(select, extent))
 
 
-def csv_response(rows: Any) -> web.Response:
+def lines(columns: Sequence[Any], values: Any) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return web.Response(text=text.getvalue(), content_type=CSV_TYPE)
+    csv.writer(text, lineterminator="\n").writerows(zip(*columns, values, strict=True))
+    return text.getvalue().encode()
 
 
-async def answer_values(read: ValueRead) -> web.StreamResponse:
-    values = await read.chunks.read(read.selection, read.fields)
-    return csv_response(read.arrays.to_json(values)[0])
+async def answer_defined(read: ValueRead) -> web.StreamResponse:
+    """A stream of any size: pages are made one after the other, in memory that is held for two."""
+    page_size = read.request.service.settings.page_size
+    pieces = DefinedRead(read.chunks, page_size, form=lines).pieces(read.selection)
+    async with read.request.service.answers.hold(STREAM_PAGES * page_size):
+        return await respond_stream(read.request, CSV_TYPE, pieces)
 
 
 async def answer_found(read: FoundRead) -> web.StreamResponse:
-    return csv_response([pair async for found in read.found for pair in zip(*found, strict=True)])
+    pieces = (lines([places], values) async for places, values in read.found)
+    return await respond_stream(read.request, CSV_TYPE, pieces)
 
 
 CSV = replace(
@@ -154,7 +167,7 @@ CSV = replace(
     name=CSV_TYPE,
     read_body=read_csv,
     read_request=read_csv_request,
-    answer_values=answer_values,
+    answer_defined=answer_defined,
     answer_found=answer_found,
 )
 
@@ -167,9 +180,9 @@ def csv_medium(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("csv_medium")
 class TestNewMedium:
     async def test_get_answers_in_it(self, client: RestClient, path: str) -> None:
-        reply = await client("GET", f"{path}/value", accept=CSV_TYPE, select="[0:2,1:5]")
+        reply = await client("GET", f"{path}/value", accept=CSV_TYPE, select="[0:2,1:5]", sparse=1)
         assert reply.headers["Content-Type"].partition(";")[0] == CSV_TYPE
-        assert reply.body == b"10,0,0,0\n0,0,0,20\n"
+        assert reply.body == b"0,1,10\n1,4,20\n"
 
     async def test_a_query_answers_in_it(self, client: RestClient, path: str) -> None:
         reply = await client("GET", f"{path}/value", accept=CSV_TYPE, query="_ > 15")
@@ -196,10 +209,12 @@ class TestNewMedium:
 
     async def test_post_reads_a_selection_in_it(self, client: RestClient, path: str) -> None:
         headers = {"Content-Type": CSV_TYPE}
-        reply = await client("POST", f"{path}/value", b"[0:1,0:3]", headers=headers, accept=CSV_TYPE)
-        assert reply.body == b"0,10,0\n"
+        reply = await client(
+            "POST", f"{path}/value", b"[0:1,0:3]", headers=headers, accept=CSV_TYPE, sparse=1
+        )
+        assert reply.body == b"0,1,10\n"
 
     async def test_what_it_has_no_form_for_is_json(self, client: RestClient, path: str) -> None:
-        for end, params in (("value", {"sparse": 1}), ("defined", {})):
-            reply = await client("GET", f"{path}/{end}", accept=CSV_TYPE, **params)
-            assert reply.body == (await client("GET", f"{path}/{end}", **params)).body
+        for end in ("value", "defined"):
+            reply = await client("GET", f"{path}/{end}", accept=CSV_TYPE)
+            assert reply.body == (await client("GET", f"{path}/{end}")).body
