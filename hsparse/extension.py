@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from hsparse.errors import Misconfigured
 from hsparse.optional_module import OptionalModule
 
 GROUP = "hsparse.extensions"
@@ -60,5 +61,13 @@ def built_in() -> tuple[Extension, ...]:
 
 @cache
 def extensions() -> tuple[Extension, ...]:
-    """Return all extensions, also those of other packages that are installed."""
-    return (*built_in(), *(one.load() for one in METADATA.load().entry_points(group=GROUP)))
+    """Return all extensions, also those of other packages; `Misconfigured` names one that cannot be imported."""
+    found = list(built_in())
+    for point in METADATA.load().entry_points(group=GROUP):
+        try:
+            found.append(point.load())
+        except (ImportError, AttributeError) as error:
+            raise Misconfigured(
+                f"The extension {point.value} cannot be imported: {error}. Update or uninstall its package."
+            ) from error
+    return tuple(found)

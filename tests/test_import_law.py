@@ -40,7 +40,7 @@ ROOMS: dict[str, set[str]] = {
     "metric": set(),
     "sections": {"setting"},
     "optional_module": {"errors"},
-    "extension": {"optional_module"},
+    "extension": {"errors", "optional_module"},
     "concurrency": {"errors"},
     "model": {"errors", "clock", "optional_module"},
     "format": {"errors", "model"},

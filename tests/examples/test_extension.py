@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -15,28 +18,44 @@ from hsparse.client.connection import Connection
 from hsparse.config import load_settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-POINT = EntryPoint("greeting", "extension:EXTENSION", extension.GROUP)
+
+
+@pytest.fixture(autouse=True)
+def point(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An entry point, as that of an installed package: by default the example's."""
+    one = EntryPoint("greeting", getattr(request, "param", "greeting:EXTENSION"), extension.GROUP)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    found = lambda group: (one,) if group == extension.GROUP else ()  # noqa: E731
+    monkeypatch.setattr(extension.METADATA.load(), "entry_points", found)
+    extension.extensions.cache_clear()
+    yield
+    extension.extensions.cache_clear()
 
 
 def test_an_extension_adds_a_route_a_policy_and_a_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(EXAMPLES)
-    metadata = extension.METADATA.load()
-    monkeypatch.setattr(metadata, "entry_points", lambda group: (POINT,) if group == extension.GROUP else ())
-    extension.extensions.cache_clear()
-    try:
-        with (
-            embedded_server(load_settings(root=tmp_path, port=0)) as url,
-            Connection(url, "/a.h5") as connection,
-        ):
-            assert connection.json("GET", "/greeting") == {"hello": "admin"}
-            connection.json("PUT", "/", {})
-            request = Request(f"{url}/?domain=/a.h5", method="DELETE")
-            with urlopen(request) as answer:
-                assert answer.headers["X-Thanks"] == "admin"
-        assert not main(["greet"])
-        assert capsys.readouterr().out == "hello\n"
-    finally:
-        extension.extensions.cache_clear()
-    assert len((EXAMPLES / "extension.py").read_text().splitlines()) <= 40
+    with (
+        embedded_server(load_settings(root=tmp_path, port=0)) as url,
+        Connection(url, "/a.h5") as connection,
+    ):
+        assert connection.json("GET", "/greeting") == {"hello": "admin"}
+        connection.json("PUT", "/", {})
+        with urlopen(Request(f"{url}/?domain=/a.h5", method="DELETE")) as answer:
+            assert answer.headers["X-Thanks"] == "admin"
+        assert not main(["greet", "--endpoint", url])
+    assert capsys.readouterr().out == "hello admin\n"
+    assert sum(len(path.read_text().splitlines()) for path in EXAMPLES.glob("greeting/*.py")) <= 45
+
+
+def test_it_is_there_without_the_server_being_imported() -> None:
+    code = "import sys, greeting; print(sorted({'aiohttp', 'hsparse.cli', 'hsparse.sn'} & set(sys.modules)))"
+    run = [sys.executable, "-c", code]
+    assert subprocess.check_output(run, cwd=EXAMPLES, text=True) == "[]\n"
+
+
+@pytest.mark.parametrize("point", ["greeting:MISSING", "missing_package:EXTENSION"], indirect=True)
+def test_one_that_cannot_be_imported_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["greet"]) == 2
+    assert "MISSING" in (error := capsys.readouterr().err).upper()
+    assert "Update or uninstall its package." in error

@@ -1,0 +1,13 @@
+"""An extension of a server: a route, a policy and a command, in modules that are imported when they are used.
+
+A package that has this names it in its `pyproject.toml`:
+
+    [project.entry-points."hsparse.extensions"]
+    greeting = "greeting:EXTENSION"
+"""
+
+from hsparse.extension import Command, Extension
+from hsparse.optional_module import OptionalModule
+
+GREET = Command("greeting.command", help="say hello")
+EXTENSION = Extension({"greet": GREET}, service=OptionalModule("greeting.service"))

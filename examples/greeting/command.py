@@ -1,0 +1,10 @@
+from hsparse.cli.tree.tree_command import add_tree_arguments
+
+
+def add_arguments(parser, command):
+    add_tree_arguments(parser, "Have the server say hello.", greet)
+
+
+def greet(args, tree, output):
+    greeting = tree.json("GET", "/greeting")
+    output.write(f"hello {greeting['hello']}", greeting)

@@ -1,0 +1,21 @@
+from hsparse.sn.app import Parts
+from hsparse.sn.policies.access import Access
+from hsparse.sn.request import respond
+from hsparse.sn.route import Route
+
+
+async def get_greeting(request):
+    return respond({"hello": request.principal.name})
+
+
+class Politeness:
+    def applies(self, route):
+        return route.method == "DELETE"
+
+    async def __call__(self, request, next):
+        request.headers["X-Thanks"] = request.principal.name
+        return await next(request)
+
+
+def parts(settings, clock):
+    return Parts((Route("GET", "/greeting", get_greeting, None),), ((Access, Politeness()),))
