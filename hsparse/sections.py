@@ -115,6 +115,7 @@ class ClientSettings:
     GROUP: ClassVar[str] = "Server"
 
     endpoint: str = setting("http://127.0.0.1:5101", "URL of the server")
+    ca_file: Path | None = setting(None, "PEM file of authorities to trust beside the system's")
     user: str | None = setting(
         None, "who signs in; the password is asked for, or read as a line", group="Sign-in"
     )

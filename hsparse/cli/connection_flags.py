@@ -171,6 +171,11 @@ def add_server_flags(parser: argparse.ArgumentParser, *, piped: bool = False) ->
         metavar="URL",
         help=f"URL of the server [HSPARSE_ENDPOINT, default {ENDPOINT}]",
     )
+    parser.add_argument(
+        "--ca-file",
+        metavar="PATH",
+        help="PEM file of authorities to trust beside the system's [HSPARSE_CA_FILE]",
+    )
     connection_flags.add_sign_in_flags(parser, piped=piped)
 
 
@@ -183,5 +188,11 @@ def domain_connector(args: argparse.Namespace) -> Callable[[str | None], Connect
     """Return a function that opens connections for a domain, or for none, like `connector`."""
     who = read_credential(args)
     return lambda domain: Connection(
-        args.endpoint, domain, user=who.user, password=who.password, token=who.token, timeout=TIMEOUT
+        args.endpoint,
+        domain,
+        user=who.user,
+        password=who.password,
+        token=who.token,
+        timeout=TIMEOUT,
+        ca_file=args.ca_file,
     )

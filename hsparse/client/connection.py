@@ -6,13 +6,16 @@ import base64
 import http.client
 import json
 import os
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 from hsparse.client.errors import InvalidValue, Unreachable
+from hsparse.client.http.address import is_loopback
 from hsparse.client.http.answers import answered_error, check_type, json_object
 from hsparse.client.http.client_span import client_span, note_status
 from hsparse.client.http.connection_pool import ConnectionPool
@@ -32,7 +35,6 @@ Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 T = TypeVar("T")
 BROKEN = (OSError, http.client.HTTPException)
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GROWING = ("append", "extend")
 """Parameters, or members of a body, of requests that have another effect each time, unless they carry the same key."""
 KEY_HEADER = "Idempotency-Key"
@@ -56,6 +58,10 @@ class Connection:
     been carried out, so it raises `Unreachable` instead. `retry` says for how long a busy server is asked again, and
     how often one that does not answer, if the request only reads. What appends or extends carries an `Idempotency-Key`,
     and is repeated likewise if the server says that it heeds that.
+
+    `proxy` is the URL of an HTTP proxy, `http://user:password@host:port`, or "" for none; without it, `HTTPS_PROXY`,
+    `HTTP_PROXY` and `NO_PROXY` say, but never for this machine. `ca_file` is a PEM file of authorities to trust beside
+    the system's, by default that in `HSPARSE_CA_FILE`.
 
     A forked process opens connections of its own. A pickle has the URL, the domain **and the credentials**, no
     connections: keep it as safe as the password.
@@ -86,6 +92,8 @@ class Connection:
         token: str | None = None,
         timeout: float = 60.0,
         retry: Retry | None = None,
+        proxy: str | None = None,
+        ca_file: str | Path | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -105,7 +113,12 @@ class Connection:
         self._retry = retry or Retry()
         self._heeds_keys: list[bool] = []
         """Whether the server makes a change with a key once; empty before that was asked."""
-        self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, timeout)
+        self._route = proxy, ca_file
+        self._pool = self._new_pool()
+
+    def _new_pool(self) -> ConnectionPool:
+        parts = urlsplit(self.url)
+        return ConnectionPool(parts.scheme, parts.hostname or "", parts.port, self._timeout, *self._route)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle has: all but the connections and the batch, with the credentials."""
@@ -113,11 +126,9 @@ class Connection:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        parts = urlsplit(self.url)
-        assert parts.hostname
-        self._pool = ConnectionPool(parts.scheme, parts.hostname, parts.port, self._timeout)
+        self._pool = self._new_pool()
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -132,9 +143,9 @@ class Connection:
         >>> hsparse.Connection("http://127.0.0.1:5101").is_here
         True
         """
-        return urlsplit(self.url).hostname in LOOPBACK
+        return is_loopback(urlsplit(self.url).hostname or "")
 
-    def for_domain(self, domain: str | None) -> Connection:
+    def for_domain(self, domain: str | None) -> Self:
         """Return a connection about another domain of the server, or none, that shares this one's HTTP connections.
 
         Closing one does not close the other.
@@ -142,7 +153,7 @@ class Connection:
         >>> f.connection.for_domain("/home/admin").json("GET", "/")["class"]
         'folder'
         """
-        other = object.__new__(Connection)
+        other = object.__new__(type(self))
         other.__dict__.update(self.__dict__, domain=domain)
         return other
 
@@ -460,8 +471,15 @@ class Connection:
             f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
         )
 
-    def _unreachable(self, method: str, error: Exception) -> Unreachable:
+    def _unreachable(self, method: str, error: Exception) -> HsparseError:
         reason = str(error) or type(error).__name__
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return InvalidValue(
+                f"The certificate of {self.url} is not trusted ({error.verify_message}): name its CA's file by "
+                "ca_file= or HSPARSE_CA_FILE."
+            )
+        if self._pool.proxy is not None:
+            reason += f", through the proxy {self._pool.proxy.host}:{self._pool.proxy.port}"
         if method == "GET":
             return Unreachable(
                 f"{self.url} does not answer ({reason}); see that the server runs and ask again."

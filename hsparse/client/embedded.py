@@ -22,17 +22,10 @@ EMBEDDED_STORE = OptionalModule("hsparse.cli.embedded_store", "server")
 HOST = "localhost"
 
 
-def embedded_connection(root: str | Path, domain: str | None = None) -> EmbeddedConnection:
-    """Return a connection to the store in the directory `root`, about one of its domains.
-
-    The store is opened by the first request, and closed when all connections of this process to it are closed.
-    """
-    return EmbeddedConnection(Path(root), domain)
-
-
 class EmbeddedConnection(Connection):
     """A `Connection` without a server of its own process: all in this process share one over the same directory.
 
+    The store is opened by the first request, and closed when all connections of this process to it are closed.
     No other process can have the directory meanwhile: there, and in a forked child, requests raise `Misconfigured`,
     which names the process that has it. So does a pickle, which has the path alone, where it is used.
     """
@@ -40,24 +33,16 @@ class EmbeddedConnection(Connection):
     def __init__(
         self, root: Path, domain: str | None = None, timeout: float = 60.0, retry: Retry | None = None
     ) -> None:
-        super().__init__(f"http://{HOST}", domain, timeout=timeout, retry=retry)
         self.root = root.resolve()
+        super().__init__(f"http://{HOST}", domain, timeout=timeout, retry=retry)
         self.url = str(self.root)
-        self._pool = EmbeddedPool(self.root, timeout)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._pool = EmbeddedPool(self.root, self._timeout)
+    def _new_pool(self) -> ConnectionPool:
+        return EmbeddedPool(self.root, self._timeout)
 
     @property
     def is_here(self) -> bool:
         return True
-
-    def for_domain(self, domain: str | None) -> EmbeddedConnection:
-        """Return a connection about another domain of the store."""
-        other = object.__new__(EmbeddedConnection)
-        other.__dict__.update(self.__dict__, domain=domain)
-        return other
 
 
 class EmbeddedPool(ConnectionPool):

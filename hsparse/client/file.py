@@ -385,6 +385,8 @@ def open(
     patience: float = 60.0,
     direct: Direct = None,
     max_bytes: int | None = None,
+    proxy: str | None = None,
+    ca_file: str | Path | None = None,
 ) -> File | Folder:
     """Open a domain or a folder: of a server, or of a store in a directory of this machine.
 
@@ -396,7 +398,8 @@ def open(
     `username` is h5pyd's word for `user`. Without a user and a password, or a `token`, the environment and `~/.hscfg`
     are looked at (`hsparse.client.http.sign_in`).
     `timeout` is in seconds without a byte. A server that is busy is asked again for `patience` seconds, as it says by
-    `Retry-After`; one that does not answer `retries` times, if the request only reads.
+    `Retry-After`; one that does not answer `retries` times, if the request only reads. `proxy` and `ca_file` are as in
+    `Connection`.
 
     A result of more than `max_bytes`, by default a third of the memory, is refused before it is fetched.
 
@@ -427,9 +430,8 @@ def open(
     else:
         found = parse_address(address, endpoint, configured.endpoint)
     retry = Retry(retries + 1, patience)
-    connection = connect(
-        found, configured, SignIn(endpoint, user or username, password, token), timeout, retry
-    )
+    given = SignIn(endpoint, user or username, password, token)
+    connection = connect(found, configured, given, timeout, retry, proxy=proxy, ca_file=ca_file)
     connection.direct = direct
     if max_bytes is not None:
         connection.max_bytes = max_bytes
@@ -443,7 +445,9 @@ def open(
         raise
 
 
-def connect(address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry) -> Connection:
+def connect(
+    address: Address, configured: SignIn, given: SignIn, timeout: float, retry: Retry, **route: Any
+) -> Connection:
     """Return a connection to an address of a server; the credential is `given`, else the `configured` one."""
     if address.root is not None:
         return EmbeddedConnection(address.root, address.path, timeout, retry)
@@ -458,6 +462,7 @@ def connect(address: Address, configured: SignIn, given: SignIn, timeout: float,
         token=given.token,
         timeout=timeout,
         retry=retry,
+        **route,
     )
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.client.connection import Connection
-from hsparse.client.embedded import embedded_connection
+from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.integrations.direct.bucket_objects import Bucket
 from hsparse.client.integrations.direct.direct_source import direct_source
 from hsparse.client.sources.elements import Direct, ValueSource
@@ -93,7 +93,7 @@ def bucket_server(moto_endpoint: str) -> Iterator[tuple[str, Bucket]]:
 def embedded_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory of an embedded store, which stays open: to open it takes longer than most tests."""
     root = tmp_path_factory.mktemp("embedded") / "store"
-    with embedded_connection(root) as kept:
+    with EmbeddedConnection(root) as kept:
         kept.json("GET", "/about")
         yield root
 
@@ -106,7 +106,7 @@ def open_access(way: str, request: pytest.FixtureRequest) -> Iterator[Access]:
     root, bucket = None, ""
     if way == "embedded":
         root = request.getfixturevalue("embedded_root")
-        connection: Connection = embedded_connection(root, domain)
+        connection: Connection = EmbeddedConnection(root, domain)
         direct = True  # small reads too
     elif way in ("http", "directory", "server"):
         url, root = request.getfixturevalue("directory_server")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hsparse.cli.embedded_server import embedded_server
-from hsparse.client.embedded import embedded_connection
+from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.sparse_dataset import SparseDataset
 from hsparse.errors import Misconfigured
 from hsparse.storage.store_settings import StoreSettings
@@ -23,14 +23,14 @@ DOMAIN = "/a.h5"
 
 
 def write_one(root: Path) -> None:
-    with embedded_connection(root, DOMAIN) as connection:
+    with EmbeddedConnection(root, DOMAIN) as connection:
         connection.json("PUT", "/")
         dataset = SparseDataset.create(connection, "/x", (10, 10), "f4", (5, 5))
         dataset.write([[1, 2], [7, 8]], [3, 4])
 
 
 def count(root: Path) -> int:
-    with embedded_connection(root, DOMAIN) as connection:
+    with EmbeddedConnection(root, DOMAIN) as connection:
         return SparseDataset.open(connection, "/x").count()
 
 
@@ -43,8 +43,8 @@ def test_what_was_written_is_there_when_it_is_opened_again(tmp_path: Path) -> No
 def test_all_connections_of_a_process_share_the_store(tmp_path: Path) -> None:
     write_one(tmp_path)
     with (
-        embedded_connection(tmp_path, DOMAIN) as first,
-        embedded_connection(f"{tmp_path}/.", DOMAIN) as second,
+        EmbeddedConnection(tmp_path, DOMAIN) as first,
+        EmbeddedConnection(tmp_path / "sub" / "..", DOMAIN) as second,
     ):
         one, other = SparseDataset.open(first, "/x"), SparseDataset.open(second, "/x")
         with ThreadPoolExecutor(4) as pool:
@@ -60,7 +60,7 @@ def test_all_connections_of_a_process_share_the_store(tmp_path: Path) -> None:
 
 def test_connections_about_other_domains(tmp_path: Path) -> None:
     write_one(tmp_path)
-    with embedded_connection(tmp_path) as connection:
+    with EmbeddedConnection(tmp_path) as connection:
         other = connection.for_domain(DOMAIN)
         assert other.json("GET", "/")["owner"] == "admin"
         assert connection.domain is None
@@ -69,7 +69,7 @@ def test_connections_about_other_domains(tmp_path: Path) -> None:
 def test_a_running_server_has_the_directory(tmp_path: Path) -> None:
     with (
         embedded_server(plain_settings(StoreSettings(root=tmp_path))),
-        embedded_connection(tmp_path, DOMAIN) as connection,
+        EmbeddedConnection(tmp_path, DOMAIN) as connection,
         pytest.raises(Misconfigured, match=rf"process {os.getpid()} on .* open the server's URL"),
     ):
         connection.json("GET", "/")
@@ -84,7 +84,7 @@ def test_another_process_is_refused_with_the_words_to_do_instead(tmp_path: Path)
         "try: print(connection.json('GET', '/'))\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
-    with embedded_connection(tmp_path, DOMAIN) as connection:
+    with EmbeddedConnection(tmp_path, DOMAIN) as connection:
         connection.json("GET", "/")
         data = pickle.dumps(connection)
         command = [sys.executable, "-c", program]
@@ -101,9 +101,9 @@ def test_another_process_is_refused_with_the_words_to_do_instead(tmp_path: Path)
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_process_that_does_not_close_its_store_ends_well(tmp_path: Path) -> None:
     code = """if True:
-        import atexit, sys, threading
-        from hsparse.client.embedded import embedded_connection
-        connection = embedded_connection(sys.argv[1], "/a.h5")
+        import atexit, pathlib, sys, threading
+        from hsparse.client.embedded import EmbeddedConnection
+        connection = EmbeddedConnection(pathlib.Path(sys.argv[1]), "/a.h5")
         connection.json("PUT", "/")
         atexit.register(lambda: print([thread.name for thread in threading.enumerate()]))
         assert len(threading.enumerate()) > 1
@@ -117,7 +117,7 @@ def test_a_process_that_does_not_close_its_store_ends_well(tmp_path: Path) -> No
 
 def test_a_forked_process_is_refused(tmp_path: Path) -> None:
     write_one(tmp_path)
-    with embedded_connection(tmp_path, DOMAIN) as connection:
+    with EmbeddedConnection(tmp_path, DOMAIN) as connection:
         dataset = SparseDataset.open(connection, "/x")
         reader, writer = os.pipe()
         child = os.fork()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -58,6 +59,14 @@ def _store_above(path: Path) -> Path | None:
 def _absolute(path: str) -> str:
     """Return the path of a domain: with one slash in front, none behind; the top is `/`."""
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether a name or an address is this machine's own."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def check_domain(path: str) -> None:

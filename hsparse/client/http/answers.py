@@ -25,6 +25,7 @@ BY_STATUS: dict[int, ErrorKind] = {
     401: ErrorKind.UNAUTHENTICATED,
     403: ErrorKind.FORBIDDEN,
     404: ErrorKind.NOT_FOUND,
+    407: ErrorKind.UNAUTHENTICATED,
     409: ErrorKind.CONFLICT,
     410: ErrorKind.GONE,
     412: ErrorKind.PRECONDITION_FAILED,

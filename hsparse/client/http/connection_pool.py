@@ -10,12 +10,15 @@ import http.client
 import os
 import select
 import socket
-import ssl
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet, finalize
+
+from hsparse.client.http.route import proxy_for, trusted_authorities
 
 MAX_IDLE = 16
 """Idle connections that are kept; more are open only while as many threads have exchanges under way."""
@@ -46,6 +49,14 @@ class JoiningConnection(http.client.HTTPConnection):
     """Sends a small body with its head, as one packet: a server need not wake up twice."""
 
     _body = b""
+    origin = ""
+    """What a target begins with that a proxy is asked for."""
+    proxy_headers: Mapping[str, str] = {}
+
+    def putrequest(self, method: str, url: str, *flags: Any, **named: Any) -> None:
+        super().putrequest(method, self.origin + url, *flags, **named)
+        for name, value in self.proxy_headers.items():
+            self.putheader(name, value)
 
     def endheaders(self, message_body: Any = None, *, encode_chunked: bool = False) -> None:
         if isinstance(message_body, bytes) and len(message_body) <= JOINED:
@@ -65,14 +76,24 @@ class JoiningTlsConnection(JoiningConnection, http.client.HTTPSConnection):
 class ConnectionPool:
     """Connections to `host` and `port`, None for the scheme's; `timeout` is in seconds without a byte.
 
+    `proxy` and `ca_file` are as in `proxy_for` and `trusted_authorities`.
     All methods are for any thread. `take` or `open` a connection, do one exchange, and `give_back` or `drop` it.
     """
 
-    def __init__(self, scheme: str, host: str, port: int | None, timeout: float) -> None:
+    def __init__(
+        self,
+        scheme: str,
+        host: str,
+        port: int | None,
+        timeout: float,
+        proxy: str | None = None,
+        ca_file: str | Path | None = None,
+    ) -> None:
         self._host = host
         self._port = port
         self._timeout = timeout
-        self._context = ssl.create_default_context() if scheme == "https" else None
+        self._context = trusted_authorities(ca_file) if scheme == "https" else None
+        self.proxy = proxy_for(scheme, host, port, proxy)
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
         self._busy: dict[http.client.HTTPConnection, tuple[socket.socket, int]] = {}
@@ -151,12 +172,19 @@ class ConnectionPool:
                 os.close(copy.detach())
 
     def _new(self) -> http.client.HTTPConnection:
-        host, port, timeout, context = self._host, self._port, self._timeout, self._context
+        host, port, context, proxy = self._host, self._port, self._context, self.proxy
+        at = (host, port) if proxy is None else (proxy.host, proxy.port)
         connection = (
-            JoiningConnection(host, port, timeout=timeout)
+            JoiningConnection(*at, timeout=self._timeout)
             if context is None
-            else JoiningTlsConnection(host, port, timeout=timeout, context=context)
+            else JoiningTlsConnection(*at, timeout=self._timeout, context=context)
         )
+        if proxy is not None and context is not None:
+            connection.set_tunnel(host, port, proxy.headers)
+        elif proxy is not None:
+            name = f"[{host}]" if ":" in host else host
+            connection.origin = f"http://{name}" if port is None else f"http://{name}:{port}"
+            connection.proxy_headers = proxy.headers
         connection.response_class = OwnAnswer
         return connection
 

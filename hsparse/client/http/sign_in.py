@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from hsparse.client.errors import InvalidValue
+from hsparse.client.http.address import is_loopback
 
 NAMES = {
     "HSPARSE": ("ENDPOINT", "USER", "PASSWORD", "TOKEN"),
@@ -47,7 +47,11 @@ class SignIn:
         """
         if not self.is_for(endpoint):
             return SignIn(endpoint)
-        if self.endpoint is None and self.token is not None and not _is_local(endpoint):
+        if (
+            self.endpoint is None
+            and self.token is not None
+            and not is_loopback(urlsplit(endpoint).hostname or "")
+        ):
             raise InvalidValue(
                 f"The token is set without the server that it is for: to send it to {endpoint}, set HSPARSE_ENDPOINT "
                 "beside HSPARSE_TOKEN, HS_ENDPOINT beside HS_API_KEY, or hs_endpoint in ~/.hscfg."
@@ -64,14 +68,6 @@ def read_sign_in(environment: Mapping[str, str] | None = None, home: Path | None
         _named(_file_values((home or Path.home()) / ".hscfg"), "HS"),
     ]
     return next((one for one in sources if not one.is_empty), SignIn())
-
-
-def _is_local(endpoint: str) -> bool:
-    name = urlsplit(endpoint).hostname or ""
-    try:
-        return name == "localhost" or ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _named(values: Mapping[str, str], prefix: str) -> SignIn:

@@ -20,6 +20,7 @@ from hsparse.cli.file_arguments import check_target
 from hsparse.cli.terminal_text import terminal_text
 from hsparse.client.connection import Connection
 from hsparse.client.http.address import check_domain
+from hsparse.client.http.route import trusted_authorities
 from hsparse.errors import Conflict
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.domain_file import DomainFile
@@ -161,7 +162,7 @@ def _read(base: str, start: int, stop: int) -> tuple[bytes, int]:
     parts = urlsplit(base)
     if parts.scheme in ("http", "https"):
         request = Request(base, headers={"Range": f"bytes={start}-{stop - 1}"})  # noqa: S310 - of HTTP alone
-        with urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+        with urlopen(request, timeout=TIMEOUT, context=trusted_authorities()) as answer:  # noqa: S310
             total = answer.headers.get("Content-Range", "").rpartition("/")[2]
             if answer.status != 206 or not total.isdigit():
                 raise ValueError("it is not sent in parts")
