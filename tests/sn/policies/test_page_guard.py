@@ -9,37 +9,26 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from hsparse.clock import ManualClock
-from hsparse.dn.service import DataService
 from hsparse.errors import Forbidden
 from hsparse.model.acl import Principal
-from hsparse.sn.app import create_app
 from hsparse.sn.policies.guards import PageGuard
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
-from tests.support.rest_client import PARTS, AppServer, named_service
+from tests.support.memory_node import MemoryNode
+from tests.support.rest_client import ROUTES, named_service, route_client
 
 EVIL = "http://evil.example.com"
 Client = TestClient[Any, Any]
 
 
-async def client_of(settings: ServiceSettings) -> AsyncIterator[Client]:
+def client_of(settings: ServiceSettings) -> Client:
     clock = ManualClock()
-    node = DataService(MemoryStore(clock=clock), clock)
-    service = named_service(node, clock, Principal("admin", admin=True), settings=settings)
-    async with Client(AppServer(create_app(service, parts=PARTS))) as client:
-        yield client
-    await node.close()
+    admin = Principal("admin", admin=True)
+    return route_client(*ROUTES, service=named_service(MemoryNode(clock), clock, admin, settings=settings))
 
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    async for one in client_of(ServiceSettings(single_user="admin")):
-        yield one
-
-
-@pytest.fixture
-async def with_users() -> AsyncIterator[Client]:
-    async for one in client_of(ServiceSettings(single_user=None)):
+    async with client_of(ServiceSettings(single_user="admin")) as one:
         yield one
 
 
@@ -67,8 +56,12 @@ async def test_its_own_pages_and_preflights_are_answered(client: Client) -> None
             assert answer.status == 200
 
 
-async def test_users_are_their_own_guard(with_users: Client) -> None:
-    async with with_users.get("/about", headers={"Host": "data.example.org", "Origin": EVIL}) as answer:
+async def test_users_are_their_own_guard() -> None:
+    headers = {"Host": "data.example.org", "Origin": EVIL}
+    async with (
+        client_of(ServiceSettings(single_user=None)) as one,
+        one.get("/about", headers=headers) as answer,
+    ):
         assert answer.status == 200
 
 
