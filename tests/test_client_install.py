@@ -263,6 +263,7 @@ NEED_EXTRAS = [
     (["import", "s3://bucket/key", "/a.h5"], "s3"),
     (["export", "/a.h5", "s3://bucket/key"], "s3"),
     (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),
+    (["completion", "bash"], "completion"),
 ]
 
 

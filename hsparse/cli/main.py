@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
+from contextlib import suppress
+from functools import partial
 
 from hsparse import __version__
 from hsparse.cli.terminal_text import terminal_text
-from hsparse.errors import HsparseError
+from hsparse.errors import HsparseError, Misconfigured
 from hsparse.extension import Command, built_in, extensions
 from hsparse.optional_module import OptionalModule
 
@@ -35,6 +37,7 @@ CORE = {
     "acl": Command("hsparse.cli.tree.acl", help="show and set who may do what with a domain or folder"),
     "du": Command("hsparse.cli.tree.du", help="tell how many bytes domains and folders take"),
     "rm": Command("hsparse.cli.tree.rm", help="delete domains and folders"),
+    "completion": Command("hsparse.cli.completion", help="print completions for bash, zsh or fish"),
 }
 COMMANDS: dict[str, Command] = CORE | {
     name: command for one in built_in() for name, command in one.commands.items()
@@ -47,8 +50,11 @@ def all_commands() -> dict[str, Command]:
     return COMMANDS | {name: command for one in extensions() for name, command in one.commands.items()}
 
 
-def make_parser(command: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser that knows all commands by name, and the arguments of `command`."""
+def make_parser(command: str | None = None, *, whole: bool = False) -> argparse.ArgumentParser:
+    """Return the parser that knows all commands by name, and the arguments of `command`.
+
+    A `whole` one has the arguments of all whose extras are installed.
+    """
     parser = argparse.ArgumentParser(
         prog="hsparse",
         description="Sparse HDF5 over HTTP: serve a directory or a bucket to HDF REST clients.",
@@ -57,12 +63,17 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"hsparse {__version__}")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    commands = COMMANDS if command in COMMANDS else all_commands()
+    commands = COMMANDS if command in COMMANDS and not whole else all_commands()
     for name, one in commands.items():
         subparser = subparsers.add_parser(name, help=one.help)
         if name == command:
             one.load().add_arguments(subparser, name)
-            subparser.set_defaults(load_part=one.load_part)
+            subparser.set_defaults(
+                load_part=one.load_part, make_whole_parser=partial(make_parser, whole=True)
+            )
+        elif whole:
+            with suppress(Misconfigured):
+                one.load().add_arguments(subparser, name)
     return parser
 
 

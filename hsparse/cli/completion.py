@@ -1,0 +1,45 @@
+"""`hsparse completion`: the script by which a shell completes commands, flags, choices and files.
+
+The shell runs the script, not Python, on each press of the key. The scripts are shtab's, made from the parsers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from hsparse.optional_module import OptionalModule
+
+SHTAB = OptionalModule("shtab", "completion")
+SHELLS = ("bash", "zsh", "fish")
+FILES = ("FILE", "OUT")
+"""What arguments are called that name a file of this machine."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the shell; the parsed arguments have `run`."""
+    parser.description = (
+        "Print a script of completions, for ~/.local/share/bash-completion/completions/hsparse, for a file _hsparse in "
+        "a directory of zsh's fpath, or for ~/.config/fish/completions/hsparse.fish."
+    )
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script."""
+    shtab = SHTAB.load()
+    parser = args.make_whole_parser()
+    _mark_files(parser, shtab.FILE)
+    print(shtab.complete(parser, args.shell))
+    return 0
+
+
+def _mark_files(parser: argparse.ArgumentParser, mark: object) -> None:
+    """Have arguments completed that are files."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                _mark_files(below, mark)
+        elif action.type is Path or action.metavar in FILES:
+            action.complete = mark  # type: ignore[attr-defined]
