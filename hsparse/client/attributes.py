@@ -95,6 +95,9 @@ class Attributes(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"<Attributes {dict(self)!r}>"
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
     def refresh(self) -> None:
         """Forget what is known: others may have changed it.
 

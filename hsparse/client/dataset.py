@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 APPENDER = OptionalModule("hsparse.client.appender")
-"""Imported when it is used."""
+HTML = OptionalModule("hsparse.client.html_repr")
+"""Imported when they are used."""
 LONG_POLL = 25
 """Seconds after which a server answers that nothing has changed."""
 SHUFFLE, FLETCHER32 = 2, 3
@@ -177,6 +178,9 @@ class Dataset:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def _repr_html_(self) -> str | None:
+        return HTML.load().dataset_html(self) if self else None
 
     def __len__(self) -> int:
         if not self.shape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
@@ -13,7 +14,7 @@ from hsparse.client.connection import Connection, Json
 from hsparse.client.creation import Filter
 from hsparse.client.embedded import EmbeddedConnection
 from hsparse.client.errors import AlreadyExists, InvalidValue, MissingFile
-from hsparse.client.group import NO_OPTIONS, WRITER, Group
+from hsparse.client.group import COMPLETIONS, NO_OPTIONS, WRITER, Group
 from hsparse.client.http.address import Address, parse_address
 from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
@@ -294,6 +295,9 @@ class Folder(Mapping[str, "File | Folder"]):
 
     def __repr__(self) -> str:
         return f"<Folder {self.name} of {self.connection.url}>"
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(islice(self, COMPLETIONS))
 
     def __enter__(self) -> Self:
         return self

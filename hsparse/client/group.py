@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 COPY = OptionalModule("hsparse.client.links")
 TREE = OptionalModule("hsparse.client.object_records")
+COMPLETIONS = 1000
+"""The most names that a notebook offers."""
 WRITER = OptionalModule("hsparse.client.integrations.anndata.element_writer")
 NO_OPTIONS: Mapping[str, Any] = {}
 FROM_SCIPY = OptionalModule("hsparse.client.sparse.from_scipy")
@@ -98,6 +100,13 @@ class Group(DatasetCreation, Mapping[str, Member]):
 
     def __repr__(self) -> str:
         return f"<Group {self.name}>"
+
+    def _repr_html_(self) -> str | None:
+        return TREE.load().tree_html(self.connection, self.id, self.name, repr(self)[1:-1]) if self else None
+
+    def _ipython_key_completions_(self) -> list[str]:
+        answer = self.connection.json("GET", f"/groups/{self.id}/links", Limit=COMPLETIONS)
+        return [link["title"] for link in answer["links"]]
 
     def __getitem__(self, path: str) -> Member:
         """Return the object at a path, from here, or from the root if it begins with a slash; one request.

@@ -1,15 +1,18 @@
 """The records of all objects below a group, by path: through hard links, then through soft and external ones.
 
-A tree of records as text to print.
+A tree of records as text to print, and as HTML for notebooks.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from hsparse.client.connection import Connection, Json
+from hsparse.client.html_repr import LINE, html_text
 from hsparse.client.sparse_dataset import is_sparse
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Forbidden, HsparseError, NotFound
@@ -18,6 +21,8 @@ from hsparse.model.link import EXTERNAL, HARD
 
 UNREACHABLE = (NotFound, Forbidden)
 """What a link raises that leads to nothing, or to a domain that the user may not read."""
+MOST = 200
+"""The most objects of a tree in HTML."""
 MAX_HOPS = 64
 """The most links followed for one path; more are taken for a cycle."""
 MAX_ENTERED = 100_000
@@ -185,11 +190,12 @@ def tree_text(name: str, records: Mapping[str, Json]) -> str:
     for path, record in sorted(records.items(), key=lambda one: one[0].split("/")):
         above, _, title = path.rpartition("/")
         indent = "  " * (above.count("/") + bool(above) + 1)
-        lines.append(f"{indent}{title}{_description(record)}")
+        lines.append(f"{indent}{title}{description(record)}")
     return "\n".join(lines)
 
 
-def _description(record: Json) -> str:
+def description(record: Json) -> str:
+    """Return what is behind a name in a tree: shape and dtype of a dataset."""
     if record["id"][0] != "d":
         return "/" if record["id"][0] == "g" else "  a type"
     try:
@@ -199,3 +205,40 @@ def _description(record: Json) -> str:
     kind = ", sparse" if is_sparse(record) else ""
     shape = shape_of(record["shape"])
     return f"  {'null' if shape is None else shape} {dtype}{kind}"
+
+
+def tree_html(connection: Connection, id: str, name: str, title: str) -> str:
+    """Return the tree below a group as HTML, `MOST` objects of it, by two requests; hard links are followed."""
+    found = connection.json("GET", f"/groups/{id}/links", follow_links=1, Limit=MOST + 1)["links"]
+    links = found if isinstance(found, dict) else {id: found}  # of HSDS one group
+    rows = list(islice(_rows(links, id, "", frozenset()), MOST + 1))
+    start = name.rstrip("/")
+    paths = [f"{start}/{at}" for at, link in rows if link.get("id", "").startswith("d-")]
+    records: Json = {}
+    with suppress(HsparseError):  # one was deleted by now, or the server answers for no lists
+        records = connection.json("POST", "/", {"h5paths": paths})["h5paths"] if paths else {}
+    lines = [LINE.format(0, f"<b>{html_text(title)}</b>")]
+    for at, link in rows[:MOST]:
+        about = _about(link, records.get(f"{start}/{at}"))
+        text = f"{html_text(link['title'])}{html_text(about)}"
+        lines.append(LINE.format(1 + 2 * at.count("/"), text))
+    if len(rows) > MOST:
+        lines.append(LINE.format(1, f"... only {MOST} are shown"))
+    return "".join(lines)
+
+
+def _rows(links: Json, id: str, path: str, above: frozenset[str]) -> Iterator[tuple[str, Json]]:
+    for link in links.get(id, ()):
+        at = f"{path}{link['title']}"
+        yield at, link
+        below = link.get("id", "")
+        if below in links and below not in above | {id}:
+            yield from _rows(links, below, f"{at}/", above | {id})
+
+
+def _about(link: Json, record: Json | None) -> str:
+    if record is not None:
+        return description(record)
+    if "id" not in link:
+        return f" -> {link.get('h5domain', '')}{link.get('h5path', '')}"
+    return {"g": "/", "t": "  a type"}.get(link["id"][0], "")
