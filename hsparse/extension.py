@@ -42,6 +42,8 @@ class Extension:
     commands: Mapping[str, Command] = field(default_factory=dict)
     service: OptionalModule | None = None
     """A module with `parts(settings, clock)`: the `hsparse.sn.app.Parts` of a service node."""
+    store: OptionalModule | None = None
+    """A module with `wrapped(settings, store, ownership)`: the two of a data node that serves more."""
     tracer: OptionalModule | None = None
     """A module with `node_tracer(service)`, a context: the `Tracer` of a process, None where none is set."""
 

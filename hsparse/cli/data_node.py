@@ -32,6 +32,7 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import HsparseError, Misconfigured, Unanswered
+from hsparse.extension import extensions
 from hsparse.sections import ClusterSettings
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.store_settings import StoreSettings
@@ -237,15 +238,27 @@ def _make_node(
     requests: StoreRequests | None = None,
     admission: Admission | None = None,
 ) -> DataService | BucketRouter:
+    first, ownership_of_first = _extended(settings, stores[0], ownership)
     several = stores if len(stores) > 1 else []
     shared = NodeResources.of(settings, *several, requests=requests, admission=admission)
     if not several:
-        services = [DataService(stores[0], clock, resources=shared, ownership=ownership)]
+        services = [DataService(first, clock, resources=shared, ownership=ownership_of_first)]
     else:
+        pairs = [(first, ownership_of_first), *((store, ownership) for store in stores[1:])]
         services = [
-            DataService(store, clock, resources=shared.of_bucket(store.name), ownership=ownership)
-            for store in stores
+            DataService(store, clock, resources=shared.of_bucket(store.name), ownership=one)
+            for store, one in pairs
         ]
     for service in services:
         service.start(settings.sweep_interval)
     return services[0] if len(services) == 1 else BucketRouter(services)
+
+
+def _extended(
+    settings: DataSettings, store: ObjectStore, ownership: Ownership
+) -> tuple[ObjectStore, Ownership]:
+    """Return the first store and its ownership as extensions wrap them."""
+    for one in extensions():
+        if one.store is not None:
+            store, ownership = one.store.load().wrapped(settings, store, ownership)
+    return store, ownership

@@ -32,6 +32,12 @@ class DataSettings:
 
     GROUP: ClassVar[str] = "Memory and limits"
 
+    files: tuple[str, ...] = setting(
+        (),
+        "directories with HDF5 files, comma-separated, each as NAME=DIRECTORY or DIRECTORY: the files below it are "
+        "domains below /NAME, which are only read",
+        group="Storage",
+    )
     cache_size: int | None = setting(
         None,
         "memory of a data node for decoded objects; none: an eighth of the machine's, 128MiB to 4GiB",

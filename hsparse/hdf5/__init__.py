@@ -22,4 +22,8 @@ COMMANDS = {
     "cp": Command("hsparse.hdf5.copy_command", help="copy domains and folders"),
     "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file by itself"),
 }
-EXTENSION = Extension(commands=COMMANDS, service=OptionalModule("hsparse.hdf5.jobs.handlers"))
+EXTENSION = Extension(
+    commands=COMMANDS,
+    service=OptionalModule("hsparse.hdf5.jobs.handlers"),
+    store=OptionalModule("hsparse.hdf5.served.wrapping"),
+)

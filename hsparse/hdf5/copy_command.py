@@ -92,7 +92,7 @@ def copy_domain(tree: ServerTree, output: Output, source: str, target: str) -> N
         progress.show_progress(bar, target, file.size) as shown,
     ):
         root = new_root_id(SystemClock())
-        objects = FileObjects(file, root, matrices=False)
+        objects = FileObjects(file, root, matrices=())
         _send(partial(tree.connect, target), target, objects, root, shown.advance)
     if objects.lost:
         output.warn(

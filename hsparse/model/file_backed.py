@@ -50,6 +50,15 @@ def file_backed_layout(record: Json) -> Json | None:
     return layout if isinstance(layout, dict) and layout.get("class") in FILE_BACKED else None
 
 
+SERVED = "served"
+"""The creation property of datasets whose chunks have no objects: they are made of a served file when they are read."""
+
+
+def has_no_objects(record: dict[str, Any]) -> bool:
+    """Say whether the chunks of a dataset are in a file that is served, so that nothing but the server reads them."""
+    return bool((record.get("creationProperties") or {}).get(SERVED))
+
+
 def is_file_backed(record: Json) -> bool:
     """Say whether the dataset's data stays in files, so that it can be read and not be written."""
     return file_backed_layout(record) is not None

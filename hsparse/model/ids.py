@@ -34,8 +34,12 @@ _CHUNK_NAME = re.compile("[0-9]+(?:_[0-9]+)*")
 
 def new_root_id(clock: Clock) -> str:
     """Return a new root group's id: its second half is the first, each digit rotated by 8."""
-    half = clock.token(8).hex()
-    return _format("g", half + _rotated(half))
+    return root_id(clock.token(8))
+
+
+def root_id(half: bytes) -> str:
+    """Return the root group's id whose first 8 bytes are `half`."""
+    return _format("g", half.hex() + _rotated(half.hex()))
 
 
 def new_id(collection: str, root: str, clock: Clock) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
+from hsparse.config import load_settings
 from tests.files_matrix.exceptions import KNOWN
 from tests.files_matrix.exits import EXITS, Imported
 from tests.files_matrix.makers import MAKERS
@@ -16,13 +19,32 @@ LEFT_BEHIND = 3
 
 
 @pytest.fixture(scope="module")
-def imported(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> list[Imported]:
-    """Every file, in a domain of its own."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every file, by the name of its maker."""
     folder = tmp_path_factory.mktemp("files")
+    found = {name: folder / f"file-{number}.h5" for number, name in enumerate(MAKERS)}
+    for name, path in found.items():
+        MAKERS[name](path)
+    return found
+
+
+@pytest.fixture(scope="module")
+def served(made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Imported]]:
+    """Every file, served where it is."""
+    root, out = tmp_path_factory.mktemp("root"), tmp_path_factory.mktemp("out")
+    folder = next(iter(made.values())).parent
+    with embedded_server(load_settings(root=root, port=0, fsync=False, files=(f"data={folder}",))) as url:
+        yield [Imported(name, path, url, f"/data/{path.name}", out) for name, path in made.items()]
+
+
+@pytest.fixture(scope="module")
+def imported(
+    embedded_url: str, made: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> list[Imported]:
+    """Every file, in a domain of its own."""
+    folder = tmp_path_factory.mktemp("out")
     found = []
-    for number, (name, make) in enumerate(MAKERS.items()):
-        path = folder / f"file-{number}.h5"
-        make(path)
+    for number, (name, path) in enumerate(made.items()):
         domain = f"/home/admin/matrix-{number}.h5"
         status = main(
             ["import", str(path), domain, "--endpoint", embedded_url, "--progress", "none", "--quiet"]
@@ -34,6 +56,13 @@ def imported(embedded_url: str, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 def test_there_are_files_of_every_maker() -> None:
     assert len(MAKERS) >= 40
+
+
+@pytest.mark.parametrize("exit", EXITS)
+def test_what_is_served_is_what_is_in_the_file(exit: str, served: list[Imported]) -> None:
+    found = [f"{one.name}: {difference}" for one in served for difference in EXITS[exit](one)]
+    unknown = [one for one in found if not any(known.explains(exit, one) for known in KNOWN)]
+    assert not unknown, "\n".join(["not as in the file:", *unknown])
 
 
 @pytest.mark.parametrize("exit", EXITS)

@@ -59,7 +59,7 @@ class RefilteredFile:
     def __init__(self, source: Source, choice: FilterChoice) -> None:
         self._source = source
         self._choice = choice
-        self._objects = FileObjects(source, ROOT, matrices=False, copied=True)
+        self._objects = FileObjects(source, ROOT, matrices=(), copied=True)
         self._user_block = source.read(0, self._objects.file.base)
         self._relocation = Relocation(self._objects)
         self._heap = GlobalHeapPlan()

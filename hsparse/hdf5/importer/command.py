@@ -24,7 +24,7 @@ from hsparse.clock import SystemClock
 from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound
 from hsparse.hdf5.format.messages.group_messages import ExternalLink
 from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
-from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
@@ -202,7 +202,7 @@ class _Run:
         objects = FileObjects(
             self._source,
             root,
-            matrices=not self._args.as_is,
+            matrices=() if self._args.as_is else ALL_MATRICES,
             files=self._files,
             matrix_chunk=self._args.chunk,
             strict=self._args.strict,

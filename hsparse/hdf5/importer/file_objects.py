@@ -10,7 +10,7 @@ https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphbla
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -55,6 +55,10 @@ COLLECTIONS = {
     ObjectKind.DATASET: "datasets",
     ObjectKind.DATATYPE: "datatypes",
 }
+
+
+ALL_MATRICES = ("csr", "csc", "coo")
+"""All kinds of sparse matrices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class FileObjects:
         source: Source,
         root: str,
         *,
-        matrices: bool,
+        matrices: Collection[str],
         files: SourceFiles | None = None,
         matrix_chunk: tuple[int, ...] = (),
         strict: bool = False,
@@ -125,8 +129,8 @@ class FileObjects:
     ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
-        With `matrices`, groups that are sparse matrices become datasets, and their members are left out; datasets with
-        a defined set become sparse ones, and the set is left out. Without
+        Groups that are sparse matrices of the kinds `matrices` become datasets, and their members are left out; with
+        any, datasets with a defined set become sparse ones, and the set is left out. Without
         `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
         With `copied`, all stays as it is; otherwise what no server can have is left out, with the reason in `skipped`,
         or with `strict` raises `Unsupported`.
@@ -191,7 +195,7 @@ class FileObjects:
             return None
         return ReferenceTarget(f"{collection_of(one.id)}/{one.id}", one.dims)
 
-    def _walk(self, matrices: bool) -> None:
+    def _walk(self, matrices: Collection[str]) -> None:
         ahead = [("/", self.file.root)]
         while ahead:
             path, address = ahead.pop()
@@ -214,6 +218,7 @@ class FileObjects:
             matrix = None
             if matrices and address != self.file.root and found.kind == ObjectKind.GROUP:
                 matrix = find_matrix(self.source, self.file, found)
+                matrix = matrix if matrix is not None and matrix.kind in matrices else None
             defined = find_defined_set(self.source, self.file, found) if matrices else None
             dims = dims_of(found.dataset.shape) or () if found.dataset is not None else ()
             dims = dims if matrix is None else matrix.shape

@@ -39,14 +39,14 @@ Column = FileData | VirtualData
 
 def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
     """Open a matrix; raise `Corrupt` if its parts do not fit together."""
-    data = _column(objects, form.values, "values")
-    indices = [_column(objects, address, "indices") for address in form.indices]
+    data = open_column(objects, form.values, "values")
+    indices = [open_column(objects, address, "indices") for address in form.indices]
     count = indices[0].dims[0]
     if any(one.dims[0] != count for one in indices) or data.dims[0] != (1 if form.iso else count):
         raise Corrupt(f"The matrix has {data.dims[0]} values and {[one.dims[0] for one in indices]} indices.")
     pointers = None
     if form.pointers is not None:
-        found = _column(objects, form.pointers, "pointers")
+        found = open_column(objects, form.pointers, "pointers")
         pointers = np.asarray(found.read((0,), found.dims)).astype(np.int64)
         check_pointers(pointers, form.shape[form.kind == "csc"], count)
     chunk = chunk_of(form.shape, count, objects.matrix_chunk, by_chunks=pointers is not None)
@@ -62,9 +62,9 @@ def values_body(objects: FileObjects, form: MatrixForm) -> Json:
     The fill value is Binsparse's `fill_value`, or else HDF5's of the dataset of values. `Unsupported` if its type is
     not that of the values.
     """
-    dataset = _column(objects, form.values, "values").dataset
+    dataset = open_column(objects, form.values, "values").dataset
     if form.fill is not None:
-        fill = _column(objects, form.fill, "fill value")
+        fill = open_column(objects, form.fill, "fill value")
         if fill.dataset.type != dataset.type or fill.dims != (1,):
             raise Unsupported("The fill value of the matrix is not one value of their type; use --as-is.")
         dataset = replace(dataset, fill=FillValue(np.asarray(fill.read((0,), (1,))).tobytes()))
@@ -72,7 +72,8 @@ def values_body(objects: FileObjects, form: MatrixForm) -> Json:
     return {"type": kind, "creationProperties": fill_body(objects, dataset)}
 
 
-def _column(objects: FileObjects, address: int, what: str) -> Column:
+def open_column(objects: FileObjects, address: int, what: str) -> Column:
+    """Return a part of a matrix, whole numbers if it is no values; `Corrupt` and `Unsupported` if it cannot be one."""
     stored = objects.source.run(parse_object(objects.file, address)).dataset
     if stored is None:
         raise Corrupt(f"The {what} of the matrix are no dataset.")

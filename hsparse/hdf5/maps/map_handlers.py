@@ -22,7 +22,7 @@ import numpy as np
 import orjson
 from aiohttp import hdrs, web
 
-from hsparse.errors import BadRequest, HsparseError
+from hsparse.errors import BadRequest, HsparseError, Unsupported
 from hsparse.format.filters.definition import Filter
 from hsparse.format.filters.filters_json import SECTIONS
 from hsparse.format.filters.pipeline import codec_of
@@ -33,6 +33,7 @@ from hsparse.hdf5.maps.dmrpp import Dmrpp
 from hsparse.hdf5.maps.kerchunk import KerchunkReferences, OpenDataset
 from hsparse.model.dataspace import shape_json
 from hsparse.model.datatype import type_json
+from hsparse.model.file_backed import has_no_objects
 from hsparse.model.layout import CHUNKED, SPARSE_DATA, STRUCTURED, VL_DATA
 from hsparse.sn.chunks.handlers import listed_chunks, url_seconds
 from hsparse.sn.chunks.stored_chunk_read import REPORTED_KINDS, MappedObject, mapped_objects, nested_groups
@@ -92,6 +93,10 @@ async def get_dataset_map(request: Request) -> web.StreamResponse:
         if references is not None:
             members = references.array("", dataset, chunks)
             return await respond_parts(request, wrap_items("refs", members, references.head()))
+        if file is None and has_no_objects(dataset.record):
+            raise Unsupported(
+                f"The chunks of {dataset.id} are in a served file and have no objects: ask with addresses=file."
+            )
         if file is not None:
             page = await chunks.page(map_query())
             return await respond_parts(request, _map(dataset, chunks, page, {"file": file.to_json()}))

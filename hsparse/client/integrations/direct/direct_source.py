@@ -16,6 +16,7 @@ from hsparse.client.integrations.direct.server_objects import ServerObjects
 from hsparse.client.sources.elements import Direct, ValueSource
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest
+from hsparse.model.file_backed import has_no_objects
 from hsparse.model.layout import CHUNKED, STRUCTURED
 
 SCHEME = "s3://"
@@ -51,7 +52,8 @@ def _has_objects(record: Json) -> bool:
     properties = record.get("creationProperties") or {}
     asked = (properties.get("layout") or {}).get("class", "")
     stored = (record.get("layout") or {}).get("class")
-    return stored in (CHUNKED, STRUCTURED) and "_REF" not in asked and not properties.get("initializer")
+    elsewhere = "_REF" in asked or properties.get("initializer") or has_no_objects(record)
+    return stored in (CHUNKED, STRUCTURED) and not elsewhere
 
 
 def _choice(connection: Connection, id: str, direct: Direct) -> ReaderChoice | None:

@@ -1,0 +1,270 @@
+"""The chunks of a file's datasets in the form in which a store keeps them: what is read of a chunk is read of the file.
+
+A dense chunk that the file stores by the same filters is answered as it is; others are decoded, and encoded again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt
+from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.chunk_spec import ChunkSpec, chunk_name
+from hsparse.format.filters.pipeline import decode_alike
+from hsparse.format.kinds.chunk_kind import open_direct_chunk
+from hsparse.format.kinds.registry import arrays_of, kind_of
+from hsparse.format.plan.chunk_plan import ChunkSelection
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.encoded_selection import encode_selection
+from hsparse.format.selections.orthogonal import Orthogonal, Span
+from hsparse.format.selections.points import Points, Selection
+from hsparse.format.structured.container import METADATA_FIXED, build, seal
+from hsparse.hdf5.format.messages.layout_message import UNFILTERED_EDGES, ChunkedLayout
+from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_objects import FileObjects, MatrixForm
+from hsparse.hdf5.importer.hdf5_matrix import open_column
+from hsparse.hdf5.importer.sparse_matrix import check_pointers, row_of
+from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
+from hsparse.hdf5.importer.virtual_data import VirtualData
+
+Scaled = tuple[int, ...]
+IN_BAND = 16 * 1024
+"""Elements of a chunk of a compressed matrix, on average: so few that a read of some rows reads few others."""
+MOST_IN_CHUNK = 2**32 - 1
+KEPT_BLOCKS = 16
+"""Decoded blocks of a column that are kept: the bands that a request reads share them."""
+
+
+class FileChunks(Protocol):
+    """The chunks of one dataset; every method may be called by any number of threads."""
+
+    def names(self) -> dict[str, int]:
+        """Return the names of the chunks that are stored, and about how many bytes each has."""
+        ...
+
+    def chunk(self, scaled: Scaled) -> Buffer | None:
+        """Return the object of a chunk, None where nothing is stored; `Corrupt` and `Unsupported` say what is wrong."""
+        ...
+
+
+def _encoded(spec: ChunkSpec, scaled: Scaled, selection: Selection, values: Any) -> Buffer | None:
+    """Return the object of a chunk that has these values at a selection, in its own coordinates."""
+    kind = kind_of(spec)
+    stored = arrays_of(spec).stored(values, selection.shape)
+    chunk, _ = kind.write(ChunkSelection(scaled, selection), stored, (), False)(None)
+    return None if chunk is None else kind.encode(chunk)
+
+
+def is_kept(data: FileData | VirtualData, spec: ChunkSpec) -> bool:
+    """Say whether the bytes of all chunks are in the file as a store would keep them."""
+    layout = data.dataset.layout
+    if not isinstance(data, FileData) or not isinstance(layout, ChunkedLayout) or not data.is_raw:
+        return False
+    assert data.records is not None
+    pipeline = data.dataset.pipeline
+    all_filtered = not (data.records.mask.any() or layout.flags & UNFILTERED_EDGES) or not pipeline
+    return layout.dims == spec.dims and all_filtered and decode_alike(pipeline, spec.filters[0])
+
+
+class DenseChunks:
+    """The chunks of a dense dataset, of any layout in the file."""
+
+    def __init__(self, data: FileData | VirtualData, spec: ChunkSpec) -> None:
+        self._data, self._spec = data, spec
+        self._grid = Grid(data.dims, spec.dims)
+        self._alike = is_kept(data, spec)
+
+    @cached_property
+    def _rows(self) -> dict[Scaled, NDArray[np.intp]] | None:
+        """The rows of the file's chunk index that each chunk needs; None where all is stored."""
+        if not isinstance(self._data, FileData) or self._data.records is None:
+            return None
+        return dict(self._data.chunks_by_grid(self._spec.dims))
+
+    def names(self) -> dict[str, int]:
+        size = self._spec.datatype.guessed_size * prod(self._spec.dims)
+        if self._rows is not None:
+            assert isinstance(self._data, FileData)
+            sizes = self._data.stored_size if self._alike else lambda _: size
+            return {chunk_name(one): sizes(rows) for one, rows in self._rows.items()}
+        if not self._data.is_allocated:
+            return {}
+        return {chunk_name(one): size for one in np.ndindex(*self._grid.counts)}
+
+    def chunk(self, scaled: Scaled) -> Buffer | None:
+        rows = None if self._rows is None else self._rows.get(scaled)
+        if (self._rows is not None and rows is None) or not self._data.is_allocated:
+            return None
+        if self._alike and rows is not None:
+            assert isinstance(self._data, FileData)
+            return self._data.stored_chunk(int(rows[0]))[0]
+        start, stop = self._grid.bounds(scaled)
+        inside = tuple(Span.range(0, length) for length in self._grid.clipped(scaled))
+        selection = Orthogonal(self._spec.dims, inside)
+        return _encoded(self._spec, scaled, selection, self._data.read(start, stop))
+
+
+class StructuredChunks:
+    """The structured chunks of a file, which a store keeps with a footer."""
+
+    def __init__(self, data: StructuredData, spec: ChunkSpec) -> None:
+        self._data, self._spec = data, spec
+        self._grid = Grid(data.dims, spec.dims)
+        rows = map(tuple, data.records.scaled.tolist())
+        self._rows: dict[Scaled, int] = {scaled: row for row, scaled in enumerate(rows)}
+
+    def names(self) -> dict[str, int]:
+        return {chunk_name(one): int(self._data.records.size[row]) for one, row in self._rows.items()}
+
+    def chunk(self, scaled: Scaled) -> Buffer | None:
+        row = self._rows.get(scaled)
+        if row is None:
+            return None
+        data, sections, pipelines = self._data.chunk(row)
+        spec = self._spec if pipelines == self._data.pipelines else _unfiltered(self._spec)
+        table = np.array(sections, np.uint64)
+        given = open_direct_chunk(kind_of(spec), bytes(data), table, scaled, self._grid.clipped(scaled))
+        same = given.data is not None and spec is self._spec
+        return given.data if same else kind_of(self._spec).encode(given.chunk)
+
+
+def _unfiltered(spec: ChunkSpec) -> ChunkSpec:
+    return replace(spec, filters=((),) * len(spec.filters))
+
+
+class DefinedChunks:
+    """The chunks of a dataset that has a dataset beside it with what is defined."""
+
+    def __init__(self, data: DefinedData, spec: ChunkSpec) -> None:
+        self._data, self._spec = data, spec
+        self._sizes = dict(data.chunks())
+
+    def names(self) -> dict[str, int]:
+        return {chunk_name(one): size for one, size in self._sizes.items()}
+
+    def chunk(self, scaled: Scaled) -> Buffer | None:
+        if scaled not in self._sizes:
+            return None
+        coords, values = self._data.read(scaled)
+        origin = np.array(self._data.grid.origin(scaled), np.uint64)
+        return _encoded(self._spec, scaled, Points(self._spec.dims, coords - origin), values)
+
+
+class _Column:
+    """A column of a matrix, read in blocks of which the last are kept."""
+
+    def __init__(self, data: FileData | VirtualData) -> None:
+        self._data = data
+        layout = data.dataset.layout
+        self._step = layout.dims[0] if isinstance(layout, ChunkedLayout) else IN_BAND
+        self._blocks: OrderedDict[int, NDArray[Any]] = OrderedDict()
+        self._lock = Lock()
+
+    def read(self, begin: int, end: int) -> NDArray[Any]:
+        """Return the elements from `begin` to `end`."""
+        step, parts = self._step, []
+        for number in range(begin // step, -(-end // step)):
+            first = number * step
+            parts.append(self._block(number)[max(begin - first, 0) : end - first])
+        if not parts:
+            return np.asarray(self._data.read((0,), (0,)))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _block(self, number: int) -> NDArray[Any]:
+        with self._lock:
+            found = self._blocks.pop(number, None)
+            if found is not None:
+                self._blocks[number] = found
+                return found
+        first = number * self._step
+        found = np.asarray(self._data.read((first,), (min(first + self._step, self._data.dims[0]),)))
+        with self._lock:
+            self._blocks[number] = found
+            if len(self._blocks) > KEPT_BLOCKS:
+                self._blocks.popitem(last=False)
+        return found
+
+
+def band_of(form: MatrixForm, count: int) -> tuple[int, int]:
+    """Return the dimensions of the chunks of a compressed matrix of `count` elements: whole rows or columns."""
+    axis = int(form.kind == "csc")
+    lines, length = form.shape[axis], form.shape[1 - axis]
+    band = max(1, lines * IN_BAND // max(1, count))
+    band = min(lines, band, max(1, MOST_IN_CHUNK // max(1, length)))
+    return (length, band) if axis else (band, length)
+
+
+class MatrixChunks:
+    """The chunks of a compressed sparse matrix (csr or csc): bands of whole rows or columns."""
+
+    def __init__(self, objects: FileObjects, form: MatrixForm, spec: ChunkSpec) -> None:
+        assert form.pointers is not None
+        self._form, self._spec = form, spec
+        self._axis = int(form.kind == "csc")
+        data, indices = (
+            open_column(objects, form.values, "values"),
+            open_column(objects, form.indices[0], "indices"),
+        )
+        pointers = open_column(objects, form.pointers, "pointers")
+        self._pointers = np.asarray(pointers.read((0,), pointers.dims)).astype(np.int64)
+        self._count = indices.dims[0]
+        check_pointers(self._pointers, form.shape[self._axis], self._count)
+        self._itemsize = data.size + indices.size
+        self._data, self._indices = _Column(data), _Column(indices)
+
+    def names(self) -> dict[str, int]:
+        band, lines = self._spec.dims[self._axis], self._form.shape[self._axis]
+        bounds = self._pointers[[*range(0, lines, band), lines]]
+        found = {}
+        for number, count in enumerate(np.diff(bounds).tolist()):
+            if count:
+                found[chunk_name(self._scaled(number))] = count * self._itemsize
+        return found
+
+    def chunk(self, scaled: Scaled) -> Buffer | None:
+        band, number = self._spec.dims[self._axis], scaled[self._axis]
+        if scaled != self._scaled(number):
+            return None
+        first = number * band
+        last = min(first + band, self._form.shape[self._axis])
+        if first >= last:
+            return None
+        begin, end = int(self._pointers[first]), int(self._pointers[last])
+        if begin == end:
+            return None
+        across = self._indices.read(begin, end)
+        if int(across.min()) < 0 or int(across.max()) >= self._form.shape[1 - self._axis]:
+            raise Corrupt("An index of the matrix is outside of it.")
+        values = self._data.read(0, 1) if self._form.iso else self._data.read(begin, end)
+        if self._form.iso:
+            values = np.repeat(values, end - begin)
+        coords = np.empty((end - begin, 2), np.uint64)
+        coords[:, self._axis] = row_of(self._pointers, begin, end) - first
+        coords[:, 1 - self._axis] = across
+        places = coords[:, 0] * np.uint64(self._spec.dims[1]) + coords[:, 1]
+        if self._axis:
+            order = np.argsort(places, kind="stable")
+            coords, values, places = coords[order], values[order], places[order]
+        selection = Points(self._spec.dims, coords)
+        if not (places[1:] > places[:-1]).all():
+            return _encoded(self._spec, scaled, selection, values)
+        # As points: whether runs would be shorter is not worth a look, since nobody stores it.
+        sections = encode_selection(selection), byte_view(np.ascontiguousarray(values))
+        return seal(build(sections, METADATA_FIXED, self._spec.filters), len(values), b"")
+
+    def _scaled(self, number: int) -> Scaled:
+        return (0, number) if self._axis else (number, 0)
+
+
+def scaled_of(name: str) -> Sequence[int]:
+    """Return the scaled coordinates that the name of a chunk has."""
+    return tuple(map(int, name.split("_")))

@@ -1,0 +1,170 @@
+"""The records of the objects of an HDF5 file, as a service node would store them for what an import would send.
+
+What no server can have is left out, as by an import, and named in `skipped`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hsparse.errors import BadRequest, HsparseError, StoreFailed
+from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.filters.filters_json import filters_to_json
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedObject
+from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
+from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
+from hsparse.hdf5.importer.hdf5_matrix import open_column, values_body
+from hsparse.hdf5.importer.object_body import attribute_body, common_body, dataset_body, link_bodies
+from hsparse.hdf5.importer.source import path_in_errors
+from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
+from hsparse.hdf5.importer.virtual_data import open_data
+from hsparse.hdf5.served.file_chunks import band_of, is_kept
+from hsparse.model.attribute import parse_attribute
+from hsparse.model.dataspace import parse_shape
+from hsparse.model.datatype import Datatype, parse_requested_type
+from hsparse.model.file_backed import SERVED
+from hsparse.model.initial_values import parse_fill_value
+from hsparse.model.layout import parse_layout
+from hsparse.model.link import HARD, parse_link
+from hsparse.wire.message import Record
+
+Json = dict[str, Any]
+LEAST_CHUNK, MOST_CHUNK = 1024 * 1024, 4 * 1024 * 1024
+"""Bytes of the chunks of datasets that have none in the file, or very small ones."""
+CREATED = "created"
+
+
+class FileRecords:
+    """The records of a file's objects, by id; `objects` are those of the file, `now` is when it was modified."""
+
+    def __init__(self, objects: FileObjects, root: str, now: float) -> None:
+        self._objects = objects
+        self._root = root
+        self._now = now
+        self.records: dict[str, Record] = {}
+        for kind in (ObjectKind.DATATYPE, ObjectKind.DATASET):
+            for one in objects.of(kind):
+                self._add(one, self._type if kind == ObjectKind.DATATYPE else self._dataset)
+        for one in objects.matrices():
+            self._add(one, self._matrix)
+        for one in objects.of(ObjectKind.GROUP):
+            self._add(one, self._group)
+
+    def _add(self, one: FileObject, make: Any) -> None:
+        try:
+            with path_in_errors(one.path):
+                stored = self._objects.read(one)
+                self.records[one.id] = make(one, stored)
+        except StoreFailed:
+            raise
+        except HsparseError as error:
+            if one.path == "/":
+                raise
+            self._objects.skipped[one.path] = error.message
+
+    def _common(self, one: FileObject, stored: ParsedObject) -> Record:
+        body = common_body(self._objects, stored, one.path, attributes=False)
+        times = {"created": self._now, "lastModified": self._now}
+        return {
+            "id": one.id,
+            "root": self._root,
+            **times,
+            "attributes": self._attributes(one, stored),
+            "creationProperties": body["creationProperties"],
+        }
+
+    def _attributes(self, one: FileObject, stored: ParsedObject) -> Record:
+        found: Record = {}
+        for attribute in stored.attributes:
+            path = f"{one.path} (attribute {attribute.name})"
+            try:
+                with path_in_errors(path):
+                    body = attribute_body(self._objects, attribute)
+                    found[attribute.name] = parse_attribute(body, self._datatype(body["type"])) | {
+                        CREATED: self._now
+                    }
+            except StoreFailed:
+                raise
+            except HsparseError as error:
+                self._objects.skipped[path] = error.message
+        return found
+
+    def _datatype(self, item: Any) -> Datatype:
+        """Return the type of a body's item, which may name a committed type of the file."""
+        if isinstance(item, str) and item.startswith("datatypes/"):
+            committed = self.records.get(item.removeprefix("datatypes/"))
+            if committed is None:
+                raise BadRequest("Its committed type is not there.")
+            item = {**committed["type"], "id": committed["id"]}
+        return parse_requested_type(item)
+
+    def _type(self, one: FileObject, stored: ParsedObject) -> Record:
+        assert stored.type is not None
+        return self._common(one, stored) | {"type": parse_requested_type(stored.type.item).item}
+
+    def _group(self, one: FileObject, stored: ParsedObject) -> Record:
+        bodies = link_bodies(self._objects, stored.links)
+        links = {name: parse_link(body) | {CREATED: self._now} for name, body in bodies.items()}
+        there = {
+            name: link for name, link in links.items() if link["class"] != HARD or link["id"] in self.records
+        }
+        # Groups are made after all else, and a link to one that fails would lead nowhere: they fail at the root alone.
+        groups = {
+            name: link for name, link in links.items() if name not in there and link["id"].startswith("g-")
+        }
+        record = self._common(one, stored) | {"links": there | groups}
+        if one.path == "/" and (block := self._objects.user_block()) is not None:
+            record["creationProperties"][USER_BLOCK] = block
+        return record
+
+    def _dataset(self, one: FileObject, stored: ParsedObject) -> Record:
+        dataset = stored.dataset
+        assert dataset is not None
+        if isinstance(dataset.layout, RawStructuredLayout):
+            body = StructuredData(self._objects, stored).body(one.path)
+        elif one.defined is not None:
+            body = DefinedData(self._objects, stored, one.defined.address).body(one.path)
+            body["creationProperties"]["filters"] = ["none"]
+        else:
+            data = open_data(self._objects, dataset)
+            body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path)
+            if "filters" in body["creationProperties"]:
+                record = self._of_body(one, stored, body)
+                if is_kept(data, chunk_spec(record)):
+                    return record
+                del body["creationProperties"]["filters"]  # what is decoded is not encoded again
+        return self._of_body(one, stored, body)
+
+    def _matrix(self, one: FileObject, stored: ParsedObject) -> Record:
+        assert one.matrix is not None
+        body = values_body(self._objects, one.matrix)
+        column = open_column(self._objects, one.matrix.indices[0], "indices")
+        dims = band_of(one.matrix, column.dims[0])
+        layout = {"class": "H5D_STRUCT_CHUNK", "dims": list(dims), "flags": ["H5D_SPARSE_DATA"]}
+        body["shape"] = list(one.matrix.shape)
+        body["creationProperties"] |= {"layout": layout, "filters": ["none"]}
+        return self._of_body(one, stored, body)
+
+    def _of_body(self, one: FileObject, stored: ParsedObject, body: Json) -> Record:
+        """Return the record that the creation of a dataset makes of a body."""
+        record, datatype = self._common(one, stored), self._datatype(body["type"])
+        properties = {**record["creationProperties"], **body["creationProperties"]}
+        filters = properties.get("filters") or []
+        if filters:
+            properties["filters"] = filters_to_json(filters)
+        asked = properties.pop("layout", None)
+        shape = parse_shape(body)
+        layout = parse_layout(
+            asked,
+            shape,
+            datatype,
+            filtered=bool(filters),
+            min_bytes=LEAST_CHUNK,
+            max_bytes=MOST_CHUNK,
+        )
+        fill = parse_fill_value(properties, datatype)
+        rest = {name: value for name, value in properties.items() if not name.startswith("fillValue")}
+        rest[SERVED] = True
+        return record | {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)

@@ -1,0 +1,187 @@
+"""Places with HDF5 files that are served: what a folder has, and the state of a file.
+
+A file whose state changes is another file to the server: what it knew of the old one is never answered again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Protocol
+
+from hsparse.errors import Conflict, Forbidden, Misconfigured, NotFound
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer.source import LocalSource, Source
+from hsparse.hdf5.importer.source_files import SourceFiles
+from hsparse.storage.object_store import is_key
+
+SUFFIXES = (".h5", ".hdf5", ".hdf", ".he5", ".nc", ".nxs", ".h5ad", ".cxi")
+"""The ends of names of files that are served, in any case."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """A file as it is now: bytes, seconds since the Unix epoch, and what tells its states apart."""
+
+    size: int
+    modified: float
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderContent:
+    """What is directly below a folder: its files with a name that is served, and the names of its folders."""
+
+    files: dict[str, FileState]
+    folders: frozenset[str]
+
+
+class FileFolder(Protocol):
+    """A place with files, which are named by their paths in it, as in errors: `sub/run.h5`. All methods block."""
+
+    def content(self, path: str) -> FolderContent:
+        """Return what a folder has, "" for the place itself; `NotFound` without such a folder."""
+        ...
+
+    def state(self, path: str) -> FileState | None:
+        """Return the state of a file, None for a folder.
+
+        `NotFound` where there is neither, `Forbidden` if it lies outside of the place.
+        """
+        ...
+
+    def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
+        """Open a file in a state, with the files that it may name; reading fails with `Conflict` in another state."""
+        ...
+
+
+def is_served_name(name: str) -> bool:
+    """Say whether a file of this name is served; one that begins with a point is not."""
+    return not name.startswith(".") and name.lower().endswith(SUFFIXES) and is_key(name)
+
+
+def joined(*parts: str) -> str:
+    """Return the path of parts, of which some may be empty."""
+    return "/".join(filter(None, parts))
+
+
+def walked(folder: FileFolder, path: str) -> Iterator[tuple[str, FolderContent]]:
+    """Yield a folder and all that are below it, each with what it has; a link to a folder above is not followed."""
+    ahead = [path]
+    while ahead:
+        at = ahead.pop()
+        content = folder.content(at)
+        yield at, content
+        ahead += [joined(at, one) for one in sorted(content.folders, reverse=True)]
+
+
+class DirectoryFiles:
+    """The files below a directory of this machine; a symbolic link that leads out of it is no part of it."""
+
+    def __init__(self, root: Path) -> None:
+        """`Misconfigured` if there is no such directory, or it cannot be read."""
+        try:
+            self._root = root.resolve(strict=True)
+            with os.scandir(self._root):
+                pass
+        except OSError as error:
+            raise Misconfigured(
+                f"The directory {root} of --files cannot be read: {error.strerror}."
+            ) from error
+
+    def content(self, path: str) -> FolderContent:
+        files: dict[str, FileState] = {}
+        folders: set[str] = set()
+        place = self._inside(path)
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    try:
+                        if entry.is_symlink():
+                            self._inside(f"{path}/{entry.name}")
+                        if entry.is_dir():
+                            if not entry.name.startswith(".") and is_key(entry.name):
+                                folders.add(entry.name)
+                        elif is_served_name(entry.name) and entry.is_file():
+                            files[entry.name] = _state(entry.stat())
+                    except (Forbidden, NotFound, OSError):
+                        continue  # what leads nowhere, or out of the place, hides no other
+        except OSError as error:
+            raise NotFound(f"There is no folder {path}.") from error
+        return FolderContent(files, frozenset(folders))
+
+    def state(self, path: str) -> FileState | None:
+        place = self._inside(path)
+        try:
+            status = place.stat()
+        except OSError as error:
+            raise NotFound(f"There is no file {path}.") from error
+        if S_ISDIR(status.st_mode):
+            return None
+        if not S_ISREG(status.st_mode) or not is_served_name(path.rpartition("/")[2]):
+            raise NotFound(f"{path} is no HDF5 file.")
+        return _state(status)
+
+    def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
+        place = self._inside(path)
+        return _WatchedSource(place, path, state), SourceFiles(
+            str(place), lambda other: LocalSource(Path(other)), (str(self._root),)
+        )
+
+    def _inside(self, path: str) -> Path:
+        """Return the real path of a file or folder; `Forbidden` if that is outside of the place."""
+        try:
+            place = (self._root / path.strip("/")).resolve(strict=True)
+        except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+            raise NotFound(f"There is no {path}.") from error
+        if not place.is_relative_to(self._root):
+            raise Forbidden(f"{path} is a link that leads out of that directory.")
+        return place
+
+
+class _WatchedSource(LocalSource):
+    """A file of this machine that is refused once its state is another one."""
+
+    def __init__(self, place: Path, path: str, state: FileState) -> None:
+        super().__init__(place)
+        self.name, self._state = path, state
+        self._check()
+
+    def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
+        found = super().fetch(wanted)
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        if _state(os.fstat(self._descriptor)).etag != self._state.etag:
+            raise Conflict(f"The file {self.name} was changed while it was read: open it again.")
+
+
+def _state(status: os.stat_result) -> FileState:
+    etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+    return FileState(status.st_size, status.st_mtime, etag)
+
+
+def named_folders(items: Sequence[str]) -> dict[str, FileFolder]:
+    """Return the places of `--files`, by the names of the folders that they are served as.
+
+    An item is `NAME=DIRECTORY`, or a directory, whose last part is the name then.
+    """
+    found: dict[str, FileFolder] = {}
+    for item in items:
+        name, equals, place = item.partition("=")
+        if not equals:
+            name, place = Path(item).resolve().name, item
+        if not is_key(name) or "/" in name:
+            raise Misconfigured(
+                f"--files {item}: {name!r} cannot be a folder's name; say --files NAME={place}."
+            )
+        if name in found:
+            raise Misconfigured(
+                f"--files {item}: there is a folder {name!r} already; give this one another name."
+            )
+        found[name] = DirectoryFiles(Path(place))
+    return found

@@ -1,0 +1,111 @@
+"""An HDF5 file in one state, opened to be served: the objects of a store that its domain would have.
+
+It is closed when nothing refers to it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from weakref import finalize
+
+from hsparse.dn.record_form import RecordCodec
+from hsparse.errors import Corrupt
+from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
+from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
+from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
+from hsparse.hdf5.importer.source import Source, path_in_errors
+from hsparse.hdf5.importer.source_files import SourceFiles
+from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
+from hsparse.hdf5.importer.virtual_data import open_data
+from hsparse.hdf5.served.file_chunks import (
+    DefinedChunks,
+    DenseChunks,
+    FileChunks,
+    MatrixChunks,
+    StructuredChunks,
+)
+from hsparse.hdf5.served.file_records import FileRecords
+from hsparse.model.ids import chunk_of_key, chunk_prefix, storage_key
+
+COMPRESSED = ("csr", "csc")
+"""The matrices that become sparse datasets: the places of a coo matrix are in no order by which parts are found."""
+
+
+class ServedFile:
+    """The file at `path`, whose root group is `root`; its methods block, and any number of threads may call them."""
+
+    def __init__(
+        self, path: str, root: str, modified: float, opened: Callable[[], tuple[Source, SourceFiles]]
+    ) -> None:
+        """Parse the file; `Corrupt`, `Unsupported` and `Conflict` name it."""
+        with path_in_errors(path):
+            self._source, files = opened()
+            try:
+                self._objects = FileObjects(self._source, root, matrices=COMPRESSED, files=files)
+                records = FileRecords(self._objects, root, modified)
+            except BaseException:
+                self._source.close()
+                raise
+            finalize(self, _close, self._source, files)
+        self._path = path
+        self.skipped = self._objects.skipped
+        self._records = records.records
+        self._datasets = {chunk_prefix(id): id for id in self._records if id.startswith("d-")}
+        self._ids = {storage_key(id): id for id in self._records}
+        self._by_id = {one.id: one for one in self._objects.by_address.values()}
+        self._chunks: dict[str, FileChunks] = {}
+        self._lock = Lock()
+
+    def get(self, key: str) -> Buffer | None:
+        """Return the object at a key, None where there is none."""
+        id = self._ids.get(key)
+        if id is not None:
+            return RecordCodec(key).encode(self._records[id])
+        folder, _, name = key.rpartition("/")
+        dataset, scaled = self._datasets.get(f"{folder}/"), chunk_of_key(key)
+        if dataset is None or scaled is None:
+            return None
+        with path_in_errors(f"{self._path}: {self._by_id[dataset].path} (chunk {name})"):
+            spec, chunks = self._opened(dataset)
+            scaled = scaled[: len(spec.dims)]
+            return chunks.chunk(scaled) if chunk_name(scaled) == name else None
+
+    def keys(self, prefix: str) -> dict[str, int]:
+        """Return the keys below a prefix, in their order, and about how many bytes each object has."""
+        found = {key: 0 for key in self._ids if key.startswith(prefix)}
+        for folder, dataset in self._datasets.items():
+            if folder.startswith(prefix) or prefix.startswith(folder):
+                with path_in_errors(f"{self._path}: {self._by_id[dataset].path}"):
+                    names = self._opened(dataset)[1].names()
+                found |= {
+                    key: size for name, size in names.items() if (key := folder + name).startswith(prefix)
+                }
+        return dict(sorted(found.items()))
+
+    def _opened(self, dataset: str) -> tuple[ChunkSpec, FileChunks]:
+        spec = chunk_spec(self._records[dataset])
+        with self._lock:
+            found = self._chunks.get(dataset)
+            if found is None:
+                found = self._chunks[dataset] = self._open(self._by_id[dataset], spec)
+        return spec, found
+
+    def _open(self, one: FileObject, spec: ChunkSpec) -> FileChunks:
+        objects = self._objects
+        if one.matrix is not None:
+            return MatrixChunks(objects, one.matrix, spec)
+        stored = objects.read(one)
+        if stored.dataset is None:
+            raise Corrupt("It is no dataset any more.")
+        if isinstance(stored.dataset.layout, RawStructuredLayout):
+            return StructuredChunks(StructuredData(objects, stored), spec)
+        if one.defined is not None:
+            return DefinedChunks(DefinedData(objects, stored, one.defined.address), spec)
+        return DenseChunks(open_data(objects, stored.dataset), spec)
+
+
+def _close(source: Source, files: SourceFiles) -> None:
+    files.close()
+    source.close()

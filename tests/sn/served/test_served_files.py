@@ -1,0 +1,251 @@
+"""Files of a directory are domains: what is listed, read, refused, and what a change of a file does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import anndata
+import h5py
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+
+import hsparse
+from hsparse.cli.embedded_server import embedded_server
+from hsparse.config import load_settings
+from hsparse.errors import Conflict, Forbidden, Misconfigured, NotFound
+from hsparse.hdf5.served.folders import DirectoryFiles, named_folders
+from hsparse.hdf5.served.store import ServedFiles
+from hsparse.model.ids import storage_key
+from hsparse.storage.delegating_store import MemoryStore
+from hsparse.storage.object_store import Entry
+from hsparse.testing.store_model import Move, check_moves, moves
+
+MATRIX = sp.random(3000, 40, 0.3, format="csr", dtype="f4", random_state=0)
+DATA = np.arange(60_000, dtype="<i4").reshape(600, 100)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that are served, and others, some behind links."""
+    place = tmp_path_factory.mktemp("files") / "runs"
+    (place / "sub" / "empty").mkdir(parents=True)
+    (place / ".hidden").mkdir()
+    with h5py.File(place / "sub" / "run.h5", "w") as file:
+        file.create_dataset("x", data=DATA, chunks=(64, 32), compression="gzip")
+        file["text"] = ["a", "bb"]
+        file["again"] = h5py.SoftLink("/x")
+        file.attrs["n"] = 3
+    for name in ("a.NC", ".secret.h5", "b.txt"):
+        (place / name).write_bytes((place / "sub" / "run.h5").read_bytes())
+    (place / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"junk" * 100)
+    (place / "empty.h5").write_bytes(b"")
+    anndata.AnnData(MATRIX).write_h5ad(place / "csr.h5ad", compression="gzip")
+    anndata.AnnData(MATRIX.tocsc()).write_h5ad(place / "csc.h5ad")
+    outside = place.parent / "outside.h5"
+    outside.write_bytes((place / "sub" / "run.h5").read_bytes())
+    (place / "out.h5").symlink_to(outside)
+    (place / "up").symlink_to(place.parent)
+    (place / "loop.h5").symlink_to(place / "loop.h5")
+    (place / "inside.h5").symlink_to(place / "sub" / "run.h5")
+    return place
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("root")
+    with embedded_server(load_settings(root=root, port=0, fsync=False, files=(str(folder),))) as url:
+        yield url
+
+
+def ask(url: str, path: str) -> Any:
+    try:
+        with urlopen(url + path) as reply:
+            return json.loads(reply.read())
+    except HTTPError as error:
+        return error.code, json.loads(error.read())["error"]["message"]
+
+
+def listed(url: str, folder: str) -> list[str]:
+    return [one["name"].rpartition("/")[2] for one in ask(url, f"/domains?domain={folder}")["domains"]]
+
+
+def test_folders_list_what_is_served(url: str) -> None:
+    """Nothing hidden, no other files, nothing that a link has outside; what is broken hides no other."""
+    assert "runs" in listed(url, "/")
+    names = ["a.NC", "broken.h5", "csc.h5ad", "csr.h5ad", "empty.h5", "inside.h5", "sub"]
+    assert listed(url, "/runs/") == names
+    assert listed(url, "/runs/sub/") == ["empty", "run.h5"]
+    assert listed(url, "/runs/sub/empty/") == []
+
+
+@pytest.mark.parametrize("name", ["sub/run.h5", "a.NC", "inside.h5"])
+def test_a_file_is_a_domain(url: str, name: str) -> None:
+    with hsparse.open(f"{url}/runs/{name}") as file:
+        assert sorted(file) == ["again", "text", "x"]
+        assert dict(file.attrs) == {"n": 3}
+        assert np.array_equal(file["x"][5:300, ::7], DATA[5:300, ::7])
+        assert np.array_equal(file["again"][...], DATA)
+        assert file["x"].chunks == (64, 32)
+        assert [str(text, "utf-8") if isinstance(text, bytes) else text for text in file["text"][...]] == [
+            "a",
+            "bb",
+        ]
+
+
+@pytest.mark.parametrize("name", ["csr.h5ad", "csc.h5ad"])
+def test_a_compressed_matrix_is_a_sparse_dataset(url: str, name: str) -> None:
+    with hsparse.open(f"{url}/runs/{name}") as file:
+        X = file["X"]
+        assert (sp.csr_matrix(X[...]) != MATRIX).nnz == 0
+        rows = [1, 17, 2999]
+        assert (sp.csr_matrix(X[rows]) != MATRIX[rows]).nnz == 0
+        assert (sp.csr_matrix(X[:, [0, 39]]) != MATRIX[:, [0, 39]]).nnz == 0
+        assert X.sum() == pytest.approx(MATRIX.sum(), rel=1e-6)
+        assert min(X.chunks) < min(X.shape) or X.chunks[0] < X.shape[0]  # bands of rows, or of columns
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("broken.h5", 400, "/runs/broken.h5"),
+        ("empty.h5", 500, "/runs/empty.h5"),
+        ("none.h5", 404, "/runs/none.h5"),
+        ("b.txt", 404, "/runs/b.txt"),
+        ("out.h5", 403, "leads out of that directory"),
+        ("up/outside.h5", 403, "leads out of that directory"),
+        ("loop.h5", 404, "/runs/loop.h5"),
+        (".secret.h5", 404, "/runs/.secret.h5"),
+    ],
+)
+def test_what_cannot_be_opened_is_named(url: str, folder: Path, name: str, status: int, said: str) -> None:
+    found, message = ask(url, f"/groups?domain=/runs/{name}")
+    assert (found, said in message) == (status, True), message
+    assert str(folder) not in message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda file: file.attrs.__setitem__("m", 1),
+        lambda file: file["x"].__setitem__((0, 0), 7),
+        lambda file: file.create_group("g"),
+        lambda file: file.__delitem__("text"),
+    ],
+)
+def test_a_change_is_refused(url: str, change: Any) -> None:
+    with (
+        pytest.raises(hsparse.HsparseError, match=r"/runs/sub/run\.h5 is a file that is only read"),
+        hsparse.open(f"{url}/runs/sub/run.h5", mode="r+") as file,
+    ):
+        change(file)
+
+
+def test_nothing_is_made_or_deleted_below_the_folder(url: str, folder: Path) -> None:
+    before = _state_of(folder)
+    with pytest.raises(hsparse.HsparseError, match="only read"):
+        hsparse.open(f"{url}/runs/new.h5", mode="w").close()
+    with pytest.raises(hsparse.HsparseError):
+        hsparse.open(f"{url}/runs/sub/run.h5", mode="w").close()
+    assert _state_of(folder) == before
+    with hsparse.open(f"{url}/runs/sub/run.h5") as file:
+        assert np.array_equal(file["x"][0], DATA[0])
+
+
+def _state_of(folder: Path) -> dict[str, tuple[int, int]]:
+    found = {str(path): path.lstat() for path in sorted(folder.rglob("*"))}
+    return {path: (status.st_size, status.st_mtime_ns) for path, status in found.items()}
+
+
+def test_a_file_that_is_changed_is_another_one(tmp_path: Path) -> None:
+    place = tmp_path / "live"
+    place.mkdir()
+    path = place / "run.h5"
+
+    def write(value: int) -> None:
+        with h5py.File(path, "w") as file:
+            file["x"] = np.full(10, value)
+        os.utime(path, ns=(value, value))
+
+    write(1)
+    with embedded_server(
+        load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
+    ) as url:
+        with hsparse.open(f"{url}/live/run.h5") as file:
+            assert file["x"][0] == 1
+            old = file["x"]
+            write(2)
+            with pytest.raises(hsparse.HsparseError, match="is not in the domain"):
+                old[0]
+        with hsparse.open(f"{url}/live/run.h5") as file:
+            assert file["x"][0] == 2
+        path.unlink()
+        assert ask(url, "/?domain=/live/run.h5")[0] == 404
+
+
+async def test_a_file_that_changes_while_it_is_read_is_a_conflict(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    path.write_bytes((folder / "sub" / "run.h5").read_bytes())
+    store = ServedFiles(MemoryStore(), {"live": DirectoryFiles(tmp_path)})
+    root = json.loads((await store.get("live/run.h5/.domain.json")).data)["root"]
+    await store.get(storage_key(root))
+    keys = [one.key async for page in store.list(_tree(root)) for one in page.entries]
+    chunk = next(key for key in keys if key.endswith("/3_1"))
+    os.utime(path, ns=(5, 5))
+    with pytest.raises(Conflict, match="was changed while it was read"):
+        await store.get(chunk)
+
+
+async def test_another_process_finds_a_file_by_an_id(folder: Path) -> None:
+    first, other = (ServedFiles(MemoryStore(), named_folders([str(folder)])) for _ in range(2))
+    root = json.loads((await first.get("runs/sub/run.h5/.domain.json")).data)["root"]
+    keys = [one.key async for page in other.list(_tree(root)) for one in page.entries]
+    assert keys == sorted(keys)
+    for key in keys:
+        assert (await other.get(key)).data == (await first.get(key)).data
+    with pytest.raises(NotFound):
+        await other.get(storage_key(root[:5] + "0" + root[6:]))
+
+
+def _tree(root: str) -> str:
+    return storage_key(root).rpartition("/")[0] + "/"
+
+
+@given(moves())
+async def test_the_store_below_is_as_it_was(moves: list[Move]) -> None:
+    await check_moves(ServedFiles(MemoryStore(), {}), moves)
+
+
+async def test_keys_of_files_are_refused(folder: Path) -> None:
+    store = ServedFiles(MemoryStore(), named_folders([f"runs={folder}"]))
+    key = "runs/sub/run.h5/.domain.json"
+    etag = (await store.get(key)).etag
+    for change in (
+        store.put(key, b""),
+        store.put_if_absent("runs/new.h5/.domain.json", b""),
+        store.put_if_match(key, b"", etag),
+        store.delete_if_match(key, etag),
+        store.delete_all([Entry(key, 0, etag, 0.0)]),
+    ):
+        with pytest.raises(Forbidden, match="only read"):
+            await change
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (["/none/such"], "cannot be read"),
+        (["a/b=."], "cannot be a folder's name"),
+        (["one=.", "one=.."], "already"),
+    ],
+)
+def test_places_that_cannot_be_served(items: list[str], said: str) -> None:
+    with pytest.raises(Misconfigured, match=said):
+        named_folders(items)
