@@ -74,6 +74,7 @@ def test_the_files_of_the_readme_go_out_and_in(url: str, tmp_path: Path) -> None
         assert answer.read() == (tmp_path / "copy.h5").read_bytes()
 
 
+FROM = ("docs/from-hsds.md", "docs/from-tiledb-soma.md", "docs/from-zarr.md")
 PYTHON = [
     pytest.param(code, id=f"{name}-{number}")
     for name in ("README.md", "docs/clients.md", "docs/python.md", "docs/rest.md")
@@ -81,7 +82,7 @@ PYTHON = [
 ]
 PYTHON += [
     pytest.param("".join(blocks(name, "python")), id=name)
-    for name in ("docs/anndata.md", "docs/detector.md", "docs/first-hour.md")
+    for name in ("docs/anndata.md", "docs/detector.md", "docs/first-hour.md", *FROM)
 ]
 """On a page for one kind of users each example goes on with what the one before has stored."""
 
