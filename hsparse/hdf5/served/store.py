@@ -30,6 +30,8 @@ MARK = bytes.fromhex("f11e")
 MARKED = f"g-{MARK.hex()}"
 MOST_OPEN = 64
 """Files that are kept open, with their records."""
+MOST_KNOWN = 100_000
+"""Files whose ids are known; that of another one is looked for when it is asked for."""
 PAGE = 1000
 
 
@@ -39,7 +41,7 @@ class ServedFiles(DelegatingStore):
     def __init__(self, store: ObjectStore, folders: dict[str, FileFolder]) -> None:
         super().__init__(store)
         self._folders = folders
-        self._places: dict[str, tuple[str, str, FileState]] = {}
+        self._places: OrderedDict[str, tuple[str, str, FileState]] = OrderedDict()
         """Where the file of each root is: the folder's name, the path in it, and the state that the root is of."""
         self._open: OrderedDict[str, asyncio.Task[ServedFile]] = OrderedDict()
 
@@ -157,6 +159,8 @@ class ServedFiles(DelegatingStore):
         digest = sha256(f"{name}\0{path}\0{state.etag}".encode()).digest()
         root = root_id(MARK + digest[:6])
         self._places[root] = name, path, state
+        if len(self._places) > MOST_KNOWN:
+            self._places.popitem(last=False)
         return root
 
     async def _known_root(self, key: str) -> str | None:
