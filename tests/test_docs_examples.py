@@ -82,7 +82,7 @@ PYTHON = [
 ]
 PYTHON += [
     pytest.param("".join(blocks(name, "python")), id=name)
-    for name in ("docs/anndata.md", "docs/detector.md", "docs/first-hour.md", *FROM)
+    for name in ("docs/anndata.md", "docs/detector.md", *FROM)
 ]
 """On a page for one kind of users each example goes on with what the one before has stored."""
 
