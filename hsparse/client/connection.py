@@ -18,7 +18,7 @@ from hsparse.client.errors import InvalidValue, Unreachable
 from hsparse.client.http.address import is_loopback
 from hsparse.client.http.answers import answered_error, check_type, json_object
 from hsparse.client.http.client_span import client_span, note_status
-from hsparse.client.http.connection_pool import ConnectionPool
+from hsparse.client.http.connection_pool import BROKEN, ConnectionPool
 from hsparse.client.http.retry import Repeatable, Retry
 from hsparse.client.memory_limit import default_limit
 from hsparse.clock import SystemClock
@@ -34,7 +34,6 @@ Json: TypeAlias = dict[str, Any]
 Body: TypeAlias = Json | list[Json] | Buffer
 Headers: TypeAlias = dict[str, str]
 T = TypeVar("T")
-BROKEN = (OSError, http.client.HTTPException)
 GROWING = ("append", "extend")
 """Parameters, or members of a body, of requests that have another effect each time, unless they carry the same key."""
 KEY_HEADER = "Idempotency-Key"
@@ -258,18 +257,12 @@ class Connection:
         self, method: str, target: str, data: Buffer | None, headers: Headers
     ) -> Iterator[http.client.HTTPResponse]:
         """Send a request that changes nothing, and yield its answer, see `stream`."""
-        process = os.getpid()
         connection, response = self._ask_again(method, target, data, headers)
         is_whole = False
         try:
-            yield response
-            is_whole = response.isclosed()
-        except BROKEN as error:
-            if isinstance(error, HsparseError):
-                raise
-            if process != os.getpid():
-                raise self._read_by_parent() from error
-            raise self._unreachable("GET", error) from error
+            with self._reading():
+                yield response
+                is_whole = response.isclosed()
         finally:
             (self._pool.give_back if is_whole else self._pool.drop)(connection)
 
@@ -288,26 +281,20 @@ class Connection:
         """
         self.check_open("GET", path)
         target, sent = self._target(path, params), self._headers | {"Accept": "*/*"} | (headers or {})
-        process = os.getpid()
         connection, _ = self._take()
         try:
-            with client_span(method, self._prefix + path, sent) as span:
-                connection.request(method, target, headers=sent)
-                response = connection.getresponse()
-                note_status(span, response.status)
-            if response.status >= 300:
-                error = answered_error(f"{method} {path}", response, response.read())
-                if method == "HEAD":
-                    with self.response("GET", path, {**(headers or {}), "Range": "bytes=0-0"}, **params):
-                        pass
-                raise error
-            yield response
-        except BROKEN as error:
-            if isinstance(error, HsparseError):  # some are also an OSError
-                raise
-            if process != os.getpid():
-                raise self._read_by_parent() from error
-            raise self._unreachable("GET", error) from error
+            with self._reading():
+                with client_span(method, self._prefix + path, sent) as span:
+                    connection.request(method, target, headers=sent)
+                    response = connection.getresponse()
+                    note_status(span, response.status)
+                if response.status >= 300:
+                    error = answered_error(f"{method} {path}", response, response.read())
+                    if method == "HEAD":
+                        with self.response("GET", path, {**(headers or {}), "Range": "bytes=0-0"}, **params):
+                            pass
+                    raise error
+                yield response
         finally:
             self._pool.drop(connection)
 
@@ -420,24 +407,13 @@ class Connection:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send a request in a span; repeat a GET if a kept connection broke."""
         with client_span(method, target.partition("?")[0], headers) as span:
-            response, answer = self._exchange_once(method, target, data, headers)
+            connection, kept = self._take()
+            try:
+                response, answer = self._pool.exchange(connection, kept, method, target, data, headers)
+            except BROKEN as error:
+                raise self._unreachable(method, error) from error
             note_status(span, response.status)
         return response, answer
-
-    def _exchange_once(
-        self, method: str, target: str, data: Buffer | None, headers: Headers
-    ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request, over a new connection if none is kept; repeat a GET if a kept connection broke."""
-        connection, kept = self._take()
-        try:
-            return self._send(connection, method, target, data, headers)
-        except BROKEN as error:
-            if not kept or method != "GET" or isinstance(error, TimeoutError):
-                raise self._unreachable(method, error) from error
-        try:
-            return self._send(self._pool.open(), method, target, data, headers)
-        except BROKEN as error:
-            raise self._unreachable(method, error) from error
 
     def _take(self) -> tuple[http.client.HTTPConnection, bool]:
         """Return a connection of the pool and whether it was kept; `Unreachable` without one: nothing was sent."""
@@ -446,30 +422,20 @@ class Connection:
         except OSError as error:
             raise self._unreachable("GET", error) from error
 
-    def _send(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        target: str,
-        data: Buffer | None,
-        headers: Headers,
-    ) -> tuple[http.client.HTTPResponse, bytes]:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Raise `Unreachable` for a connection that breaks while an answer is read."""
+        process = os.getpid()
         try:
-            # A server that refuses a body early answers and closes the connection: the answer has the reason.
-            with suppress(BrokenPipeError):
-                connection.request(method, target, data, headers)
-            response = connection.getresponse()
-            answer = response.read()
-        except BaseException:
-            self._pool.drop(connection)
-            raise
-        self._pool.give_back(connection)
-        return response, answer
-
-    def _read_by_parent(self) -> Unreachable:
-        return Unreachable(
-            f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
-        )
+            yield
+        except BROKEN as error:
+            if isinstance(error, HsparseError):  # some are also an OSError
+                raise
+            if process != os.getpid():
+                raise Unreachable(
+                    f"The answer of {self.url} is read by the process that asked for it; ask again in this one."
+                ) from error
+            raise self._unreachable("GET", error) from error
 
     def _unreachable(self, method: str, error: Exception) -> HsparseError:
         reason = str(error) or type(error).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,11 +19,11 @@ class CutConnection(Connection):
 
     cuts = 0
 
-    def _send(self, connection: http.client.HTTPConnection, method: str, *request: Any) -> Any:
-        answered = super()._send(connection, method, *request)
+    def _exchange(self, method: str, *request: Any) -> Any:
+        answered = super()._exchange(method, *request)
         if method == "PUT" and self.cuts:
             self.cuts -= 1
-            raise ConnectionResetError("cut")
+            raise self._unreachable(method, ConnectionResetError("cut"))
         return answered
 
 
@@ -41,6 +40,7 @@ def test_an_append_whose_answers_were_lost_is_there_once(cut: CutConnection) -> 
     assert dataset.append(np.array([[4, 5, 6]])) == slice(1, 2)
     cut.cuts = 1
     assert dataset.extend(2) == slice(2, 4)
+    assert cut.cuts == 0
     assert dataset.refresh() == (4, 3)
     assert dataset[:2].toarray().tolist() == [[1, 0, 3], [4, 5, 6]]
 

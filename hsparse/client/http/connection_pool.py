@@ -19,7 +19,10 @@ from typing import Any
 from weakref import WeakSet, finalize
 
 from hsparse.client.http.route import proxy_for, trusted_authorities
+from hsparse.format.buffer import Buffer
 
+BROKEN = (OSError, http.client.HTTPException)
+"""What a connection raises that breaks."""
 MAX_IDLE = 16
 """Idle connections that are kept; more are open only while as many threads have exchanges under way."""
 
@@ -132,6 +135,34 @@ class ConnectionPool:
         with self._lock:
             self._busy[connection] = connection.sock, self._epoch
         return connection
+
+    def exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        kept: bool,
+        method: str,
+        target: str,
+        data: Buffer | None,
+        headers: Mapping[str, str],
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """Send a request over a connection of `take`; return its answer, read whole, and keep the connection.
+
+        A GET is sent again over a new one if a kept one turns out to be closed. Raises what is in `BROKEN`.
+        """
+        try:
+            # A server that refuses a body early answers and closes the connection: the answer has the reason.
+            with suppress(BrokenPipeError):
+                connection.request(method, target, data, headers)
+            response = connection.getresponse()
+            answer = response.read()
+        except BaseException as error:
+            self.drop(connection)
+            is_repeated = kept and method == "GET" and isinstance(error, BROKEN)
+            if not is_repeated or isinstance(error, TimeoutError):
+                raise
+            return self.exchange(self.open(), False, method, target, data, headers)
+        self.give_back(connection)
+        return response, answer
 
     def give_back(self, connection: http.client.HTTPConnection) -> None:
         """Keep a connection after an exchange that ended well, its answer read whole, or close it.

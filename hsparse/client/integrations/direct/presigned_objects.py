@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 from typing import Any
 from urllib.parse import urlsplit
 
-from hsparse.client.http.connection_pool import ConnectionPool
+from hsparse.client.http.connection_pool import BROKEN, ConnectionPool
 from hsparse.client.integrations.direct.object_reader import (
     ObjectChanged,
     ObjectPlace,
@@ -37,8 +36,9 @@ class PresignedObjects(ObjectReader):
         pool = self._pool(parts.scheme, parts.hostname, parts.port)
         target = f"{parts.path}?{parts.query}"
         try:
-            response, data = _get(pool, target, place.etag)
-        except (OSError, http.client.HTTPException) as error:
+            headers = {"If-Match": f'"{place.etag}"'}
+            response, data = pool.exchange(*pool.take(), "GET", target, None, headers)
+        except BROKEN as error:
             raise ObjectUnavailable(f"{place.key}: {type(error).__name__}") from None
         if response.status in (NOT_FOUND, PRECONDITION_FAILED):
             raise ObjectChanged(place.key)
@@ -66,28 +66,3 @@ class PresignedObjects(ObjectReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["_timeout"], state["at_once"])  # type: ignore[misc]
-
-
-def _get(pool: ConnectionPool, target: str, etag: str) -> tuple[http.client.HTTPResponse, bytes]:
-    """Send a GET; again over a new connection if a kept one turns out to be closed."""
-    connection, kept = pool.take()
-    try:
-        return _exchange(pool, connection, target, etag)
-    except (OSError, http.client.HTTPException) as error:
-        if not kept or isinstance(error, TimeoutError):
-            raise
-    return _exchange(pool, pool.open(), target, etag)
-
-
-def _exchange(
-    pool: ConnectionPool, connection: http.client.HTTPConnection, target: str, etag: str
-) -> tuple[http.client.HTTPResponse, bytes]:
-    try:
-        connection.request("GET", target, headers={"If-Match": f'"{etag}"'})
-        response = connection.getresponse()
-        data = response.read()
-    except BaseException:
-        pool.drop(connection)
-        raise
-    pool.give_back(connection)
-    return response, data
