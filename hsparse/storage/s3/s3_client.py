@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from aiohttp import ClientError as TransportError
+from botocore import UNSIGNED
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
@@ -61,7 +62,8 @@ class S3Client:
     """A pooled client of one bucket; `open` it first, or use it as a context.
 
     `endpoint` is the URL of an S3-compatible server, addressed by path; None is AWS. Credentials come
-    from botocore's own chain (environment, files, instance role) unless given. `deadline` in seconds is
+    from botocore's own chain (environment, files, instance role) unless given; `unsigned`, none are looked for.
+    `requester_pays` agrees that the account of the credentials is billed. `deadline` in seconds is
     for one operation with all its retries, from when one of the `connections` is free; a connection
     silent for a third of it counts as lost. Listings have `page_size` keys a page.
     """
@@ -75,13 +77,22 @@ class S3Client:
         access_key: str | None = None,
         secret_key: str | None = None,
         session_token: str | None = None,
+        unsigned: bool = False,
+        requester_pays: bool = False,
         deadline: float = 30.0,
         connections: int = 64,
         page_size: int = PAGE_SIZE,
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        if unsigned and requester_pays:
+            raise Misconfigured(
+                f"The bucket {bucket!r} can bill nobody for requests without keys: leave out --unsigned or "
+                "--requester-pays."
+            )
         self.name = bucket
+        self._unsigned = unsigned
+        self._requester_pays = requester_pays
         self._deadline = deadline
         self._page_size = page_size
         self._clock = clock or SystemClock()
@@ -95,7 +106,8 @@ class S3Client:
             "aws_secret_access_key": secret_key,
             "aws_session_token": session_token,
             "config": AioConfig(
-                signature_version="s3v4",  # presigned URLs too, which botocore else signs as it did in 2006
+                # "s3v4" for presigned URLs too, which botocore else signs as it did in 2006.
+                signature_version=UNSIGNED if unsigned else "s3v4",
                 connect_timeout=min(CONNECT_TIMEOUT, deadline / 3),
                 read_timeout=deadline / 3,
                 max_pool_connections=connections,
@@ -119,6 +131,8 @@ class S3Client:
             session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
             self._context = session.create_client("s3", **self._options)
             self._client = await self._context.__aenter__()
+            if self._requester_pays:
+                self._client.meta.events.register("provide-client-params.s3", _with_payer)
         except (BotoCoreError, ValueError) as error:
             raise Misconfigured(f"The bucket {self.name!r} cannot be used: {error}") from error
         return self
@@ -225,11 +239,13 @@ class S3Client:
         if isinstance(error, ClientError):
             code = error_code(error)
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-            return translate_error_reply(code, status, key, self.name)
+            return translate_error_reply(
+                code, status, key, self.name, error.operation_name, unsigned=self._unsigned
+            )
         if isinstance(error, _NO_CREDENTIALS):
             return Misconfigured(
                 f"There are no usable credentials for the bucket {self.name!r}; configure an access key and "
-                "its secret, or an instance role."
+                "its secret, or an instance role. A public bucket is read with --read-only --unsigned."
             )
         if isinstance(error, _LOST):
             return Retry.UNCERTAIN
@@ -258,6 +274,14 @@ _REFUSED = {
     "TooManyRequests",
 }
 _UNCERTAIN_STATUSES = {408, 429, 500, 502, 503, 504}
+_READ, _LIST = "s3:GetObject", "s3:ListBucket"
+_RIGHTS = {
+    "List": _LIST,
+    "Delete": "s3:DeleteObject",
+    "Abort": "s3:AbortMultipartUpload",
+    **dict.fromkeys(("Put", "Create", "Upload", "Complete"), "s3:PutObject"),
+}
+"""The right that an operation needs, by how its name begins; others read objects."""
 _CREDENTIALS = {
     "AuthorizationHeaderMalformed",
     "ExpiredToken",
@@ -268,8 +292,10 @@ _CREDENTIALS = {
 }
 
 
-def translate_error_reply(code: str, status: int, key: str, bucket: str) -> HsparseError | Retry:
-    """Return the error for a reply with `code` and HTTP `status` to a request on `key`."""
+def translate_error_reply(
+    code: str, status: int, key: str, bucket: str, operation: str = "GetObject", *, unsigned: bool = False
+) -> HsparseError | Retry:
+    """Return the error for a reply with `code` and HTTP `status` to a request on `key`; `operation` is the API's."""
     if code in _REFUSED:
         return Retry.REFUSED
     if code == "NoSuchBucket":
@@ -280,7 +306,25 @@ def translate_error_reply(code: str, status: int, key: str, bucket: str) -> Hspa
         return Misconfigured(f"The bucket {bucket!r} refuses this machine's time; set its clock.")
     if code in ("PermanentRedirect", "IllegalLocationConstraintException") or status == 301:
         return Misconfigured(f"The bucket {bucket!r} is in another region; configure its region.")
+    if status in (401, 403):
+        return _denied(code, key, bucket, operation, unsigned)
     return _by_status(code, status, key, bucket)
+
+
+def _denied(code: str, key: str, bucket: str, operation: str, unsigned: bool) -> Misconfigured:
+    """Return the error of a request that the bucket does not allow; it names the right that is missing."""
+    right = next((right for verb, right in _RIGHTS.items() if operation.startswith(verb)), _READ)
+    if unsigned:
+        remedy = "it is not public: leave out --unsigned, and configure keys that have it"
+    elif right in (_READ, _LIST):
+        remedy = (
+            "grant it, or use --unsigned if the bucket is public, --requester-pays if its readers are billed"
+        )
+    else:
+        remedy = "grant it, or use --read-only to serve what is there"
+    if right == _READ:
+        right += " (or s3:ListBucket, without which S3 does not tell that there is no such object)"
+    return Misconfigured(f"The bucket {bucket!r} denies {right} on {key!r} ({code}); {remedy}.")
 
 
 def _by_status(code: str, status: int, key: str, bucket: str) -> HsparseError | Retry:
@@ -292,14 +336,15 @@ def _by_status(code: str, status: int, key: str, bucket: str) -> HsparseError | 
         return PreconditionFailed(f"{key!r} is no longer in the state it was read in; read it again.")
     if status == 416:
         return BadRequest(f"The range of {key!r} starts beyond the object's end.")
-    if status in (401, 403):
-        return Misconfigured(
-            f"The bucket {bucket!r} denies access to {key!r} ({code}); grant s3:GetObject, s3:PutObject, "
-            "s3:DeleteObject and s3:ListBucket."
-        )
     if status in (405, 501):
         return Unsupported(f"The bucket {bucket!r} does not do what {key!r} needs ({code}).")
     return StoreFailed(f"The bucket {bucket!r} failed on {key!r} ({status} {code}); see the store's log.")
+
+
+def _with_payer(params: dict[str, Any], model: Any, **_: Any) -> None:
+    """Agree to pay in each request that has a field for it; botocore calls this before it sends one."""
+    if "RequestPayer" in model.input_shape.members:
+        params["RequestPayer"] = "requester"
 
 
 def error_code(error: BaseException | None) -> str:

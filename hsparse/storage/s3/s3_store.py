@@ -30,6 +30,7 @@ from hsparse.storage.object_store import (
     check_key,
     check_range,
     is_key,
+    no_urls,
     resolve_range,
 )
 from hsparse.storage.s3.s3_client import S3Client
@@ -128,6 +129,8 @@ class S3Store(S3Client):
 
     async def presigned(self, key: str, seconds: int) -> str:
         check_key(key)
+        if self._requester_pays:  # the reader would have to send the header that is signed
+            raise no_urls(self.name)
         about = {"Bucket": self.name, "Key": key}
         return await self._run(
             key, lambda: self._client.generate_presigned_url("get_object", Params=about, ExpiresIn=seconds)

@@ -91,7 +91,7 @@ async def test_four_rights_suffice(bucket: S3Store, endpoint: str) -> None:
         bucket.name, endpoint=endpoint, region="us-east-1", access_key="guest", secret_key="guest"
     )
     async with guest:
-        with pytest.raises(Misconfigured, match="grant s3:GetObject"):
+        with pytest.raises(Misconfigured, match="denies s3:GetObject"):
             await guest.get("a")
         policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
         await bucket._client.put_bucket_policy(Bucket=bucket.name, Policy=policy)

@@ -77,3 +77,24 @@ def test_times_are_those_of_botocore(text: str | int) -> None:
 def test_a_text_that_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"Invalid|day|hour"):
         parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("operation", "unsigned", "right", "remedy"),
+    [
+        ("GetObject", False, "s3:GetObject", "--requester-pays"),
+        ("HeadObject", True, "s3:GetObject", "leave out --unsigned"),
+        ("ListObjectsV2", False, "s3:ListBucket", "--unsigned"),
+        ("ListObjectsV2", True, "s3:ListBucket", "leave out --unsigned"),
+        ("PutObject", False, "s3:PutObject", "--read-only"),
+        ("UploadPart", False, "s3:PutObject", "--read-only"),
+        ("DeleteObject", False, "s3:DeleteObject", "--read-only"),
+    ],
+)
+def test_what_is_denied_names_the_right_and_a_remedy(
+    operation: str, unsigned: bool, right: str, remedy: str
+) -> None:
+    error = translate_error_reply("AccessDenied", 403, "key", "bucket", operation, unsigned=unsigned)
+    assert isinstance(error, Misconfigured)
+    assert f"denies {right} " in error.message
+    assert remedy in error.message

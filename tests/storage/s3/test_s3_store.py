@@ -349,7 +349,7 @@ async def test_no_bucket_by_that_name_can_be(moto_endpoint: str, pauses: Pauses)
 
 @pytest.mark.parametrize(
     ("status", "code", "remedy"),
-    [(403, "AccessDenied", "grant s3:GetObject"), (403, "SignatureDoesNotMatch", "configure valid ones")],
+    [(403, "AccessDenied", "denies s3:PutObject"), (403, "SignatureDoesNotMatch", "configure valid ones")],
 )
 async def test_access_denied(store: S3Store, proxy: FaultyProxy, status: int, code: str, remedy: str) -> None:
     proxy.lose(Loss("PUT", answer=error_reply(status, code)))
