@@ -69,6 +69,7 @@ from hsparse.storage.object_store import (
 )
 from hsparse.storage.wal.file_deletion import delete_file, delete_files
 from hsparse.storage.wal.recovery import recover, repair, repairing
+from hsparse.storage.wal.unrecovered import check_recovered, logged_state
 from hsparse.storage.wal.wal_process import WalProcess, fits_a_packet
 
 PAGE_SIZE = 1000
@@ -125,6 +126,7 @@ class PosixStore:
     with `wal`, to the process that puts through a write-ahead log. With `fsync=False` a put survives the end of
     the process but not of the machine. A key cannot be an object and a directory of others at once: such a put
     is a `Conflict`. A cancelled call may be applied all the same. Puts leave `reserve` bytes of the file system free.
+    With `read_only` it makes no file, lock or directory: it is for a `ReadOnlyStore`, and puts are not expected.
     """
 
     def __init__(
@@ -137,16 +139,22 @@ class PosixStore:
         page_size: int = PAGE_SIZE,
         wal: bool = False,
         reserve: int = 0,
+        read_only: bool = False,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self.name = name or root.name
         self._root = RootDirectory(str(root), fsync=fsync, now_ns=now_ns)
         self._page_size = page_size
+        self._read_only = read_only
         try:
-            self._root.make()
-            recover(self._root)
+            if read_only:
+                os.scandir(root).close()
+                check_recovered(self._root)
+            else:
+                self._root.make()
+                recover(self._root)
         except OSError as error:
-            raise unusable_directory(str(root), error) from error
+            raise unusable_directory(str(root), error, "read" if read_only else "write to") from error
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="posix-store")
         self._process = WalProcess(self._root, self.name) if wal else None
         self._space = FreeSpace(str(root), reserve)
@@ -190,15 +198,13 @@ class PosixStore:
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
     ) -> AsyncIterator[Page]:
-        items = self._repaired(walk(self._root.path, prefix, delimiter, start_after))
+        items = self._listed(
+            walk(self._root.path, prefix, delimiter, start_after, sweeps=not self._read_only)
+        )
         while page := await self._offload(prefix, lambda: tuple(itertools.islice(items, self._page_size))):
             yield Page(
-                tuple(
-                    Entry(key, status.st_size, file_etag(status), status.st_mtime_ns / 1e9)
-                    for key, status in page
-                    if status is not None
-                ),
-                tuple(key for key, status in page if status is None),
+                tuple(one for one in page if isinstance(one, Entry)),
+                tuple(one for one in page if isinstance(one, str)),
             )
 
     async def sweep(self) -> int:
@@ -247,7 +253,10 @@ class PosixStore:
                 if (stored := self._read_once(file, key, resolve)) is not None:
                     return stored
             except HalfWritten:
-                repair(self._root, key)
+                if (logged := self._repair(key)) is not None:
+                    entry, data = logged
+                    first, count = resolve(entry.size)
+                    return Stored(data[first : first + count], entry.etag, entry.size)
             finally:
                 os.close(file)
         raise StoreFailed(
@@ -268,15 +277,27 @@ class PosixStore:
             return None
         return Stored(data, file_etag(status), status.st_size)
 
-    def _repaired(self, items: Iterator[Item]) -> Iterator[Item]:
-        """Yield the listed items; wait for, or repair, files that are half written."""
-        for key, status in items:
-            if status is None or not is_half_written(status):
-                yield key, status
+    def _repair(self, key: str) -> tuple[Entry, bytes] | None:
+        """Wait until a half-written file is written, or repair it; if nothing may be written, return its state."""
+        if self._read_only:
+            return logged_state(self._root, key)
+        repair(self._root, key)
+        return None
+
+    def _listed(self, items: Iterator[Item]) -> Iterator[Entry | str]:
+        """Yield the listed objects and prefixes; wait for, or repair, files that are half written."""
+        for key, found in items:
+            status = found
+            if status is None:
+                yield key
                 continue
-            repair(self._root, key)
-            if (now := file_status(f"{self._root.path}/{key}")) is not None:
-                yield key, now
+            if is_half_written(status):
+                if (logged := self._repair(key)) is not None:
+                    yield logged[0]
+                    continue
+                status = file_status(f"{self._root.path}/{key}")
+            if status is not None:
+                yield Entry(key, status.st_size, file_etag(status), status.st_mtime_ns / 1e9)
 
     def _absent(self, key: str) -> NotFound:
         return NotFound(f"There is no object {key!r} in {self.name!r}.")

@@ -149,34 +149,34 @@ Item: TypeAlias = tuple[str, os.stat_result | None]
 """A key and its file's status, or a common prefix and None."""
 
 
-def walk(root: str, prefix: str, delimiter: bool, start_after: str) -> Iterator[Item]:
+def walk(root: str, prefix: str, delimiter: bool, start_after: str, *, sweeps: bool = True) -> Iterator[Item]:
     """Yield the objects below the directory `root`, as `ObjectStore.list` orders and selects them.
 
     Only the names in the directories above the current key are in memory. Objects that appear or disappear
-    during the walk may be missed; all others are yielded once.
+    during the walk may be missed; all others are yielded once. If it `sweeps`, stale temporary files are removed.
     """
     base = prefix.rpartition("/")[0]
     if base and not is_key(base):
         return
     at = f"{base}/" if base else ""
-    yield from _walk(root, at, prefix, delimiter, start_after)
+    yield from _walk(root, at, prefix, delimiter, start_after, sweeps)
 
 
-def _walk(root: str, at: str, prefix: str, delimiter: bool, start_after: str) -> Iterator[Item]:
-    for key in sorted(at + name for name in _names(f"{root}/{at}")):
+def _walk(root: str, at: str, prefix: str, delimiter: bool, start_after: str, sweeps: bool) -> Iterator[Item]:
+    for key in sorted(at + name for name in _names(f"{root}/{at}", sweeps)):
         if not key.startswith(prefix):
             continue
         if not key.endswith("/"):
             if key > start_after and (status := file_status(f"{root}/{key}")) is not None:
                 yield key, status
         elif delimiter:
-            if key > start_after and _holds_object(f"{root}/{key}"):
+            if key > start_after and _holds_object(f"{root}/{key}", sweeps):
                 yield key, None
         elif key > start_after or start_after.startswith(key):
-            yield from _walk(root, key, prefix, delimiter, start_after)
+            yield from _walk(root, key, prefix, delimiter, start_after, sweeps)
 
 
-def _names(directory: str) -> Iterator[str]:
+def _names(directory: str, sweeps: bool) -> Iterator[str]:
     """Yield the names in a directory that are parts of keys; those of directories end in `/`.
 
     With that `/`, names sort as the keys below them do: `a.b` before `a/b`.
@@ -188,19 +188,20 @@ def _names(directory: str) -> Iterator[str]:
     with scan:
         for entry in scan:
             if entry.name.startswith(TEMPORARY):
-                _sweep_file(entry.path)
+                if sweeps:
+                    _sweep_file(entry.path)
             elif entry.name.isprintable() and not entry.name.startswith(RESERVED):
                 yield f"{entry.name}/" if entry.is_dir() else entry.name
 
 
-def _holds_object(directory: str) -> bool:
+def _holds_object(directory: str, sweeps: bool) -> bool:
     """Tell whether any object is below `directory`: one that a put has just created, or left, may be empty."""
     below = []
-    for name in _names(directory):
+    for name in _names(directory, sweeps):
         if not name.endswith("/"):
             return True
         below.append(name)
-    return any(_holds_object(directory + name) for name in below)
+    return any(_holds_object(directory + name, sweeps) for name in below)
 
 
 def sweep(root: str) -> int:

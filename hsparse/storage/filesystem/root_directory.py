@@ -215,11 +215,11 @@ def directory_conflict(key: str) -> Conflict:
     )
 
 
-def unusable_directory(path: str, error: OSError) -> Misconfigured:
-    """Return the error of a root directory that cannot be created, written to or locked."""
+def unusable_directory(path: str, error: OSError, deed: str = "write to") -> Misconfigured:
+    """Return the error of a root directory that cannot be created, written to or locked, or read."""
     return Misconfigured(
         f"The store's directory {path!r} cannot be used ({error.strerror}); name one that this "
-        "process may write to."
+        f"process may {deed}."
     )
 
 

@@ -1,0 +1,78 @@
+"""What a store that may not write does where another one would recover or repair: it looks into the logs.
+
+It takes no lock, so it cannot tell the log of a live process from that of a dead one. A live one applies what it has
+logged at once; what stays in a log, and not in its file, waits for a recovery.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from hsparse.errors import Misconfigured
+from hsparse.storage.filesystem.object_file import file_status, is_half_written
+from hsparse.storage.filesystem.root_directory import RootDirectory
+from hsparse.storage.object_store import Entry, is_key
+from hsparse.storage.wal.deletion_markers import DeletionMarkers
+from hsparse.storage.wal.write_ahead_log import LogRecord, latest_record, log_paths, read_log
+
+LOOKS = 20
+PAUSE = 0.1
+"""Seconds between two looks: a live process applies what it has logged sooner."""
+
+
+def check_recovered(root: RootDirectory) -> None:
+    """Raise `Misconfigured` if objects were stored that are in a write-ahead log alone; blocks."""
+    waiting = _unapplied(root)
+    for _ in range(LOOKS):
+        if not waiting:
+            return
+        time.sleep(PAUSE)
+        waiting &= _unapplied(root)
+    raise Misconfigured(
+        f"The last server of {root.path!r} was cut off: {len(waiting)} objects, such as {min(waiting)[0]!r}, are in a "
+        "write-ahead log alone. Start a server there that may write, once, which puts them into place."
+    )
+
+
+def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
+    """Return the state that a half-written file will have, with its bytes, None if it has one by now; blocks."""
+    record = latest_record(root, key)
+    status = file_status(f"{root.path}/{key}")
+    if record is None or status is None or not is_half_written(status):
+        return None
+    size = len(record.data)
+    etag = f"{record.date:x}-{size:x}-{status.st_ino:x}"
+    return Entry(key, size, etag, record.date / 1e9), bytes(record.data)
+
+
+def _unapplied(root: RootDirectory) -> set[tuple[str, int]]:
+    """Return the keys and dates of logged puts whose files have an earlier state, or are not there."""
+    latest: dict[str, LogRecord] = {}
+    for path in log_paths(root):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            for record in read_log(file):
+                if is_key(record.key) and record.date >= latest.get(record.key, record).date:
+                    latest[record.key] = record
+        finally:
+            os.close(file)
+    markers = DeletionMarkers(root)
+    return {(key, one.date) for key, one in latest.items() if not _is_applied(root, one, markers)}
+
+
+def _is_applied(root: RootDirectory, record: LogRecord, markers: DeletionMarkers) -> bool:
+    path = Path(root.path, record.key)
+    status = file_status(str(path))
+    if status is None:
+        return path.is_dir() or markers.cover(record.key, record.date)
+    if is_half_written(status) or status.st_mtime_ns != record.date:
+        return is_half_written(status) or status.st_mtime_ns > record.date
+    try:
+        return path.read_bytes() == record.data
+    except FileNotFoundError:  # deleted meanwhile
+        return True
