@@ -58,6 +58,11 @@ async def serve_data_node(settings: Settings) -> None:
     settings.check_node_token()
     if settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: use `hsparse serve`.")
+    if settings.store.read_only:
+        raise Misconfigured(
+            "The data nodes of a cluster write their leases to the store: use `hsparse serve --read-only`, of which "
+            "any number share a store."
+        )
     stop = stop_signal()
     if settings.cluster.with_parent:
         _stop_with_parent(stop)
@@ -188,14 +193,14 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
     """Hold the data node of a whole server over the configured stores; yield it, and the names of their buckets.
 
     A directory has one server. A bucket may have others: this one is a member beside them, from before it is yielded.
+    One that only reads is no member, and confirms all that it reads.
     """
     stores, clock = await open_stores(settings.store), SystemClock()
     buckets = tuple(store.name for store in stores)
-    if are_buckets(settings.store) and not settings.store.single_writer:
-        if not are_writable(stores):
-            node: DataNode = _make_node(stores, clock, settings.data, NoOwnership())
-        else:
-            node = await _open_member_server(settings, stores, clock)
+    if not are_writable(stores):
+        node: DataNode = _make_node(stores, clock, settings.data, NoOwnership())
+    elif are_buckets(settings.store) and not settings.store.single_writer:
+        node = await _open_member_server(settings, stores, clock)
     else:
         node = _make_node(stores, clock, settings.data, SOLE)
     try:
@@ -249,7 +254,7 @@ def _make_node(
             DataService(store, clock, resources=shared.of_bucket(store.name), ownership=one)
             for store, one in pairs
         ]
-    for service in services:
+    for service in services if are_writable(stores) else ():
         service.start(settings.sweep_interval)
     return services[0] if len(services) == 1 else BucketRouter(services)
 

@@ -54,6 +54,10 @@ async def serve(settings: Settings) -> None:
     settings.check_exposure()
     if settings.cluster.dn and settings.store.single_writer:
         raise Misconfigured("--single-writer means one process: leave out --dn.")
+    if settings.cluster.dn and settings.store.read_only:
+        raise Misconfigured(
+            "--read-only means one process, beside any number of others: leave out --dn, and start several."
+        )
     stop = stop_signal()
     with serving_store(settings.store, "hsparse serve"), node_tracer("hsparse") as tracer:
         async with _owners(settings, stop) as (owners, buckets):

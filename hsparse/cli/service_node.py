@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hsparse.cli.node_log import write_line
 from hsparse.cli.sign_in import make_authenticator
-from hsparse.cli.stores import are_buckets, root_of
+from hsparse.cli.stores import ONLY_READS, are_buckets, root_of
 from hsparse.clock import Clock, SystemClock
 from hsparse.cluster.membership_object import MembershipObject
 from hsparse.concurrency.request_trace import Tracer
@@ -20,7 +20,9 @@ from hsparse.sn.app import Application, Parts, create_app
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.metrics import Metrics
+from hsparse.sn.policies.guards import Cors
 from hsparse.sn.policies.log import RequestLog, access_json, access_text
+from hsparse.sn.policies.read_only import ReadOnly
 from hsparse.sn.service import Service
 from hsparse.storage.object_store import ObjectStore
 from hsparse.wire.codec import VERSION
@@ -65,6 +67,7 @@ def make_service(
         directory=_directory(settings),
         single_user=None if settings.sign_in.signs_in else settings.sign_in.user,
         cors_origins=() if origins == ("none",) else origins,
+        read_only=settings.store.read_only,
     )
     schemes = [scheme for one in parts for scheme in one.schemes]
     authenticator = make_authenticator(settings.sign_in, schemes, clock)
@@ -72,10 +75,12 @@ def make_service(
 
 
 def service_parts(settings: Settings, clock: Clock | None = None) -> tuple[Parts, ...]:
-    """Return what the extensions that are there add to a service node."""
+    """Return what the extensions that are there add to a service node, and what one has that only reads."""
     clock = clock or SystemClock()
     modules = [one.service.load() for one in extensions() if one.service is not None]
-    return tuple(module.parts(settings, clock) for module in modules)
+    reading = Parts(policies=((Cors, ReadOnly(ONLY_READS)),), about={"read_only": True})
+    own = (reading,) if settings.store.read_only else ()
+    return (*own, *(module.parts(settings, clock) for module in modules))
 
 
 def _directory(settings: Settings) -> str:

@@ -29,7 +29,7 @@ async def with_schema(
     `Misconfigured` if this hsparse cannot read the store. If it can only read, the store is returned read-only, and
     `prepare`, which may write, is not called.
     """
-    schema = await _read(store)
+    schema = await read_schema(store)
     if schema is not None and not schema.writable:
         return _read_only(store, schema)
     prepared = await prepare(store)
@@ -37,7 +37,7 @@ async def with_schema(
         try:
             await prepared.put_if_absent(SCHEMA_KEY, orjson.dumps(Schema().to_json()))
         except PreconditionFailed:
-            await _read(store)  # another node has created it
+            await read_schema(store)  # another node has created it
     return prepared
 
 
@@ -48,14 +48,15 @@ async def needed_schema(stores: Iterable[ObjectStore]) -> Schema:
     """
     needed = Schema()
     for store in stores:
-        schema = await _read(store) or Schema()
+        schema = await read_schema(store) or Schema()
         if isinstance(store, ReadOnlyStore):
             schema = replace(schema, write_features=())
         needed = needed.and_also(schema)
     return needed
 
 
-async def _read(store: ObjectStore) -> Schema | None:
+async def read_schema(store: ObjectStore) -> Schema | None:
+    """Return what a store needs, None if it does not say; `Misconfigured` if this hsparse cannot read it."""
     try:
         stored = await store.get(SCHEMA_KEY)
     except NotFound:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hsparse.cli.store_schema import with_schema
-from hsparse.errors import Misconfigured, NotFound
+from hsparse.cli.store_schema import read_schema, with_schema
+from hsparse.errors import Forbidden, Misconfigured, NotFound
 from hsparse.model.ids import check_bucket_name
+from hsparse.model.schema import SCHEMA_KEY
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.conditional_put import CurrentEtagRefused, SingleWriter, probe, with_conditional_delete
 from hsparse.storage.delegating_store import ReadOnlyStore
@@ -21,6 +22,7 @@ from hsparse.storage.posix import PosixStore
 from hsparse.storage.store_settings import StoreSettings
 
 DEFAULT_ROOT = Path("hsparse-data")
+ONLY_READS = "This server only reads (--read-only): make changes on one that writes to the same place."
 S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
 """The store of a bucket: aiobotocore takes a sixth of the time in which a data node starts."""
 
@@ -29,11 +31,12 @@ S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
 def serving_store(settings: StoreSettings, command: str, *, shared: bool = False) -> Iterator[None]:
     """Return the context in which a process serves the configured stores; entering it may raise `Misconfigured`.
 
-    A directory has one server, or processes that are `shared`: members of one cluster. A bucket of S3 has no locks.
+    A directory has one server, or processes that are `shared`: members of one cluster. A bucket of S3 has no locks, and
+    who only reads needs none.
     """
     with ExitStack() as roots:
         for place in _places(settings):
-            if isinstance(place, Path):
+            if isinstance(place, Path) and not settings.read_only:
                 root = RootDirectory(str(place), fsync=settings.fsync)
                 roots.enter_context(serving_root(root, command, shared=shared))
         yield
@@ -119,18 +122,40 @@ async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore
     store: ObjectStore
     soon: AbstractContextManager[None] = nullcontext()
     if isinstance(place, str):
-        bucket = S3_STORE.load().S3Store(place, endpoint=settings.s3_endpoint, region=settings.s3_region)
+        bucket = S3_STORE.load().S3Store(
+            place,
+            endpoint=settings.s3_endpoint,
+            region=settings.s3_region,
+            unsigned=settings.unsigned,
+            requester_pays=settings.requester_pays,
+        )
         store, soon = await bucket.open(), bucket.within(START_SECONDS)
         probed = probed_bucket
     else:
-        store = PosixStore(place, fsync=settings.fsync, wal=settings.put_log, reserve=settings.reserve_size)
+        store = PosixStore(
+            place,
+            fsync=settings.fsync,
+            wal=settings.put_log and not settings.read_only,
+            reserve=settings.reserve_size,
+            read_only=settings.read_only,
+        )
         probed = _probed
     try:
         with soon:
+            if settings.read_only:
+                return await _only_read(store)
             return await with_schema(store, _single_writer if settings.single_writer else probed)
     except BaseException:
         await store.close()
         raise
+
+
+async def _only_read(store: ObjectStore) -> ObjectStore:
+    """Return a store that is never written, once it is known that it can be listed and read here."""
+    async for _ in store.list(SCHEMA_KEY):
+        break
+    await read_schema(store)
+    return ReadOnlyStore(store, Forbidden(ONLY_READS))
 
 
 async def _single_writer(store: ObjectStore) -> ObjectStore:

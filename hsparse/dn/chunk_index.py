@@ -23,7 +23,7 @@ from hsparse.compute import compute
 from hsparse.dn.cache import Cache
 from hsparse.dn.chunk_bytes import ChunkFooters, footer_columns, read_chunk_footer, read_tail
 from hsparse.dn.records import Fences
-from hsparse.errors import BadRequest, Corrupt, HsparseError, NotFound, PreconditionFailed
+from hsparse.errors import BadRequest, Corrupt, Forbidden, HsparseError, NotFound, PreconditionFailed
 from hsparse.format.chunk_map import ChunkMap, ChunkRows, decode_map, digests, encode_map, row_names
 from hsparse.format.chunk_spec import ChunkSpec, unknown_statistics
 from hsparse.format.plan.chunk_plan import selection_intersects
@@ -214,6 +214,8 @@ class CachedChunkMap:
         except PreconditionFailed:
             # Another node has put one: the next request reads it and adds the missing rows.
             self._rows = self._etag = None
+        except Forbidden:  # by a store that is only read
+            pass
         except HsparseError as error:
             self._new += new
             log.warning("The chunk map %s could not be put: %s", self.key, error.message)

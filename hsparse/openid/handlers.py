@@ -75,7 +75,7 @@ def parts(settings: Settings, clock: Clock) -> Parts:
     return Parts(
         routes=(
             Route("GET", "/sign-in/client", partial(get_sign_in_client, flow), None),
-            Route("POST", "/sign-in/token", partial(post_sign_in_token, flow), None),
+            Route("POST", "/sign-in/token", partial(post_sign_in_token, flow), None, reads_only=True),
         ),
         schemes=() if tokens is None else (tokens,),
         about={} if flow is None else {"sign_in_issuer": flow.issuer.url},

@@ -95,6 +95,8 @@ ROUTES = (Route("GET", "/quota", get_quota, Right.READ), Route("PUT", "/quota", 
 
 
 def parts(settings: Settings, clock: Clock) -> Parts:
-    """Return quotas: an admin may set one at any time."""
+    """Return quotas: an admin may set one at any time. Where nothing grows there are none, and nothing is counted."""
+    if settings.store.read_only:
+        return Parts()
     policies = ((Access, QuotaPolicy()),)
     return Parts(ROUTES, policies, components=(Quotas,), provides={FolderLimits: Quotas})

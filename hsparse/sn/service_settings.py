@@ -35,10 +35,10 @@ class ServiceSettings:
     domains below a folder `/home/NAME` may take `home_quota` bytes in the store, unless an admin has set something
     else.
 
-    Six fields are not configurable here. `single_user` is the name every request acts as when authentication is
+    Seven fields are not configurable here. `single_user` is the name every request acts as when authentication is
     off; None requires credentials. `bucket` is the name of the store as reported to clients, `other_buckets`
     are those that requests may name. `directory` is the path of the first if that is a directory, which maps tell
-    clients on this machine.
+    clients on this machine. One that is `read_only` makes no home folders and keeps no summaries.
     """
 
     GROUP: ClassVar[str] = "Memory and limits"
@@ -124,3 +124,4 @@ class ServiceSettings:
     bucket: str = "hsparse"
     other_buckets: tuple[str, ...] = ()
     directory: str = ""
+    read_only: bool = False

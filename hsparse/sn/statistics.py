@@ -198,10 +198,11 @@ class _Scan:
 class Statistics:
     """Counts domains, each at most once at a time."""
 
-    def __init__(self, owners: Owners, clock: Clock, bucket: str) -> None:
+    def __init__(self, owners: Owners, clock: Clock, bucket: str, *, keeps: bool = True) -> None:
         self._owners = owners
         self._clock = clock
         self._bucket = bucket
+        self._keeps = keeps
         self._running: dict[str, _Scan] = {}
         self._places = asyncio.Semaphore(SCANS_AT_ONCE)
         self._places_of_users: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -209,7 +210,8 @@ class Statistics:
     @classmethod
     def of(cls, service: Service) -> Statistics:
         """Make the statistics of a service node."""
-        return cls(service.owners, service.clock, service.settings.bucket)
+        settings = service.settings
+        return cls(service.owners, service.clock, settings.bucket, keeps=not settings.read_only)
 
     async def of_domain(self, root: str, *, lasting: bool = True) -> Record | None:
         """Return the current summary of a domain or, if counting takes too long, the last one; None without one.
@@ -271,7 +273,8 @@ class Statistics:
             counted = await scan_domain(self._owners, root)
             summary = counted | {"bucket": self._bucket, "scan_start": started}
             summary["scan_complete"] = self._clock.now()
-            await self._keep(root, summary)
+            if self._keeps:
+                await self._keep(root, summary)
             return summary
 
     @asynccontextmanager

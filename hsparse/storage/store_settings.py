@@ -25,6 +25,13 @@ class StoreSettings:
     )
     s3_endpoint: str | None = setting(None, "URL of the S3 service, when it is not AWS")
     s3_region: str | None = setting(None, "region of the bucket")
+    unsigned: bool = setting(False, "send requests to the bucket without keys, as public ones are read")
+    requester_pays: bool = setting(
+        False, "agree to pay for the requests to the bucket, where its owner asks for that"
+    )
+    read_only: bool = setting(
+        False, "write nothing and lock nothing, and refuse changes; others may serve and write it meanwhile"
+    )
     single_writer: bool = setting(
         False, "declare that nothing else writes the store, if it ignores conditional puts"
     )

@@ -145,8 +145,10 @@ async def find_domain(
 async def create_home(service: Service, path: str, principal: Principal | None) -> Record | None:
     """Create the folder at `path` if it is `/home` or the principal's home, and return its record.
 
-    None for any other path. If a concurrent request creates it, that record is returned.
+    None for any other path, and where nothing is written. If a concurrent request creates it, that record is returned.
     """
+    if service.settings.read_only:
+        return None
     if path == HOME:
         # Admins need no entry. One by the name would be that of a user who is called so and is no admin.
         return await _create_home(service, path, service.settings.single_user or ADMIN, readable())

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from hsparse.compute import INLINE, LONG, compute
 from hsparse.concurrency.gather import with_pauses
-from hsparse.errors import BadRequest, HsparseError, NotFound, TooLarge
+from hsparse.errors import BadRequest, ErrorKind, HsparseError, NotFound, TooLarge
 from hsparse.model.json_values import item_count
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import JSON_TYPE, MAX_NAMES, text_list
@@ -259,10 +259,12 @@ async def _why_missing(owners: Owners, change: DeleteLinks | DeleteAttributes, s
     """Return the owner's error, `Gone` for a deleted name, for a deletion that always fails.
 
     A deletion is atomic, so one that also has a name that cannot exist changes nothing, even if the missing name was
-    created in the meantime.
+    created in the meantime. Where nothing may be changed, nothing was deleted either.
     """
-    outcome = (await owners.change(change))[0]
-    return NotFound(sentence) if outcome.failure is None else outcome.failure.error()
+    failure = (await owners.change(change))[0].failure
+    if failure is None or failure.kind == ErrorKind.FORBIDDEN:
+        return NotFound(sentence)
+    return failure.error()
 
 
 PIECE = 1 << 20
