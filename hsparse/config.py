@@ -145,6 +145,8 @@ def job_environment(settings: Settings) -> dict[str, str]:
     service = {
         "HSPARSE_S3_ENDPOINT": settings.store.s3_endpoint,
         "HSPARSE_S3_REGION": settings.store.s3_region,
+        "HSPARSE_UNSIGNED": str(int(settings.store.unsigned)),
+        "HSPARSE_REQUESTER_PAYS": str(int(settings.store.requester_pays)),
     }
     inherited = {name: value for name, value in os.environ.items() if name.upper() not in NOT_FOR_JOBS}
     return inherited | {name: value for name, value in service.items() if value is not None}

@@ -124,3 +124,7 @@ class ClientSettings:
     token_file: Path | None = setting(None, "file with an API key or token to sign in by", group="Sign-in")
     s3_endpoint: str | None = setting(None, "URL of the S3 service of FILE, when it is not AWS")
     s3_region: str | None = setting(None, "region of the bucket of FILE")
+    unsigned: bool = setting(
+        False, "send requests to the bucket of FILE without keys, as public ones are read"
+    )
+    requester_pays: bool = setting(False, "agree to pay for the requests to the bucket of FILE")

@@ -35,6 +35,11 @@ def client_default(name: str) -> str | None:
     return os.environ.get(CLIENT_SETTINGS[name].env_var) or None
 
 
+def is_on_by_default(name: str) -> bool:
+    """Say whether the variable of a client's flag is set, and on."""
+    return (client_default(name) or "").lower() in ("1", "true", "t", "yes", "y", "on")
+
+
 def server_default(name: str) -> str | None:
     """Return the default of a flag for a server's setting, as `client_default`."""
     return os.environ.get(SERVER_SETTINGS[name].env_var) or None

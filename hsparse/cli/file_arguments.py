@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hsparse.cli.environment import CLIENT_SETTINGS, client_default
+from hsparse.cli.environment import CLIENT_SETTINGS, client_default, is_on_by_default
 from hsparse.errors import BadRequest
 
 SCHEME = "s3://"
@@ -35,16 +36,25 @@ class S3Url:
 
 def add_s3_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the S3 service of FILE."""
-    for name, metavar, text in (
-        ("endpoint", "URL", "URL of the S3 service of FILE, when it is not AWS"),
-        ("region", "REGION", "region of the bucket of FILE"),
-    ):
-        parser.add_argument(
-            f"--s3-{name}",
-            default=client_default(f"s3_{name}"),
-            metavar=metavar,
-            help=f"{text} [{CLIENT_SETTINGS[f's3_{name}'].env_var}]",
-        )
+    for name, metavar in (("s3_endpoint", "URL"), ("s3_region", "REGION")):
+        one = CLIENT_SETTINGS[name]
+        text = f"{one.description} [{one.env_var}]"
+        parser.add_argument(one.flag, default=client_default(name), metavar=metavar, help=text)
+    for name in ("unsigned", "requester_pays"):
+        one, on = CLIENT_SETTINGS[name], is_on_by_default(name)
+        text = f"{one.description} [{one.env_var}]"
+        parser.add_argument(one.flag, default=on, action=argparse.BooleanOptionalAction, help=text)
+
+
+def s3_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the flags say of the S3 service of FILE, as arguments of `S3Store`."""
+    return {
+        "endpoint": args.s3_endpoint,
+        "region": args.s3_region,
+        "unsigned": args.unsigned,
+        "requester_pays": args.requester_pays,
+        "deadline": DEADLINE,
+    }
 
 
 def check_target(path: Path, *, replace: bool) -> None:

@@ -22,6 +22,7 @@ from aiobotocore.session import AioSession
 import hsparse
 from hsparse.cli.data_node import serve_data_node
 from hsparse.cli.embedded_server import embedded_server
+from hsparse.cli.main import main
 from hsparse.cli.serve import serve
 from hsparse.cli.stores import ONLY_READS, open_stores
 from hsparse.client.connection import Connection
@@ -347,6 +348,17 @@ async def test_who_asks_pays(public: tuple[str, Guard], monkeypatch: pytest.Monk
     with pytest.raises(Unsupported, match="has no URLs"):
         await store.presigned("home/a.h5/.domain.json", 60)
     await store.close()
+
+
+def test_a_file_of_a_public_bucket_is_imported_without_keys(
+    public: tuple[str, Guard], embedded_url: str
+) -> None:
+    endpoint, guard = public
+    flags = ["--s3-endpoint", endpoint, "--s3-region", "us-east-1", "--unsigned"]
+    assert main(["import", "s3://files/data/a.h5", "/public.h5", "--endpoint", embedded_url, *flags]) == 0
+    assert guard.signed == []
+    with hsparse.open(f"{embedded_url}/public.h5", "r") as file:
+        np.testing.assert_array_equal(file["x"][...], NUMBERS)
 
 
 async def test_public_objects_have_plain_urls(public: tuple[str, Guard]) -> None:

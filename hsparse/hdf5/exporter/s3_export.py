@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hsparse.cli.connection_flags import connector
-from hsparse.cli.file_arguments import DEADLINE, S3Url
+from hsparse.cli.file_arguments import S3Url, s3_options
 from hsparse.cli.progress import print_message, show_progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.hdf5.domain_file import ReportProgress
@@ -215,7 +215,7 @@ def run(args: argparse.Namespace, form: FileForm) -> int:
     url, connect = S3Url.parse(args.file), connector(args)
 
     async def export(update: ReportProgress) -> int:
-        store = S3Store(url.bucket, endpoint=args.s3_endpoint, region=args.s3_region, deadline=DEADLINE)
+        store = S3Store(url.bucket, **s3_options(args))
         async with store:
             reads = FileReads(connect, args.domain, form, SENT_AT_ONCE)
             try:

@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
 def _open(args: argparse.Namespace, file: str) -> Source:
     if not file.startswith(SCHEME):
         return LocalSource(Path(file))
-    source: Source = args.load_part("s3").S3Source(file, args.s3_endpoint, args.s3_region)
+    source: Source = args.load_part("s3").S3Source(file, **file_arguments.s3_options(args))
     return source
 
 

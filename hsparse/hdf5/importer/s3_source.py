@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Any, TypeVar
 
-from hsparse.cli.file_arguments import DEADLINE, S3Url
+from hsparse.cli.file_arguments import S3Url
 from hsparse.errors import Conflict, NotFound
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.source import BlockCache, Source
@@ -23,15 +23,15 @@ class S3Source(Source):
     Concurrent threads that need the same block wait for one request.
     """
 
-    def __init__(self, url: str, endpoint: str | None, region: str | None) -> None:
-        """Open the object; `NotFound` without one, and the errors of `S3Store`."""
+    def __init__(self, url: str, **options: Any) -> None:
+        """Open the object, of an `S3Store` with these options; `NotFound` without one, and its errors."""
         self.name = url
         place = S3Url.parse(url)
         self._key = place.key
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="s3", daemon=True)
         self._thread.start()
-        self._store = S3Store(place.bucket, endpoint=endpoint, region=region, deadline=DEADLINE)
+        self._store = S3Store(place.bucket, **options)
         try:
             self._wait(self._store.open())
             found = self._wait(self._store.get_range(self._key, -1))

@@ -158,7 +158,7 @@ def test_ranges(moto_endpoint: str, put: Put, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(source, "SMALL", 1500)
     rng = np.random.default_rng(1)
     data = rng.bytes(20_500)
-    with S3Source(put("ranges", data), moto_endpoint, "us-east-1") as found:
+    with S3Source(put("ranges", data), endpoint=moto_endpoint, region="us-east-1") as found:
         assert found.size == len(data)
         for _ in range(10):
             starts = rng.integers(0, len(data), 5).tolist()
@@ -215,7 +215,7 @@ def test_what_is_wanted_is_under_way_at_once(
         return await real(self, key, start, length)
 
     monkeypatch.setattr(S3Store, "get_range", get_range)
-    with S3Source(url, moto_endpoint, "us-east-1") as found:
+    with S3Source(url, endpoint=moto_endpoint, region="us-east-1") as found:
         wanted = (ByteRange(10, 20), ByteRange(900, 200), ByteRange(2000, 2500), ByteRange(1100, 7))
         assert list(found.fetch(wanted)) == [data[one.address :][: one.size] for one in wanted]
     assert len(waiting) == 3
@@ -234,14 +234,14 @@ def test_a_range_of_many_bytes_has_time(
         return await real(self, *given)
 
     monkeypatch.setattr(S3Store, "_retry", retry)
-    with S3Source(url, moto_endpoint, "us-east-1") as found:
+    with S3Source(url, endpoint=moto_endpoint, region="us-east-1") as found:
         assert found.read(0, 4) == b"data"
     assert min(deadlines) >= 64 * 8
 
 
 def test_an_object_that_changes(moto_endpoint: str, put: Put) -> None:
     url = put("changes", bytes(200_000))
-    with S3Source(url, moto_endpoint, "us-east-1") as source:
+    with S3Source(url, endpoint=moto_endpoint, region="us-east-1") as source:
         put("changes", bytes(100_000) + b"x" * 100_000)
         with pytest.raises(Conflict, match="changed while it was read"):
             source.read(0, 100_000)
