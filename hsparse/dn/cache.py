@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -189,8 +189,9 @@ class Codec(Protocol[V]):
         """Return about how many bytes of memory the value takes; `data` are those of its object."""
         ...
 
-    def work(self, nbytes: int) -> int:
-        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `hsparse.compute`."""
+    @property
+    def speed(self) -> int:
+        """How many times as fast a byte of the value's memory is changed and encoded as `compute` assumes."""
         ...
 
 
@@ -290,16 +291,21 @@ class StoredForm(Protocol[V]):
 
     key: str
 
-    def encode(self, value: V) -> Buffer:
-        """Return the bytes to put for a value that was changed."""
+    async def fetch(self) -> Sequence[Stored]:
+        """Read what has the value, nothing if there is none; memory for it is taken."""
         ...
 
-    def work(self, nbytes: int) -> int:
-        """Return the work of changing and encoding a value of `nbytes` of memory, in bytes, see `hsparse.compute`."""
+    def decode(self, found: Sequence[Stored]) -> ObjectState[V]:
+        """Return the state that was fetched, in any thread; `Corrupt` when the bytes are no value."""
         ...
 
-    async def load(self) -> ObjectState[V]:
-        """Read the value; `Corrupt` when the bytes are none."""
+    def encode(self, state: ObjectState[V], value: V | None) -> Any:
+        """Return what to put in place of `state` for a value that was changed, in any thread; None: to delete it."""
+        ...
+
+    @property
+    def speed(self) -> int:
+        """See `Codec`."""
         ...
 
     async def glimpse(self) -> ObjectState[V]:
@@ -310,19 +316,27 @@ class StoredForm(Protocol[V]):
         """Say whether the store holds a state that was seen before; False if reading it again is the way to know."""
         ...
 
-    async def put(self, state: ObjectState[V], value: V, data: Buffer) -> ObjectState[V]:
+    async def put(self, state: ObjectState[V], value: V, data: Any) -> ObjectState[V]:
         """Replace `state` by a value, of which `data` is what `encode` returned; return the new state."""
         ...
 
-    async def delete(self, state: ObjectState[V], *, checked: bool) -> ObjectState[V]:
-        """Delete the object; if not `checked`, whatever its state may be."""
+    async def delete(self, state: ObjectState[V], data: Any, *, checked: bool) -> ObjectState[V]:
+        """Delete the object, as `encode` has said; if not `checked`, whatever its state may be."""
         ...
+
+
+async def load_state(form: StoredForm[V]) -> ObjectState[V]:
+    """Return the state in the store."""
+    found = await form.fetch()
+    if not found:
+        return ObjectState(None, None)
+    return await compute(sum([len(one.data) for one in found]), form.decode, found)
 
 
 class SingleObject(Generic[V]):
     """The object of `key` has the value's bytes; the version is its etag. The last `tail` bytes are remembered."""
 
-    __slots__ = ("_codec", "_memory", "_store", "_tail", "encode", "key", "work")
+    __slots__ = ("_codec", "_memory", "_store", "_tail", "key", "speed")
 
     def __init__(
         self,
@@ -337,17 +351,23 @@ class SingleObject(Generic[V]):
         self._tail = tail
         self._store = store
         self._codec = codec
-        self.encode, self.work = codec.encode, codec.work
+        self.speed = codec.speed
 
-    async def load(self) -> ObjectState[V]:
+    async def fetch(self) -> Sequence[Stored]:
         try:
             stored = await self._store.get(self.key)
         except NotFound:
-            return ObjectState(None, None)
+            return ()
         if self._memory is not None:
             await self._memory.reservation.take(self._memory.decode_bound(stored.data))
-        value = await compute(len(stored.data), self._codec.decode, stored.data)
-        return self._state(value, stored.etag, stored.data)
+        return (stored,)
+
+    def decode(self, found: Sequence[Stored]) -> ObjectState[V]:
+        (stored,) = found
+        return self._state(self._codec.decode(stored.data), stored.etag, stored.data)
+
+    def encode(self, state: ObjectState[V], value: V | None) -> Any:
+        return None if value is None else self._codec.encode(value)
 
     async def glimpse(self) -> ObjectState[V]:
         etag = await current_etag(self._store, self.key)
@@ -372,7 +392,7 @@ class SingleObject(Generic[V]):
             nbytes += self._tail
         return ObjectState(value, etag, nbytes=nbytes, tail=tail)
 
-    async def delete(self, state: ObjectState[V], *, checked: bool) -> ObjectState[V]:
+    async def delete(self, state: ObjectState[V], data: Any, *, checked: bool) -> ObjectState[V]:
         if state.version is not None and checked:
             await self._store.delete_if_match(self.key, state.version)
         else:

@@ -23,7 +23,7 @@ from hsparse.concurrency.request_trace import (
     current_trace,
     measured_wait,
 )
-from hsparse.dn.cache import SMALL_VALUE, ObjectMemory, ObjectState, StoredForm
+from hsparse.dn.cache import SMALL_VALUE, ObjectMemory, ObjectState, StoredForm, load_state
 from hsparse.dn.membership.ownership import SOLE, Ownership
 from hsparse.errors import Busy, HsparseError, PreconditionFailed, Unanswered
 from hsparse.storage.object_store import Buffer, Stored
@@ -109,19 +109,22 @@ class GroupPause:
 
 @dataclass(slots=True)
 class AppliedGroup(Generic[V]):
-    """A group applied to a value: the new value, its bytes (None: nothing to put), a result a change."""
+    """A group applied to a value: the new value, whether it is to be stored, what is put for it, a result a change."""
 
     value: V | None
-    data: Buffer | None
+    changed: bool
+    data: Any
     results: list[Any] = field(default_factory=list)
 
 
 def apply_group(
-    group: Sequence[WaitingChange[V]], value: V | None, encode: Callable[[V], Buffer]
+    group: Sequence[WaitingChange[V]],
+    state: ObjectState[V],
+    encode: Callable[[ObjectState[V], V | None], Any],
 ) -> AppliedGroup[V]:
-    """Apply the changes to a value one after another; what one raises is its result, and changes nothing."""
-    before = value
-    data: Buffer | None = None
+    """Apply the changes to a state one after another; what one raises is its result, and changes nothing."""
+    value = state.value
+    data: Any = None
     results: list[Any] = []
     # No future stays in this frame, which an error may have.
     for change in [waiting.change for waiting in group]:
@@ -136,10 +139,10 @@ def apply_group(
             elif new is not value:
                 value, data = new, None
         results.append(result)
-    changed = value is not None and (value is not before or before is None)
-    if data is None and changed and value is not None:
-        data = encode(value)
-    return AppliedGroup(value, data, results)
+    changed = not state.is_absent if value is None else (value is not state.value or data is not None)
+    if changed and data is None:
+        data = encode(state, value)
+    return AppliedGroup(value, changed, data, results)
 
 
 def answer_group(
@@ -370,7 +373,7 @@ class CachedObject(Generic[V]):
         if known is not None and known.decoded and await self._form.is_current(known):
             return known
         count_loads()
-        return await self._form.load()
+        return await load_state(self._form)
 
     async def _commit(self) -> None:
         try:
@@ -396,10 +399,10 @@ class CachedObject(Generic[V]):
             state = await self._known(base)
             if self._memory is not None and state.value is not None and state.nbytes > SMALL_VALUE:
                 await self._memory.reservation.take(self._memory.encode_bound(state.value))
-            weight = self._form.work(state.nbytes) + sum([waiting.weight for waiting in group])
-            applied = await compute(weight, apply_group, group, state.value, self._form.encode)
+            weight = state.nbytes // self._form.speed + sum([waiting.weight for waiting in group])
+            applied = await compute(weight, apply_group, group, state, self._form.encode)
             try:
-                if applied.data is not None or (applied.value is None and not state.is_absent):
+                if applied.changed:
                     await self._put(state, applied, base, term)
                     self._check(term)
                     count_commit(group)
@@ -437,7 +440,7 @@ class CachedObject(Generic[V]):
 
     async def _put(self, state: ObjectState[V], group: AppliedGroup[V], base: Base, term: int) -> None:
         """Store what the group made of a state, or delete the object if that is nothing."""
-        if group.data is None and base is Base.ABSENT and not state.decoded:
+        if group.value is None and base is Base.ABSENT and not state.decoded:
             raise PreconditionFailed(
                 f"{self.key} is not known, and nothing may be deleted that is not known."
             )
@@ -445,10 +448,9 @@ class CachedObject(Generic[V]):
         certain, outdated = self._is_trusted(), self._outdated
         self._putting = asyncio.get_running_loop().create_future()
         try:
-            if group.data is None:
-                stored = await self._form.delete(state, checked=base is Base.NEEDED)
+            if group.value is None:
+                stored = await self._form.delete(state, group.data, checked=base is Base.NEEDED)
             else:
-                assert group.value is not None  # or there were no data
                 stored = await self._form.put(state, group.value, group.data)
             self._unanswered = False
         except PreconditionFailed:

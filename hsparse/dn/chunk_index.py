@@ -15,15 +15,18 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from hsparse.compute import compute
-from hsparse.dn.cache import Cache
+from hsparse.concurrency.gather import with_pauses
+from hsparse.dn.cache import Cache, ObjectState, SingleObject, load_state
 from hsparse.dn.chunk_bytes import ChunkFooters, footer_columns, read_chunk_footer, read_tail
 from hsparse.dn.records import Fences
-from hsparse.errors import BadRequest, Corrupt, Forbidden, HsparseError, NotFound, PreconditionFailed
+from hsparse.errors import BadRequest, Corrupt, Forbidden, HsparseError, PreconditionFailed
 from hsparse.format.chunk_map import ChunkMap, ChunkRows, decode_map, digests, encode_map, row_names
 from hsparse.format.chunk_spec import ChunkSpec, unknown_statistics
 from hsparse.format.plan.chunk_plan import selection_intersects
@@ -31,7 +34,7 @@ from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.points import Selection
 from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import MAP_FOLDER, chunk_of_key, chunk_prefix, map_key
-from hsparse.storage.object_store import Entry, ObjectStore
+from hsparse.storage.object_store import Buffer, Entry, ObjectStore
 from hsparse.wire.chunk_info_message import ChunkPage, CountChunks, FindChunk, ListChunks, SignKeys
 
 ROW_BYTES = 200
@@ -117,6 +120,29 @@ ROWS_PER_NEW_ROW = 32
 """A map is put again when at least one row in so many is new."""
 
 
+@dataclass(frozen=True, slots=True)
+class MapCodec:
+    """Bytes <-> chunk map of the object `key`, of so many dimensions, sections and columns; a damaged one is empty."""
+
+    key: str
+    shape: tuple[int, int, int]
+    speed: ClassVar[int] = 1
+
+    def decode(self, data: bytes) -> ChunkMap:
+        try:
+            return decode_map(data, *self.shape)
+        except Corrupt as error:
+            # Its rows can be read again from the chunks; the next put replaces it.
+            log.warning("The chunk map %s is read anew: %s", self.key, error.message)
+            return ChunkMap.empty(*self.shape)
+
+    def encode(self, value: ChunkMap) -> bytes:
+        return encode_map(value)
+
+    def nbytes(self, value: ChunkMap, data: Buffer) -> int:
+        return value.nbytes
+
+
 class CachedChunkMap:
     """A `CacheEntry` with a chunk map; a row is only used when its chunk still has the row's etag."""
 
@@ -129,10 +155,10 @@ class CachedChunkMap:
         columns: int = 0,
     ) -> None:
         self.key = key
-        self._rank, self._sections, self._columns = rank, sections, columns
-        self._store = store
+        self._shape = rank, sections, columns
+        self._form = SingleObject(key, store, MapCodec(key, self._shape))
         self._rows: ChunkMap | None = None
-        self._etag: str | None = None
+        self._version: str | None = None
         self._new = 0
         self._loading: asyncio.Task[ChunkMap] | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -173,47 +199,33 @@ class CachedChunkMap:
         """
         while True:
             known = await self.rows()
-            merged = await compute(known.nbytes + new.nbytes, known.merge, new)
+            enough = max(MIN_NEW_ROWS, (len(known) + len(new)) // ROWS_PER_NEW_ROW)
+            grid = counts if self._new + len(new) > enough and self._saving is None else None
+            merged, data = await compute(known.nbytes + new.nbytes, _merged, known, new, grid)
             if self._rows is known:  # no other call has added rows meanwhile
                 break
         self._rows = merged
         self._new += len(new)
-        if self._new > max(MIN_NEW_ROWS, len(self._rows) // ROWS_PER_NEW_ROW) and self._saving is None:
+        if data and self._saving is None:
             check()
-            self._saving = asyncio.create_task(self._save(counts))
+            self._saving = asyncio.create_task(self._save(merged, data))
             await asyncio.shield(self._saving)
 
     async def _load(self) -> ChunkMap:
-        rows, etag = ChunkMap.empty(self._rank, self._sections, self._columns), None
         try:
-            stored = await self._store.get(self.key)
-            etag = stored.etag
-            rows = await compute(
-                8 * len(stored.data), decode_map, stored.data, self._rank, self._sections, self._columns
-            )
-        except NotFound:
-            pass
-        except Corrupt as error:
-            # Its rows can be read again from the chunks; the next put replaces it.
-            log.warning("The chunk map %s is read anew: %s", self.key, error.message)
+            state = await load_state(self._form)
         finally:
             self._loading = None
-        self._rows, self._etag = rows, etag
-        return rows
+        self._rows, self._version = state.value or ChunkMap.empty(*self._shape), state.version
+        return self._rows
 
-    async def _save(self, counts: tuple[int, ...]) -> None:
-        assert self._rows is not None
-        rows, new = self._rows.inside(counts), self._new
-        self._new = 0
+    async def _save(self, rows: ChunkMap, data: bytes) -> None:
+        new, self._new = self._new, 0
         try:
-            data = await compute(rows.nbytes, encode_map, rows)
-            if self._etag is None:
-                self._etag = await self._store.put_if_absent(self.key, data)
-            else:
-                self._etag = await self._store.put_if_match(self.key, data, self._etag)
+            self._version = (await self._form.put(ObjectState(None, self._version), rows, data)).version
         except PreconditionFailed:
             # Another node has put one: the next request reads it and adds the missing rows.
-            self._rows = self._etag = None
+            self._rows = self._version = None
         except Forbidden:  # by a store that is only read
             pass
         except HsparseError as error:
@@ -223,8 +235,16 @@ class CachedChunkMap:
             self._saving = None
 
 
+def _merged(known: ChunkMap, new: ChunkMap, counts: tuple[int, ...] | None) -> tuple[ChunkMap, bytes]:
+    """Return both maps as one and, with the `counts` of a grid, the object of its rows in there, else nothing."""
+    merged = known.merge(new)
+    return merged, b"" if counts is None else encode_map(merged.inside(counts))
+
+
 MAX_LISTED = 100_000
 """The most rows of one answer."""
+FOUND_AT_ONCE = 1000
+"""Rows that are looked for in a map at a time: in 2 ms, whatever the map has."""
 SORT_BATCH = 10_000
 """Rows gathered before they are sorted by coordinates: besides them only those of the answer are in memory."""
 MAX_REMEMBERED = 1 << 20
@@ -375,7 +395,10 @@ class ChunkIndex:
         make = partial(CachedChunkMap, key, rank, sections, self._store, columns)
         with self._cache.use(key, make) as chunk_map:
             known = await chunk_map.rows()
-            places = await compute(known.nbytes, lambda: known.find(rows.scaled, digests(rows.etags)))
+            places, names = np.empty(len(rows), np.intp), row_names(known.scaled)
+            async for first in with_pauses(range(0, len(rows), FOUND_AT_ONCE), 1):
+                some = slice(first, first + FOUND_AT_ONCE)
+                places[some] = known.find(rows.scaled[some], digests(rows.etags[some]), names)
             unknown = np.flatnonzero(places < 0)
             table = np.zeros((len(rows), sections, 3), np.uint64)
             defined = np.zeros(len(rows), np.uint64)

@@ -5,6 +5,7 @@ The order of chunks is that of the message, so that the same request has the sam
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,7 +16,7 @@ from hsparse.dn.chunks import Chunks
 from hsparse.format.kinds.chunk_kind import ChunkKind
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.reductions.partials import Partials
-from hsparse.format.selections.orthogonal import Orthogonal
+from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.wire.chunk_message import ReduceChunks
 
 REDUCTIONS_AT_ONCE = 128 * 1024 * 1024
@@ -52,13 +53,8 @@ class ChunkReductions:
 
     async def _reduce(self, message: ReduceChunks, kind: ChunkKind[Any], number: int) -> Partials | None:
         """Return the partial results of one chunk, at places of the whole result; None where there is no chunk."""
-        at = message.selections[number]
-        async with self._chunks.loaded(kind, at) as chunk:
-            if chunk is None:
-                return None
-            assert isinstance(at.selection, Orthogonal)
-            async with self._working.hold(kind.reduce_bound(chunk, at.selection)):
-                return await compute(kind.nbytes(chunk), _reduce_chunk, message, kind, chunk, number)
+        reduce = partial(_reduce_chunk, message, kind, number)
+        return await self._chunks.reduce(kind, message.selections[number], self._working, reduce)
 
 
 def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
@@ -69,9 +65,10 @@ def _wave(message: ReduceChunks, kind: ChunkKind[Any]) -> int:
     return max(1, min(kind.chunks_at_once, WAVE_BYTES // (places * nbytes or 1)))
 
 
-def _reduce_chunk(message: ReduceChunks, kind: ChunkKind[Any], chunk: Any, number: int) -> Partials:
-    reduction, at = message.reduction, message.selections[number]
-    selection, origin = at.selection, message.origins[number].tolist()
+def _reduce_chunk(
+    message: ReduceChunks, kind: ChunkKind[Any], number: int, chunk: Any, selection: Selection
+) -> Partials:
+    reduction, origin = message.reduction, message.origins[number].tolist()
     assert isinstance(selection, Orthogonal)
     codes = None
     if message.codes is not None:

@@ -10,11 +10,11 @@ written is new: so the store need not be asked for it first.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from hsparse.compute import compute
 from hsparse.concurrency.gather import gather_each
@@ -32,6 +32,8 @@ from hsparse.format.kinds.chunk_kind import ChunkChange, ChunkKind, DefinedEleme
 from hsparse.format.kinds.registry import kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.query import Ordering, bind_query
+from hsparse.format.reductions.partials import REDUCTION_BYTES
+from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import chunk_prefix
 from hsparse.model.json_values import Values
@@ -73,6 +75,7 @@ class ChunkCodec:
     key: str
     kind: ChunkKind[Any]
     reservation: Reservation
+    speed: ClassVar[int] = 1
 
     def decode(self, data: bytes) -> Any:
         try:
@@ -95,9 +98,6 @@ class ChunkCodec:
 
     def nbytes(self, value: Any, data: Buffer) -> int:
         return self.kind.nbytes(value)
-
-    def work(self, nbytes: int) -> int:
-        return nbytes
 
 
 class ChunkObjects:
@@ -419,13 +419,22 @@ class Chunks:
         """Answer `FenceDeleted`."""
         await self._objects.fence_deleted(message.dataset)
 
-    @asynccontextmanager
-    async def loaded(self, kind: ChunkKind[Any], at: ChunkSelection) -> AsyncIterator[Any]:
-        """Yield a chunk to read a selection of it, None where there is none; its memory is reserved in the context."""
+    async def reduce(
+        self, kind: ChunkKind[Any], at: ChunkSelection, budget: MemoryBudget, reduce: Callable[..., T]
+    ) -> T | None:
+        """Return what `reduce` makes of a chunk, None without one; what that takes is held of a budget."""
+
+        def reserved(chunk: Any) -> AbstractAsyncContextManager[None]:
+            if chunk is None:  # its values may be computed
+                nbytes = kind.load_bound(at.selection) + REDUCTION_BYTES * at.selection.size
+                return budget.hold(nbytes if kind.spec.arange else 0)
+            assert isinstance(at.selection, Orthogonal)
+            return budget.hold(kind.reduce_bound(chunk, at.selection))
+
         with self._objects.use(kind, at.scaled) as cached:
-            async with self._work(kind.load_bound(at.selection)):
-                chunk = await self._chunk(kind, at, cached)
-            yield chunk
+            return await self._asked(
+                kind, at, cached, lambda chunk, _: kind.nbytes(chunk), reduce, reserved=reserved
+            )
 
     async def _asked(
         self,
@@ -435,6 +444,7 @@ class Chunks:
         work: Callable[..., int],
         ask: Callable[..., T],
         *rest: Any,
+        reserved: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
     ) -> T | None:
         """Return what `ask` says of a chunk and its selection, a look at `work` bytes; None without a chunk."""
         chunk = await cached.read()
@@ -442,13 +452,8 @@ class Chunks:
         if chunk is not None:
             answer = partial(ask, chunk, at.selection, *rest)
         nbytes = kind.spec.computed_bytes if chunk is None else work(chunk, at.selection)
-        return await compute(nbytes, answer)
-
-    async def _chunk(self, kind: ChunkKind[Any], at: ChunkSelection, cached: CachedObject[Any]) -> Any:
-        chunk = await cached.read()
-        if chunk is not None:
-            return chunk
-        return await compute(kind.spec.computed_bytes, kind.missing, at.scaled)
+        async with nullcontext() if reserved is None else reserved(chunk):
+            return await compute(nbytes, answer)
 
     def _kind(self, spec: ChunkSpec) -> ChunkKind[Any]:
         """Return the kind of a dataset's chunks; that of the last message again, if it came with the same `spec`."""

@@ -27,6 +27,7 @@ from hsparse.dn.records import Fences
 from hsparse.errors import BadRequest, Conflict, Corrupt, Moved, NotFound
 from hsparse.format.codec_library import crc32
 from hsparse.format.file_backed import (
+    MAX_GAP,
     ChunkPieces,
     CoalescedRange,
     coalesce_ranges,
@@ -275,14 +276,14 @@ class FileBackedChunks:
         self, message: ReadFileBacked, pieces: ChunkPieces, chunks: list[FileBackedChunk], size: int
     ) -> None:
         try:
-            ranges = await compute(PIECE_BYTES * len(pieces.chunk), coalesce_ranges, pieces)
-            nbytes = size * len(chunks) + sum(found.stop - found.start for found in ranges)
+            nbytes = size * len(chunks) + pieces.span(MAX_GAP)
             step = max(
                 1,
                 DECODE_BATCH // (math.prod(message.piece or message.spec.dims) * message.spec.dtype.itemsize),
             )
             async with self._working.hold(nbytes):
-                arrays = await compute(size * len(chunks), _blank, message, pieces, len(chunks))
+                work = size * len(chunks) + PIECE_BYTES * len(pieces.size)
+                ranges, arrays = await compute(work, _prepared, message, pieces, len(chunks))
 
                 async def read(found: CoalescedRange) -> None:
                     data = await self._files.read(message.files[found.file], found.start, found.stop)
@@ -335,12 +336,14 @@ def _keys(message: ReadFileBacked, batch: NDArray[np.intp]) -> list[str]:
     return keys
 
 
-def _blank(message: ReadFileBacked, pieces: ChunkPieces, count: int) -> list[Array]:
-    """Return new arrays for chunks, with the fill value where pieces are missing."""
+def _prepared(
+    message: ReadFileBacked, pieces: ChunkPieces, count: int
+) -> tuple[list[CoalescedRange], list[Array]]:
+    """Return the ranges to read, and new arrays for chunks, with the fill value where pieces are missing."""
     spec = message.spec
     dtype, fill = spec.dtype, spec.fill_value
     whole = math.prod(d // p for d, p in zip(spec.dims, message.piece, strict=True)) if message.piece else 0
-    return [
+    return coalesce_ranges(pieces), [
         np.empty(spec.dims, dtype) if found == whole else np.full(spec.dims, fill, dtype)
         for found in pieces.counts(count).tolist()
     ]

@@ -181,11 +181,6 @@ def add_checksum(data: bytes) -> bytes:
     return b"".join((view, _end(view)))
 
 
-def remove_checksum(data: bytes) -> bytes:
-    """Return the JSON to which `add_checksum` has added a checksum."""
-    return data[:-_LENGTH] + b"}"
-
-
 def has_checksum(data: bytes) -> bool:
     """Say whether JSON ends with a checksum, right or wrong."""
     return data[-_LENGTH : len(_BEGIN) - _LENGTH] == _BEGIN
@@ -209,6 +204,8 @@ def _end(data: Any) -> bytes:
 DELTA = "delta"
 """The key of a base record that has the token of its delta; see `hsparse.dn.record_objects`."""
 _TOKEN = re.compile("[0-9a-f]{16}")
+_NAMED = re.compile(rb',"delta":"([0-9a-f]{16})","schema":[{][^{}]*[}],\n"crc32":"[0-9a-f]{8}"[}]$')
+"""The end of a base."""
 
 NOT_FINITE = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
 """The constants that other servers write into JSON for floats that are not finite, and our names for them."""
@@ -254,9 +251,11 @@ class RecordCodec:
             self._check(record)
         return record
 
-    def encode(self, value: Record) -> bytes:
-        schema = schema_of(value)
-        data = orjson.dumps(value if schema is None else {**value, "schema": schema.to_json()})
+    def encode(self, value: Record, token: str = "") -> bytes:
+        """Return the bytes of a record that is one object or, with the token of its delta, those of its base."""
+        schema = with_deltas(schema_of(value)) if token else schema_of(value)
+        named = {**value, DELTA: token} if token else value
+        data = orjson.dumps(named if schema is None else {**named, "schema": schema.to_json()})
         return add_checksum(data) if value and is_record(self._key) else data
 
     def take_delta(self, record: Record) -> str:
@@ -270,15 +269,10 @@ class RecordCodec:
             )
         return token
 
-    def name_delta(self, data: bytes, record: Record, token: str) -> bytes:
-        """Return the bytes of a base whose delta has this token; `data` are those of the record alone."""
-        schema = schema_of(record)
-        data = remove_checksum(data)
-        if schema is not None:
-            data = data.removesuffix(b',"schema":%b}' % orjson.dumps(schema.to_json())) + b"}"
-        schema = with_deltas(schema)
-        more = orjson.dumps({DELTA: token, "schema": schema.to_json()})[1:]
-        return add_checksum(b"%b,%b" % (data[:-1], more))
+    def delta_of(self, data: Buffer) -> str:
+        """Return the token of a base's delta, before it is decoded; empty for a record that is one object."""
+        match = _NAMED.search(data, max(0, len(data) - 4096))
+        return "" if match is None else match[1].decode()
 
     def _check(self, record: Record) -> None:
         """Take the schema out of a record if all of it is known; what is left of it forbids changes."""

@@ -27,16 +27,15 @@ end. `hsparse.dn.record_objects` says when it is stored.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from hsparse.clock import Clock
-from hsparse.compute import compute
 from hsparse.concurrency.memory_budget import MemoryBudget
-from hsparse.dn.cache import ObjectState
+from hsparse.dn.cache import ObjectState, load_state
 from hsparse.dn.record_form import RecordCodec, add_checksum, check_checksum, memory_of_json, parse_json
 from hsparse.errors import Busy, Corrupt, HsparseError, NotFound, PreconditionFailed
 from hsparse.model.ids import delta_key
@@ -213,6 +212,18 @@ class RecordVersion:
     memory: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedRecord:
+    """What is put for a record: `data`, of its delta or of a new base; its own delta, if any, has `token`.
+
+    `seal` is the delta of the base before, sealed, if it had one that is not.
+    """
+
+    data: bytes
+    token: str = ""
+    seal: bytes = b""
+
+
 SPEED = 16
 """How many times faster JSON is encoded than `compute` assumes, for each byte of memory that it takes: a change reads a
 small part of a record, and all of it is encoded.
@@ -228,6 +239,7 @@ class RecordObjects:
     """
 
     __slots__ = ("_clock", "_codec", "_limit", "_memory", "_store", "key")
+    speed = SPEED
 
     def __init__(
         self,
@@ -244,14 +256,25 @@ class RecordObjects:
         self._memory = memory
         self._codec = RecordCodec(key)
 
-    def encode(self, value: RecordValue) -> bytes:
-        return self._codec.encode(value.record) if value.delta is None else value.delta.encode()
+    def encode(self, state: ObjectState[RecordValue], value: RecordValue | None) -> EncodedRecord:
+        if value is not None and value.delta is not None:
+            return EncodedRecord(value.delta.encode())
+        version: RecordVersion | None = state.version
+        seal, data, token = b"", b"", ""
+        if version is not None and version.token and not version.sealed:
+            assert state.value is not None
+            assert state.value.delta is not None  # or it were sealed
+            seal = state.value.delta.encode(sealed=True)
+        if value is not None:
+            data = self._codec.encode(value.record)
+        if len(data) > self._limit:
+            assert value is not None
+            token = self._clock.token(8).hex()
+            data = self._codec.encode(value.record, token)
+        return EncodedRecord(data, token, seal)
 
-    def work(self, nbytes: int) -> int:
-        return nbytes // SPEED
-
-    async def load(self) -> ObjectState[RecordValue]:
-        """Read the record; what is read was the record's state at some time since the call.
+    async def fetch(self) -> Sequence[Stored]:
+        """Read the base and its delta; what is read was the record's state at some time since the call.
 
         A delta is deleted only after its base was replaced. So it must be there while its base is.
         """
@@ -260,21 +283,40 @@ class RecordObjects:
             try:
                 stored = await self._store.get(self.key)
             except NotFound:
-                return ObjectState(None, None)
+                return ()
             if stored.etag == seen:
                 raise Corrupt(
                     f"The object {self.key} was changed since, and its changes are missing: it is being deleted, "
                     "or was copied without what is below `.record/`; copy that, too."
                 )
-            seen = stored.etag
+            seen, token = stored.etag, self._codec.delta_of(stored.data)
             try:
-                return await self._parse(stored)
+                delta = (await self._store.get(delta_key(self.key, token)),) if token else ()
             except NotFound:
                 continue
+            if self._memory is not None and len(stored.data) > LARGE_READ:
+                await self._memory.hold_for_request(memory_of_json(bytes(stored.data)))
+            return (stored, *delta)
         raise Busy(f"Other writers kept changing {self.key}; try again.")
 
+    def decode(self, found: Sequence[Stored]) -> ObjectState[RecordValue]:
+        base, record = found[0], self._codec.decode(found[0].data)
+        token, memory = self._codec.take_delta(record), self._codec.nbytes(record, base.data)
+        if not token:
+            return ObjectState(RecordValue(record), RecordVersion(base.etag), nbytes=memory)
+        if len(found) < 2:
+            raise Corrupt(f"The object {self.key} has a delta where none is; restore it from a copy.")
+        delta, sealed = decode_delta(found[1].data, token, len(base.data), delta_key(self.key, token))
+        delta.apply(record)
+        state = self._state(
+            RecordValue(record, delta), RecordVersion(base.etag, token, found[1].etag, sealed, memory)
+        )
+        if sealed:
+            state.value = RecordValue(record)  # the next change is not one of this delta
+        return state
+
     async def glimpse(self) -> ObjectState[RecordValue]:
-        return await self.load()
+        return await load_state(self)
 
     async def is_current(self, state: ObjectState[RecordValue]) -> bool:
         version: RecordVersion | None = state.version
@@ -285,50 +327,27 @@ class RecordObjects:
         return await current_etag(self._store, delta_key(self.key, version.token)) == version.delta
 
     async def put(
-        self, state: ObjectState[RecordValue], value: RecordValue, data: Buffer
+        self, state: ObjectState[RecordValue], value: RecordValue, data: EncodedRecord
     ) -> ObjectState[RecordValue]:
         version: RecordVersion | None = state.version
         if value.delta is None:
-            return await self._put_base(state, value.record, bytes(data))
+            return await self._put_base(state, value.record, data)
         assert version is not None  # or the value had no delta
-        etag = await self._store.put_if_match(delta_key(self.key, version.token), data, version.delta)
-        delta = value.delta.stored(len(data))
+        etag = await self._store.put_if_match(delta_key(self.key, version.token), data.data, version.delta)
+        delta = value.delta.stored(len(data.data))
         return self._state(RecordValue(value.record, delta), replace(version, delta=etag))
 
-    async def delete(self, state: ObjectState[RecordValue], *, checked: bool) -> ObjectState[RecordValue]:
+    async def delete(
+        self, state: ObjectState[RecordValue], data: EncodedRecord, *, checked: bool
+    ) -> ObjectState[RecordValue]:
         """Delete the record; the state is always checked, since a delta must be sealed before."""
         if not state.decoded:
             raise PreconditionFailed(f"{self.key} is to be read before it is deleted.")
-        version: RecordVersion | None = await self._sealed(state)
+        version = await self._sealed(state, data)
         if version is not None:
             await self._store.delete_if_match(self.key, version.base)
             await self._discard(version)
         return ObjectState(None, None)
-
-    async def _parse(self, stored: Stored) -> ObjectState[RecordValue]:
-        """Return the state with this base; `NotFound` if its delta is not there."""
-        size = len(stored.data)
-        if self._memory is not None and size > LARGE_READ:
-            await self._memory.hold_for_request(memory_of_json(bytes(stored.data)))
-        record = await compute(size, self._codec.decode, stored.data)
-        token = self._codec.take_delta(record)
-        memory = self._codec.nbytes(record, stored.data)
-        if not token:
-            return ObjectState(RecordValue(record), RecordVersion(stored.etag), nbytes=memory)
-        key = delta_key(self.key, token)
-        found = await self._store.get(key)
-
-        def change() -> tuple[RecordDelta, bool]:
-            delta, sealed = decode_delta(found.data, token, size, key)
-            delta.apply(record)
-            return delta, sealed
-
-        delta, sealed = await compute(len(found.data), change)
-        version = RecordVersion(stored.etag, token, found.etag, sealed, memory)
-        state = self._state(RecordValue(record, delta), version)
-        if sealed:
-            state.value = RecordValue(record)  # the next change is not one of this delta
-        return state
 
     def _state(self, value: RecordValue, version: RecordVersion) -> ObjectState[RecordValue]:
         """Return the state of a record that has a delta."""
@@ -337,14 +356,11 @@ class RecordObjects:
         return ObjectState(value, version, nbytes=version.memory + grown)
 
     async def _put_base(
-        self, state: ObjectState[RecordValue], record: Record, data: bytes
+        self, state: ObjectState[RecordValue], record: Record, encoded: EncodedRecord
     ) -> ObjectState[RecordValue]:
         """Store all of a record; in place of the base of `state`, whose delta is sealed first."""
-        old = await self._sealed(state)
-        new = RecordVersion("")
-        if len(data) > self._limit:
-            new = await self._new_delta()
-            data = await compute(len(data), self._codec.name_delta, data, record, new.token)
+        old, data = await self._sealed(state, encoded), encoded.data
+        new = await self._new_delta(encoded.token) if encoded.token else RecordVersion("")
         try:
             if old is None:
                 base = await self._store.put_if_absent(self.key, data)
@@ -360,20 +376,17 @@ class RecordObjects:
             return self._state(RecordValue(record, RecordDelta(new.token, len(data))), new)
         return ObjectState(RecordValue(record), new, nbytes=new.memory)
 
-    async def _sealed(self, state: ObjectState[RecordValue]) -> RecordVersion | None:
+    async def _sealed(self, state: ObjectState[RecordValue], encoded: EncodedRecord) -> RecordVersion | None:
         """Seal the delta of a state, if it has one; return the version then."""
         version: RecordVersion | None = state.version
-        if version is None or not version.token or version.sealed:
+        if version is None or not encoded.seal:
             return version
-        assert state.value is not None
-        delta = state.value.delta
-        assert delta is not None  # or it were sealed
-        data = await compute(delta.size, delta.encode, sealed=True)
-        etag = await self._store.put_if_match(delta_key(self.key, version.token), data, version.delta)
-        return replace(version, delta=etag, sealed=True)
+        key = delta_key(self.key, version.token)
+        return replace(
+            version, delta=await self._store.put_if_match(key, encoded.seal, version.delta), sealed=True
+        )
 
-    async def _new_delta(self) -> RecordVersion:
-        token = self._clock.token(8).hex()
+    async def _new_delta(self, token: str) -> RecordVersion:
         data = RecordDelta(token, 0).encode()
         return RecordVersion("", token, await self._store.put_if_absent(delta_key(self.key, token), data))
 
@@ -391,6 +404,7 @@ class WholeRecord:
     """Bytes <-> value of a record that is never split: a domain's, a summary's or a job's."""
 
     __slots__ = ("_codec",)
+    speed = SPEED
 
     def __init__(self, key: str) -> None:
         self._codec = RecordCodec(key)
@@ -403,6 +417,3 @@ class WholeRecord:
 
     def nbytes(self, value: RecordValue, data: Buffer) -> int:
         return self._codec.nbytes(value.record, data)
-
-    def work(self, nbytes: int) -> int:
-        return nbytes // SPEED

@@ -20,7 +20,7 @@ from hsparse.clock import Clock
 from hsparse.concurrency.gather import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import count_hits
-from hsparse.dn.cache import Cache, SingleObject, StoredForm
+from hsparse.dn.cache import Cache, SingleObject, StoredForm, load_state
 from hsparse.dn.cached_object import Base, CachedObject
 from hsparse.dn.membership.ownership import SOLE, Accepted, Ownership
 from hsparse.dn.record_changes import DeletedNames, change_record, changed_entries, check_size, must_measure
@@ -277,7 +277,7 @@ class Records:
         cached: CachedObject[RecordValue] | None = self._cache.get(key)
         known, value = (False, None) if cached is None else cached.peek()
         if not known:
-            state = await self._objects(key).load()
+            state = await load_state(self._objects(key))
             if state.value is None:
                 return 0
             value = state.value

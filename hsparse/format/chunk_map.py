@@ -190,11 +190,14 @@ class ChunkMap:
         columns = (self.scaled, self.digest, self.sections, self.defined, self.statistics)
         return sum(column.nbytes for column in columns)
 
-    def find(self, scaled: Column, digest: Column) -> NDArray[np.intp]:
-        """Return the row of each chunk at `scaled`, (m, rank), whose etag has this digest; -1 where none is valid."""
+    def find(self, scaled: Column, digest: Column, names: NDArray[np.bytes_]) -> NDArray[np.intp]:
+        """Return the row of each chunk at `scaled`, (m, rank), whose etag has this digest; -1 where none is valid.
+
+        `names` are those of the rows, see `row_names`.
+        """
         if not len(self):
             return np.full(len(scaled), -1, np.intp)
-        names, wanted = row_names(self.scaled), row_names(scaled)
+        wanted = row_names(scaled)
         place = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
         good = (names[place] == wanted) & (self.digest[place] == digest)
         return np.where(good, place, -1).astype(np.intp)

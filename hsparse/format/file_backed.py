@@ -70,6 +70,13 @@ class ChunkPieces:
             self.mask[rows],
         )
 
+    def span(self, gap: int) -> int:
+        """Return the most bytes of ranges that have the pieces, with at most `gap` bytes between two of them."""
+        most = int(self.size.sum()) + gap * len(self.size)
+        if len(self.file) and (self.file == self.file[0]).all():
+            return min(most, int((self.offset + self.size).max() - self.offset.min()))
+        return most
+
     def counts(self, chunks: int) -> NDArray[np.intp]:
         """Return how many pieces each of `chunks` chunks has, (chunks,)."""
         return np.bincount(self.chunk, minlength=chunks)

@@ -22,6 +22,8 @@ KEY = "db/object"
 class TextCodec:
     """A comma-separated list: a value whose history is its content."""
 
+    speed = 1
+
     def decode(self, data: bytes) -> str:
         if data.startswith(b"!"):
             raise Corrupt("The text is corrupt.")
@@ -32,9 +34,6 @@ class TextCodec:
 
     def nbytes(self, value: str, data: Buffer) -> int:
         return len(value)
-
-    def work(self, nbytes: int) -> int:
-        return nbytes
 
 
 def add(word: str) -> Callable[[str | None], tuple[str, str]]:

@@ -18,11 +18,11 @@ from hsparse.dn.record_form import (
     check_checksum,
     drop_checksum,
     has_checksum,
-    remove_checksum,
 )
 from hsparse.dn.record_objects import RecordDelta, decode_delta
 from hsparse.errors import Corrupt
 from hsparse.model.ids import storage_key
+from tests.support.stored_attribute import remove_checksum
 
 ROOT = "g-00000001-00000002-8888-888988-88888a"
 GROUP = "g-00000001-00000002-0000-000000-000003"

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.dn.record_changes import DeletedNames, change_record, changed_entries
-from hsparse.dn.record_form import remove_checksum
 from hsparse.dn.record_objects import RecordDelta, decode_delta
 from hsparse.errors import Corrupt, HsparseError
 from hsparse.wire.record_message import (
@@ -22,6 +21,7 @@ from hsparse.wire.record_message import (
     RecordChange,
     UpdateJob,
 )
+from tests.support.stored_attribute import remove_checksum
 
 TOKEN = "0123456789abcdef"
 KEY = f"db/1/g/2/.record/v1/{TOKEN}.json"

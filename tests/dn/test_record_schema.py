@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hsparse.clock import SystemClock
-from hsparse.dn.record_form import RecordCodec, remove_checksum
+from hsparse.dn.record_form import RecordCodec
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.model.acl import Principal
@@ -18,6 +18,7 @@ from hsparse.model.ids import storage_key
 from hsparse.storage.delegating_store import MemoryStore
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import RestClient
+from tests.support.stored_attribute import remove_checksum
 
 CODEC = RecordCodec("db/1/.group.json")
 INT = "H5T_STD_I32LE"

@@ -83,7 +83,7 @@ def test_newer_rows_take_the_place_of_older_ones(old: list[Row], new: list[Row])
 def test_only_rows_of_the_same_etag_are_found(known: list[Row], asked: list[Row]) -> None:
     found = ChunkMap.empty(RANK, SECTIONS).merge(made(known))
     mixed = [*asked, *known]
-    places = found.find(made(mixed).scaled, made(mixed).digest).tolist()
+    places = found.find(made(mixed).scaled, made(mixed).digest, row_names(found.scaled)).tolist()
     by_name = {one[:2]: one for one in known}
     for one, place in zip(mixed, places, strict=True):
         assert (place >= 0) == (one[:2] in by_name)
