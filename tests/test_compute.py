@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
 from hsparse.compute import ALONE, INLINE, compute
+
+PACKAGE = Path(__file__).parent.parent / "hsparse"
 
 
 def in_main_thread(*, named: str) -> tuple[bool, str]:
@@ -52,3 +56,19 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
         threading.Thread(target=lambda: asyncio.run(compute(ALONE, done.set))).start()
         os._exit(0 if done.wait(30) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+CALLS = 23
+"""The most places that choose a thread: each step of a layer is one, with what follows from it."""
+
+
+def test_few_places_choose_a_thread() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if "from hsparse.compute import" in (text := path.read_text())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "compute"
+    ]
+    assert len(found) <= CALLS, f"Let one of these do it, or do what is short on the event loop: {found}"
+    assert len(found) == CALLS, "There are fewer now: lower CALLS."

@@ -120,10 +120,6 @@ class ValueArrays(Protocol):
         """Return the size of elements as bytes."""
         ...
 
-    def work(self, count: int) -> int:
-        """Return how many of `count` elements are processed one by one, see `hsparse.compute`."""
-        ...
-
     # --- assembling and cutting ------------------------------------------------------------
 
     def received(self, values: Values) -> Values:
@@ -259,9 +255,6 @@ class FixedArrays:
     def nbytes(self, values: Any) -> int:
         return int(values.nbytes)
 
-    def work(self, count: int) -> int:
-        return 0
-
     def received(self, values: Any) -> NDArray[Any]:
         return values if values.dtype == self.dtype else np.asarray(values.view(self.dtype))
 
@@ -364,9 +357,6 @@ class VlenArrays:
 
     def nbytes(self, values: Any) -> int:
         return len(values.heap)
-
-    def work(self, count: int) -> int:
-        return count
 
     def received(self, values: Any) -> VlenArray:
         found: VlenArray = values

@@ -67,7 +67,7 @@ def check_name(name: Any) -> str:
 def parse_attribute(body: Json, datatype: Datatype) -> Json:
     """Return the stored form of the attribute in a request; its type was parsed before.
 
-    The value is a JSON value that fits type and dataspace or, with `"encoding": "base64"`, its bytes.
+    The value is a JSON value that fits type and dataspace, its bytes or, with `"encoding": "base64"`, these as text.
     """
     shape = parse_shape({key: value for key, value in body.items() if key != "maxdims"})
     shape.pop("maxdims", None)
@@ -79,6 +79,8 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
     if shape["class"] == "H5S_NULL":
         raise BadRequest("An attribute with a null dataspace has no value; leave it out.")
     check_size(shape, datatype)
+    if isinstance(value, bytes | bytearray):
+        return attribute_from_bytes(value, shape, datatype)
     encoding = body.get("encoding")
     if encoding not in (None, "base64"):
         raise BadRequest(f"An attribute's encoding must be base64, not {short_repr(encoding)}.")
@@ -94,7 +96,7 @@ def parse_attribute(body: Json, datatype: Datatype) -> Json:
 def parse_work(body: Json) -> int:
     """Return about how many elements `parse_attribute` looks at one by one."""
     value = body.get("value")
-    return len(value) // BASE64_ELEMENT if isinstance(value, str) else item_count(value)
+    return len(value) // BASE64_ELEMENT if isinstance(value, str | bytes | bytearray) else item_count(value)
 
 
 def _as_written(value: Any, normal: Any) -> Any:

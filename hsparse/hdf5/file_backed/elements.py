@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, Conflict, Forbidden, TooLarge
 from hsparse.format.fields import as_type, end_texts, has_text_ends, pick_fields
 from hsparse.format.file_backed import MAX_RANGE, ChunkPieces
@@ -33,11 +33,13 @@ from hsparse.model.file_backed import CHUNKED_REF, CONTIGUOUS_REF, BackingFile, 
 from hsparse.model.json_values import Values
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records.dataset import Dataset
+from hsparse.sn.values.chunk_fanout import from_parts
 from hsparse.sn.values.file_data import ReadTable
 from hsparse.wire.chunk_info_message import ReadFileBacked
 
 T = TypeVar("T")
 Files = tuple[BackingFile, ...]
+Found = NDArray[Any] | None
 
 
 async def read_backing_files(dataset: Dataset, files: Files, read: Callable[[Files], Awaitable[T]]) -> T:
@@ -98,8 +100,10 @@ class FileBackedElements:
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = 0
     ) -> list[Values | int | None]:
         """Return the values of each planned chunk, None if the file has no piece of it."""
-        found = await self._read(planned)
-        return [None if values is None else pick_fields(values, fields) for values in found]
+        return await self._read(
+            planned,
+            lambda found: [None if values is None else pick_fields(values, fields) for values in found],
+        )
 
     async def find(
         self,
@@ -116,8 +120,9 @@ class FileBackedElements:
         dtype = self._dataset.dtype
         ordering = Ordering.parse(order_by, dtype) if order_by else None
         search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
-        found = await self._read(planned)
-        return [None if values is None else search.among(values) for values in found]
+        return await self._read(
+            planned, lambda found: [None if values is None else search.among(values) for values in found]
+        )
 
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
@@ -128,39 +133,43 @@ class FileBackedElements:
         state = Partials.empty(
             reduction.places, reduction.numbers(self._dataset.fill).dtype, reduction.columns
         )
-        first = 0
-        while first < len(planned):
-            until = run_of(planned, first, room)
-            found = await self._read(planned[first:until])
-            for number, values in enumerate(found, first):
+
+        def add(some: Sequence[PlannedChunk], found: Sequence[Found]) -> None:
+            for chunk, values in zip(some, found, strict=True):
                 if values is None:
                     continue
                 own = None
                 if codes is not None:
-                    at = planned[number].origin[reduction.grouped]
+                    at = chunk.origin[reduction.grouped]
                     own = codes[at : at + values.shape[reduction.grouped]]
-                part = await compute(values.size, reduce_array, as_type(values, dtype), reduction, own)
-                state.merge(part.placed(reduction, values.shape, planned[number].origin))
+                part = reduce_array(as_type(values, dtype), reduction, own)
+                state.merge(part.placed(reduction, values.shape, chunk.origin))
+
+        first = 0
+        while first < len(planned):
+            until = run_of(planned, first, room)
+            await self._read(planned[first:until], partial(add, planned[first:until]))
             first = until
         return [state]
 
-    async def _read(self, planned: Sequence[PlannedChunk]) -> list[NDArray[Any] | None]:
+    async def _read(self, planned: Sequence[PlannedChunk], make: Callable[[Sequence[Found]], T]) -> T:
+        """Return what `make` makes of the values of each planned chunk, None if the file has no piece of it."""
         count = len(planned)
-        result: list[NDArray[Any] | None] = [None] * count
+        result: list[Found] = [None] * count
         if not count:
-            return result
+            return make(result)
         pieces, files = await self._locate(np.array([chunk.scaled for chunk in planned], np.int64))
         if files and files[0].unseen:
             pieces = self._touched(planned, pieces)
         there = np.flatnonzero(pieces.counts(count)).tolist()
         if not there:
-            return result
+            return make(result)
         first, offset = pieces.firsts(count)
         regions = list(zip(first.tolist(), (offset // np.uint64(MAX_RANGE)).tolist(), strict=True))
         piece = () if self._layout["class"] == CONTIGUOUS_REF else self._piece
         spec = self._dataset.spec
 
-        async def read(states: tuple[BackingFile, ...]) -> list[NDArray[Any] | None]:
+        async def read(states: tuple[BackingFile, ...]) -> list[Found]:
             def message(some: list[int]) -> ReadFileBacked:
                 parts = tuple(
                     ChunkSelection(planned[i].scaled, planned[i].selection, planned[i].full) for i in some
@@ -171,14 +180,17 @@ class FileBackedElements:
                 there, lambda i: f"{files[regions[i][0]].uri}@{regions[i][1]}", message
             )
 
-        values = await read_backing_files(self._dataset, files, read)
         item = self._dataset.spec.datatype.item
-        for i, value in zip(there, values, strict=True):
-            result[i] = value
-            if value is not None and has_text_ends(item):
-                result[i] = value = value.copy()  # replies are read-only
-                await compute(value.nbytes, end_texts, value, item)
-        return result
+
+        def ended(values: Sequence[Found]) -> T:
+            for i, value in zip(there, values, strict=True):
+                if value is not None and has_text_ends(item):
+                    value = value.copy()  # replies are read-only
+                    end_texts(value, item)
+                result[i] = value
+            return make(result)
+
+        return await from_parts(await read_backing_files(self._dataset, files, read), ended)
 
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the chunks that have a piece, (k, rank) uint64."""

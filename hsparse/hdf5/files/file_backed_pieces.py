@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import LONG, compute
 from hsparse.errors import Conflict, Corrupt, NotFound, Unsupported
 from hsparse.format.buffer import byte_view
 from hsparse.format.file_backed import mask_of, max_piece_size, pipeline_of
@@ -102,15 +101,12 @@ def _run(
     return PlannedChunks.file_backed(places, np.zeros((len(starts), len(extent)), np.uint64), sizes)
 
 
-async def detect_filters(owners: Owners, chunks: PlannedChunks) -> PlannedChunks:
+def detected_filters(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
     """Return chunks, at least one, with their actual filters: the layout may name fewer than the file has.
 
-    The bytes of the first chunk reveal the filters, sizes reveal where one was skipped. `Unsupported` if none fit.
+    The bytes of the first chunk, `data`, reveal the filters, sizes reveal where one was skipped. `Unsupported` if none
+    fit.
     """
-    return await compute(LONG, _detected, chunks, await read_piece(owners, chunks, 0))
-
-
-def _detected(chunks: PlannedChunks, data: memoryview) -> PlannedChunks:
     places = chunks.backing
     assert places is not None
     spec = places.spec

@@ -26,7 +26,7 @@ from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.format.filters.filters_json import is_hsds_frame
 from hsparse.hdf5.files.domain_state import DomainState
-from hsparse.hdf5.files.file_backed_pieces import detect_filters
+from hsparse.hdf5.files.file_backed_pieces import detected_filters, read_piece
 from hsparse.hdf5.format.file_fields import Key
 from hsparse.hdf5.format.messages.file_type import file_type, has_addresses
 from hsparse.hdf5.format.plan.dataset_plan import check_transcoded, chunk_form
@@ -257,8 +257,7 @@ class SizedChunks:
             if places.contiguous or not len(chunks):
                 return chunks
             nbytes = prod(places.spec.dims) * places.spec.dtype.itemsize
-            async with self._answers.hold(int(chunks.size[0]) + nbytes):
-                return await detect_filters(self._owners, chunks)
+            return await self._of_chunk(int(chunks.size[0]) + nbytes, spec, chunks, 0, detected_filters)
         if spec.sparse or not spec.filters[0] or not len(chunks):
             return chunks
         async with self._answers.hold(int(chunks.size[0])):
@@ -319,10 +318,14 @@ class SizedChunks:
         function: Callable[..., T],
         *rest: Any,
     ) -> T:
-        """Return what a function makes of a chunk's bytes and sections, in `memory`."""
+        """Return what a function makes of the bytes of a chunk, and of its sections, or of a piece, in `memory`."""
         async with self._answers.hold(memory):
-            data = await read_planned(self._owners, spec, chunks, row)
-            return await compute(LONG, function, spec, data, chunks.sections[row], *rest)
+            given: tuple[Any, ...]
+            if chunks.backing is not None:
+                given = chunks, await read_piece(self._owners, chunks, row)
+            else:
+                given = spec, await read_planned(self._owners, spec, chunks, row), chunks.sections[row], *rest
+            return await compute(LONG, function, *given)
 
 
 def _packable(spec: ChunkSpec, chunks: PlannedChunks, form: FileForm) -> int:

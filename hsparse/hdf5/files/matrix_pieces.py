@@ -50,7 +50,7 @@ MAX_BAND_BYTES = 64 * 1024 * 1024
 """The most bytes of cached bands, for all files; a larger band is not cached."""
 BandName = tuple[MatrixBands, int]
 BLOCK = 32_768
-"""Entries that are computed at once."""
+"""Entries that are computed at once, pointers in 1 ms."""
 
 
 class BandCache:
@@ -137,7 +137,7 @@ class MatrixPieces:
         bands = column.bands
         for low in range(first, last, BLOCK):
             high = min(last, low + BLOCK)
-            pointers = await compute(LONG, known_pointers, bands, low, high)
+            pointers = known_pointers(bands, low, high)
             for some in self._batches(bands, bands.bands_of(column.part, low, high)):
                 for band, one in zip(some, await self._bands(bands, some), strict=True):
                     add_pointers(bands, band, one, pointers, low)
@@ -157,10 +157,14 @@ class MatrixPieces:
         async def make() -> SortedBand:
             maker = BandSorter(bands, band)
             rows = range(int(bands.rows[band]), int(bands.rows[band + 1]))
-            for some in row_batches(bands.chunks.size[rows.start : rows.stop], rows, self._page):
+            sizes = bands.chunks.size[rows.start : rows.stop]
+            while True:
+                some = next(row_batches(sizes, rows, self._page), rows)
                 found = await gather_all([self._stored(bands, row) for row in some])
-                await compute(LONG, _add, maker, found)
-            return await compute(LONG, maker.finish)
+                sizes, rows = sizes[len(some) :], rows[len(some) :]
+                sorted_band = await compute(LONG, _added, maker, found, not rows)
+                if sorted_band is not None:
+                    return sorted_band
 
         return await self._cache.get(bands, band, make)
 
@@ -168,9 +172,11 @@ class MatrixPieces:
         return await read_planned(self._owners, bands.spec, bands.chunks, row)
 
 
-def _add(maker: BandSorter, found: Sequence[Buffer]) -> None:
+def _added(maker: BandSorter, found: Sequence[Buffer], is_last: bool) -> SortedBand | None:
+    """Add chunks to a band; return it once these are the last."""
     for data in found:
         maker.add(data)
+    return maker.finish() if is_last else None
 
 
 MAX_COMPRESSED = 256 * 1024 * 1024

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hsparse.clock import Clock
-from hsparse.compute import LONG, compute
 from hsparse.errors import BadRequest, Busy, Forbidden, HsparseError, Misconfigured, RateLimited, Unsupported
 from hsparse.hdf5.jobs.job import Job, JobKind, JobStatus, job_status
 from hsparse.hdf5.jobs.job_run import JobCommand, JobProcess, JobRun
@@ -220,7 +219,8 @@ class JobQueue:
     async def argument(self, job: Job) -> str:
         """Return the argument of the command for the job's file; raise as `JobPlaces.argument`."""
         writes = job.kind is JobKind.EXPORT
-        return await compute(LONG, self.places.argument, job.place, job.owner, writes=writes)
+        # It looks at the file system, which may be a slow one.
+        return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)
 
     def cancel(self, id: str) -> None:
         """Cancel a job, if it is this node's."""

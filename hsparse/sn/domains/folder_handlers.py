@@ -15,17 +15,16 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.gather import gather_all
+from hsparse.concurrency.gather import YIELD_EVERY, gather_all, with_pauses
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, BadRequest
 from hsparse.model.acl import Right
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
 from hsparse.sn.http.stream import NO_HEADERS
-from hsparse.sn.records.listing import name_matcher, offload_listing, respond_parts, wrap_items
+from hsparse.sn.records.listing import name_matcher, respond_parts, wrap_items
 from hsparse.sn.records.object_path import read_each, read_records
 from hsparse.sn.records.second_names import with_first_names
 from hsparse.sn.request import Domain, Request
@@ -214,8 +213,7 @@ async def _pages(request: Request, path: str) -> AsyncGenerator[list[Record], No
             ListKeys(folder[1:], delimiter=True, start_after=after, limit=KEYS_AT_ONCE)
         )
         paths = [f"/{prefix[:-1]}" for prefix in listing.prefixes if prefix != OBJECTS and prefix > after]
-        chosen = filter(lambda one: matches(one.rpartition("/")[2]), paths)
-        paths = await offload_listing(request, len(paths), partial(list, chosen))
+        paths = [one async for one in with_pauses(paths, YIELD_EVERY) if matches(one.rpartition("/")[2])]
         page = await _matching_domains(request, paths, query, limit - count if limit else None)
         count += len(page)
         yield page

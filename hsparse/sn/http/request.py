@@ -11,15 +11,16 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
 
 from hsparse.compute import compute
 from hsparse.concurrency.collector import MANY, paused_collector
+from hsparse.concurrency.gather import with_pauses
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.model.attribute import parse_attribute, parse_work
+from hsparse.model.attribute import parse_work
 from hsparse.model.datatype import MAX_DEPTH as MAX_TYPE_DEPTH
 from hsparse.model.datatype import MAX_PARTS, Datatype, parse_requested_type
 from hsparse.model.json_values import item_count
@@ -28,30 +29,27 @@ from hsparse.sn.http.long_json import MAX_DEPTH, WINDOW, parse_long_json
 from hsparse.sn.request import Request
 from hsparse.wire.message import Record
 
+T = TypeVar("T")
 LEAST = 64 * 1024
 """Bytes of a body from which on its value counts."""
-BLOCK = 1 << 20
-"""Bytes that are looked at at a time, so that what they are compared to takes little memory."""
+BLOCK = 1 << 18
+"""Bytes that are looked at at a time, in 1 ms."""
 LIST, DICT, TEXT, ITEM = 64, 208, 64, 36
 """Bytes of a list, a dict, and a text, all without what is in them, and of an item: a number, and its place."""
 WIDE = 4
 """Bytes of a character in a text that has one beyond the Basic Multilingual Plane."""
 
 
-def value_memory(data: bytes | bytearray) -> int:
-    """Return about the most bytes of memory that JSON takes when it is parsed."""
-    text = len(data) if data.isascii() and b"\\u" not in data else WIDE * len(data)
-    lists, dicts, quotes, commas = (_count(data, character) for character in b'[{",')
-    return text + LIST * lists + DICT * dicts + TEXT * (quotes // 2) + ITEM * (commas + lists + dicts)
-
-
-def _count(data: bytes | bytearray, character: int) -> int:
-    """Return how often a character is there; numpy, unlike `bytes.count`, lets other threads run."""
-    every = np.frombuffer(data, np.uint8)
-    return sum(
-        int(np.count_nonzero(every[first : first + BLOCK] == character))
-        for first in range(0, len(every), BLOCK)
-    )
+async def value_memory(data: bytes | bytearray) -> int:
+    """Return about the most bytes of memory that JSON takes when it is parsed; others run after each block of it."""
+    nbytes, wide, view = 0, 1, memoryview(data)
+    async for first in with_pauses(range(0, len(data), BLOCK), 1):
+        block = bytes(view[first : first + BLOCK])
+        every = np.frombuffer(block, np.uint8)
+        lists, dicts, quotes, commas = (int(np.count_nonzero(every == one)) for one in b'[{",')
+        nbytes += LIST * lists + DICT * dicts + TEXT * quotes // 2 + ITEM * (commas + lists + dicts)
+        wide = wide if block.isascii() and b"\\u" not in block else WIDE
+    return nbytes + wide * len(data)
 
 
 JSON_TYPE = "application/json"
@@ -67,8 +65,6 @@ REFUSED = re.compile(r";\s*q\s*=\s*0(\.0*)?\s*(;|$)")
 """The weight of a media type that is not to be sent (RFC 9110, section 12.4.2)."""
 JSON_BYTES = 16
 """Bytes of JSON that take as long to parse as one element takes otherwise, see `compute`."""
-SCANNED_BYTES = 64
-"""Bytes of JSON that take as long to be counted."""
 FEW = 1 << 14
 """Items of a value whose memory is not held: it is little beside that of the body."""
 
@@ -88,7 +84,7 @@ async def read_json(request: Request, pack: Callable[[Any], None] = lambda value
         return None
     memory = request.body_memory() if len(data) >= LEAST else None
     if memory is not None:
-        await _make_room(request, memory, await compute(len(data) // SCANNED_BYTES, value_memory, data))
+        await _make_room(request, memory, await value_memory(data))
     value = await compute(len(data) // JSON_BYTES, _parse_packed, data, pack)
     if memory is not None and item_count(value, FEW) <= FEW:
         # Arrays took the place of lists: a client that reads its answer slowly holds no more.
@@ -209,9 +205,9 @@ async def read_type(request: Request, body: Record) -> Datatype:
     return parse_requested_type(_resolved(item, committed))
 
 
-async def read_attribute(request: Request, body: Record) -> Record:
-    """Return the attribute of a body in its stored form."""
-    return await compute(parse_work(body), parse_attribute, body, await read_type(request, body))
+async def parsed_value(body: Record, datatype: Datatype, parse: Callable[[Record, Datatype], T]) -> T:
+    """Return what `parse` makes of a body and its type, which is known once committed types were read."""
+    return await compute(parse_work(body), parse, body, datatype)
 
 
 def committed_id(item: Any) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 from aiohttp import web
 
-from hsparse.compute import compute
+from hsparse.compute import INLINE, compute
 from hsparse.errors import Busy, ErrorKind, HsparseError, RateLimited
 from hsparse.model.json_values import list_count
 from hsparse.model.short_text import shorten
@@ -113,12 +113,12 @@ def _is_flat(items: Sequence[Any]) -> bool:
 
 
 def encode_unless_long(items: int, make: Callable[[], Any]) -> Encoded:
-    """Return the JSON of the value that `make` returns or, for one of more than `LONG` items, what makes the JSON."""
+    """Return the JSON of the value that `make` returns or, for one of more than `INLINE` items, what makes the JSON."""
 
     def encode() -> bytes:
         return encode_json(make(), items)
 
-    return encode if items > LONG else encode()
+    return encode if items > INLINE else encode()
 
 
 def href(request: Request, path: str, domain: str | None = None, more: str = "") -> str:

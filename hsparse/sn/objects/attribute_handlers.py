@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Collection
 from typing import Any
 
 from aiohttp import hdrs, web
 
-from hsparse.compute import compute
 from hsparse.concurrency.gather import with_pauses
 from hsparse.errors import BadRequest, ErrorKind
 from hsparse.model.acl import Right
 from hsparse.model.attribute import (
     answer_work,
     attribute_bytes,
-    attribute_from_bytes,
     attribute_value_json,
     attribute_values,
     check_name,
     parse_attribute,
-    parse_work,
 )
 from hsparse.model.datatype import parse_type
 from hsparse.model.schema import given_creation_time
-from hsparse.sn.http.request import read_attribute, read_json_object
+from hsparse.sn.http.request import parsed_value, read_json_object, read_type
 from hsparse.sn.http.response import Encoded, Href, href, hrefs, respond_computed, respond_floats
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
@@ -35,9 +31,9 @@ from hsparse.sn.records.listing import (
     ReplyLimit,
     encode_listing,
     in_creation_order,
+    listing_work,
     matching_names,
     missing_attribute,
-    offload_listing,
     ordered_names,
     page_of,
     respond_records,
@@ -64,22 +60,18 @@ async def get_attributes(request: Request) -> web.StreamResponse:
     record = await request.service.owners.record(id)
     stored = record.get("attributes") or {}
 
-    def listed() -> list[str]:
+    def answer() -> Record:
         if request.arg("attr_names"):
             names = [name for name in split_names(request, "attr_names") if name in stored]
         else:
             names = ordered_names(request, stored)
-        return page_of(request, names, "attribute")
-
-    names = await offload_listing(request, len(stored), listed)
-
-    def answer() -> Record:
+        names = page_of(request, names, "attribute")
         attributes = [_attribute_answer(request, name, stored[name]) for name in names]
         for attribute in attributes:
             attribute["href"] = href(request, f"{own}/attributes/{attribute['name']}")
         return {"attributes": attributes} | links
 
-    return await _respond([stored[name] for name in names], answer)
+    return await _respond(request, stored.values(), answer)
 
 
 async def post_attributes(request: Request) -> web.StreamResponse:
@@ -104,14 +96,13 @@ async def post_attributes(request: Request) -> web.StreamResponse:
     places = wanted[id]
     await _check_there(request, id, stored, places or {})
 
-    def listed() -> list[str]:
+    def answer() -> Record:
         names = ordered_names(request, stored) if places is None else list(places)
-        return matching_names(request, names)
+        names = matching_names(request, names)
+        return {"attributes": [_attribute_answer(request, name, stored[name]) for name in names]}
 
-    names = await offload_listing(request, len(stored if places is None else places), listed)
     return await _respond(
-        [stored[name] for name in names],
-        lambda: {"attributes": [_attribute_answer(request, name, stored[name]) for name in names]},
+        request, stored.values() if places is None else [stored[name] for name in places], answer
     )
 
 
@@ -144,7 +135,7 @@ async def get_attribute(request: Request) -> web.StreamResponse:
             "hrefs": _hrefs(request, name),
         }
 
-    return await _respond([stored] if data else [], answer)
+    return await _respond(request, [stored] if data else [], answer)
 
 
 async def put_attribute(request: Request) -> web.StreamResponse:
@@ -189,15 +180,13 @@ async def put_attribute_value(request: Request) -> web.StreamResponse:
         raise BadRequest("An attribute with a null dataspace has no value.")
     datatype = parse_type(stored["type"])
     if BINARY in request.http.headers.get(hdrs.CONTENT_TYPE, ""):
-        data = await request.body()
-        work, parse = len(data), partial(attribute_from_bytes, data, stored["shape"], datatype)
+        body: Record = {"value": await request.body()}
     else:
         body = await read_json_object(request)
         if "value" not in body:
             raise BadRequest("The body must have a value.")
-        given = {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}
-        work, parse = parse_work(given), partial(parse_attribute, given, datatype)
-    attribute = await compute(work, parse)
+    given = {"shape": stored["shape"], "value": body["value"], "encoding": body.get("encoding")}
+    attribute = await parsed_value(given, datatype, parse_attribute)
     change = PutAttributes(request.object_id(), {name: attribute}, replace=True)
     await request.service.owners.apply(change)
     return respond({})
@@ -279,9 +268,9 @@ def _attribute_answer(request: Request, name: str, stored: Record, *, data: bool
     return found
 
 
-async def _respond(attributes: list[Record], answer: Callable[[], Record]) -> web.Response:
+async def _respond(request: Request, some: Collection[Record], answer: Callable[[], Record]) -> web.Response:
     """Answer with what `answer` returns, made and encoded in a thread if attributes or their elements are many."""
-    work = max(answer_work(attributes), len(attributes))
+    work = max(answer_work(some), listing_work(request, len(some)))
     return await respond_computed(work, lambda: respond_floats(answer(), items=work))
 
 
@@ -320,7 +309,7 @@ async def _parsed(request: Request, bodies: Any) -> Record:
 
 async def _parsed_one(request: Request, body: Record) -> Record:
     """Return an attribute in its stored form."""
-    stored = await read_attribute(request, body)
+    stored = await parsed_value(body, await read_type(request, body), parse_attribute)
     if "created" in body:
         stored |= given_creation_time(body, request.service.clock.now())
     return stored

@@ -14,13 +14,13 @@ from aiohttp import web
 
 from hsparse.concurrency.gather import gather_all, with_pauses
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
-from hsparse.model.attribute import check_name
+from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.ids import collection_of, is_root, new_id
 from hsparse.model.link import HARD, SOFT, check_title, parse_link
 from hsparse.model.schema import check_changeable, given_creation_time
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.sn.http.request import read_attribute, read_json
+from hsparse.sn.http.request import parsed_value, read_json, read_type
 from hsparse.sn.http.response import respond_floats
 from hsparse.sn.records.listing import ITEMS_AT_ONCE
 from hsparse.sn.records.object_json import object_json
@@ -253,7 +253,7 @@ async def _attributes(request: Request, bodies: Any, now: float) -> Record:
     async for name, body in with_pauses(bodies.items(), ITEMS_AT_ONCE):
         if not isinstance(body, dict):
             raise BadRequest(f"The attribute {short_repr(name)} must be an object.")
-        parsed = await read_attribute(request, body)
+        parsed = await parsed_value(body, await read_type(request, body), parse_attribute)
         stored[check_name(name)] = parsed | {"created": now} | given_creation_time(body, now)
     return stored
 

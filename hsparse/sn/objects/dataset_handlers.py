@@ -14,7 +14,6 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.compute import INLINE, compute
 from hsparse.errors import BadRequest, Busy, Conflict, Moved
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec, statistic_columns
 from hsparse.format.filters.filters_json import filters_to_json
@@ -44,7 +43,7 @@ from hsparse.model.layout import STATISTICS, parse_layout
 from hsparse.model.short_text import short_repr
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.challenge import idempotency_key
-from hsparse.sn.http.request import read_json_object, read_type
+from hsparse.sn.http.request import parsed_value, read_json_object, read_type
 from hsparse.sn.http.response import hrefs
 from hsparse.sn.objects.create import post_objects
 from hsparse.sn.objects.handlers import delete_object
@@ -208,9 +207,8 @@ async def _initial_values(
     if value is None and text is None:
         return None
     parse = parse_initial_value if text is None else parse_initial_bytes
-    # The length of a nested list is not its number of elements.
-    count = len(text) if isinstance(text, str) else INLINE + 1
-    return await compute(count, parse, value if text is None else text, shape, datatype)
+    given = {"value": value if text is None else text}
+    return await parsed_value(given, datatype, lambda given, kind: parse(given["value"], shape, kind))
 
 
 async def get_shape(request: Request) -> web.StreamResponse:

@@ -15,7 +15,7 @@ from hsparse.model.ids import collection_of
 from hsparse.model.link import HARD, check_title, link_json, listed_link_json, parse_link
 from hsparse.model.schema import given_creation_time
 from hsparse.sn.http.request import read_json_object, text_list
-from hsparse.sn.http.response import Encoded, href, hrefs
+from hsparse.sn.http.response import Encoded, href, hrefs, respond_computed
 from hsparse.sn.records.crawl import Crawl, RecordReader, require_records
 from hsparse.sn.records.listing import (
     ITEMS_AT_ONCE,
@@ -24,9 +24,9 @@ from hsparse.sn.records.listing import (
     ReplyLimit,
     encode_listing,
     in_creation_order,
+    listing_work,
     matching_names,
     missing_link,
-    offload_listing,
     ordered_names,
     page_of,
     respond_records,
@@ -59,7 +59,7 @@ async def get_links(request: Request) -> web.StreamResponse:
         titles = page_of(request, titles, "link")
         return respond({"links": [_browsable(request, id, title, stored[title]) for title in titles]} | links)
 
-    return await offload_listing(request, len(stored), answer)
+    return await respond_computed(listing_work(request, len(stored)), answer)
 
 
 async def post_links(request: Request) -> web.StreamResponse:
@@ -90,7 +90,7 @@ async def post_links(request: Request) -> web.StreamResponse:
         titles = ordered_names(request, stored) if places is None else list(places)
         return respond({"links": _listed(stored, matching_names(request, titles))})
 
-    return await offload_listing(request, len(stored if places is None else places), answer)
+    return await respond_computed(listing_work(request, len(stored if places is None else places)), answer)
 
 
 async def put_links(request: Request) -> web.StreamResponse:

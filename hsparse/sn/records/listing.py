@@ -14,17 +14,16 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from hsparse.compute import INLINE, LONG, compute
+from hsparse.compute import LONG, compute
 from hsparse.concurrency.gather import with_pauses
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, NotFound, TooLarge
-from hsparse.model.json_values import item_count
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import JSON_TYPE, MAX_NAMES, text_list
-from hsparse.sn.http.response import Encoded, encode_json
+from hsparse.sn.http.response import Encoded, encode_json, encode_unless_long
 from hsparse.sn.http.stream import NO_HEADERS, respond_stream
 from hsparse.sn.records.crawl import RecordSource
 from hsparse.sn.records.object_path import NamePattern
@@ -32,7 +31,6 @@ from hsparse.sn.request import JSON_HEADER, Request
 from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteAttributes, DeleteLinks
 
-T = TypeVar("T")
 MAX_PATTERN = 256
 MAX_SET = 100_000
 """The most links or attributes that one request sets, for all its objects together."""
@@ -116,22 +114,13 @@ def name_matcher(pattern: str | None) -> Callable[[str], bool]:
         raise BadRequest(f"The pattern {pattern!r} is not valid: {error}.") from error
 
 
-async def offload_listing(request: Request, count: int, function: Callable[[], T]) -> T:
-    """Return `function()`, which lists `count` names, computed in a thread when that takes long."""
-    return await compute(_work(request, count), function)
-
-
 def encode_listing(request: Request, count: int, make: Callable[[], Any]) -> Encoded:
     """Return the JSON of what `make` returns, which lists `count` names; what makes the JSON if that takes long."""
-
-    def encode() -> bytes:
-        return encode_json(make(), count)
-
-    return encode if _work(request, count) > INLINE else encode()
+    return encode_unless_long(listing_work(request, count), make)
 
 
-def _work(request: Request, count: int) -> int:
-    """Return about how many elements a thread would look at to list `count` names."""
+def listing_work(request: Request, count: int) -> int:
+    """Return about how many elements are looked at to list `count` names, see `respond_computed`."""
     return count * (1 + len(request.arg("pattern") or ""))
 
 
@@ -150,7 +139,7 @@ class MultiObjectRequest:
         """Return what `parse` makes of the items to set, by id; it is not to be modified.
 
         They are for the request's object, for all ids in a list (and are parsed once), or for each id in a dict.
-        `TooLarge` when all the objects in a list would have too many items, or too many bytes of them.
+        `TooLarge` when all the objects in a list would have too many items, or bytes of bodies for each.
         """
         ids, items = body.get(self.ids), body.get(self.items)
         if ids is None:
@@ -160,9 +149,7 @@ class MultiObjectRequest:
             self._check_number(len(checked), len(items) if isinstance(items, dict) else 0)
             common = await parse(items)
             if len(checked) > 1:
-                count = item_count(common)
-                encoded = await offload_listing(request, count, lambda: encode_json(common, count))
-                self._check_bytes(request, len(checked), len(encoded))
+                self._check_bytes(request, len(checked), request.http.content.total_bytes)
             return dict.fromkeys(checked, common)
         if not isinstance(ids, dict) or not ids or items is not None:
             raise BadRequest(
@@ -212,7 +199,7 @@ class MultiObjectRequest:
     def _check_bytes(self, request: Request, objects: int, nbytes: int) -> None:
         if objects * nbytes > request.limit:
             raise TooLarge(
-                f"{nbytes} bytes of {self.items} for each of {objects} objects are {objects * nbytes}; the limit is "
+                f"A body of {nbytes} bytes for each of {objects} objects is {objects * nbytes}; the limit is "
                 f"{request.limit} (max_request_size): send several requests, each with fewer {self.ids}."
             )
 

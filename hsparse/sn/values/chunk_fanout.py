@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from hsparse.sn.values.element_source import ChunkObjectElements, ElementSource
 from hsparse.sn.values.file_data import ReadTable, file_data
 from hsparse.wire.chunk_message import NO_LIMIT, EraseChunks, ReadDefined, UpdateElements, WriteChunks
 
+T = TypeVar("T")
 Array = NDArray[Any]
 DefinedPiece: TypeAlias = tuple[list[Array], Values]
 """Coordinates, one (n,) array for each dimension, and values (n,)."""
@@ -98,16 +99,23 @@ class ChunkFanout:
 
         With `existing`, (k, rank) uint64 scaled coordinates, only these are planned.
         """
-        work, count = planning(selection, self.dataset.grid, existing)
-        return await compute(work, self._plan, selection, existing, count)
+        return await self._with_plan(selection, existing, partial(self._plan, selection, existing))
+
+    async def _with_plan(
+        self, selection: Selection, existing: NDArray[np.uint64] | None, make: Callable[[], T], more: int = 0
+    ) -> T:
+        """Return what `make` makes of the plan of a selection, which takes as long as `more` elements besides."""
+        if existing is not None or selection.size > INLINE // PLAN_WORK:  # or there are fewer chunks
+            more += planning_work(selection, self.dataset.grid, existing)
+        return await compute(more, make)
 
     def _plan(
-        self, selection: Selection, existing: NDArray[np.uint64] | None, count: int
+        self, selection: Selection, existing: NDArray[np.uint64] | None
     ) -> tuple[PlannedChunk, ...] | None:
         grid = self.dataset.grid
         if existing is not None:
             return plan(selection, grid, existing)
-        count = count or count_chunks(selection, grid)
+        count = count_chunks(selection, grid)
         if not self.dataset.spec.arange:
             return plan(selection, grid) if count <= MANY_CHUNKS else None
         # With an initializer, owners generate the values of chunks that do not exist.
@@ -153,8 +161,9 @@ class ChunkFanout:
         few = self._elements_at_a_time(selection, planned, parts, limit, arrays.nbytes(arrays.fill))
         if few:
             return few
-        work = arrays.work(selection.size) if len(planned) != 1 else 0
-        return await compute(work, arrays.assemble, selection, planned, parts)
+        if len(planned) == 1:
+            return arrays.assemble(selection, planned, parts)
+        return await from_parts(parts, partial(arrays.assemble, selection, planned), selection.size)
 
     async def pages(
         self, selection: Selection, fields: Sequence[str], limit: int
@@ -265,10 +274,8 @@ class ChunkFanout:
         count, spec, grown_from = selection.size, self.dataset.spec, self.dataset.grown_from
         if not count:
             return
-        work = self.dataset.arrays.work(count)
-        if count > INLINE // PLAN_WORK:  # or there are fewer chunks
-            work += planning(selection, self.dataset.grid)[0]
-        planned, written, parts = await compute(work, self._cut, selection, values)
+        cut, work = partial(self._cut, selection, values), 0 if self.dataset.arrays.is_exact else count
+        planned, written, parts = await self._with_plan(selection, None, cut, work)
         await self._owners.scatter(
             planned,
             self.key,
@@ -315,11 +322,24 @@ class ChunkFanout:
         return self.dataset.spec.key(chunk.scaled)
 
 
+async def from_parts(parts: Sequence[Any], make: Callable[[Any], T], least: int = 0) -> T:
+    """Return what `make` makes of what owners have answered: arrays, elements, or partial results.
+
+    It takes as long as these have elements, or `least`.
+    """
+    return await compute(max(least, sum(map(_size, parts))), make, parts)
+
+
+def _size(part: Any) -> int:
+    if isinstance(part, DefinedElements):
+        return len(part.offsets)
+    return len(part.positions) if isinstance(part, FoundElements) else getattr(part, "size", 0)
+
+
 class DefinedRead:
     """Reads the defined elements of a selection, chunk after chunk, in row-major order inside each.
 
-    With `places_only` the values are empty. With `form` pieces are what that makes of coordinates and values; `work`
-    returns about how many elements it looks at for so many.
+    With `places_only` the values are empty. With `form` pieces are what that makes of coordinates and values.
     """
 
     def __init__(
@@ -329,10 +349,8 @@ class DefinedRead:
         *,
         places_only: bool = False,
         form: Callable[[list[Array], Values], Any] | None = None,
-        work: Callable[[int], int] = int,
     ) -> None:
         self._form = form
-        self._work = work
         self.dataset = chunks.dataset
         self._arrays = chunks.dataset.arrays
         self._chunks = chunks
@@ -364,14 +382,11 @@ class DefinedRead:
             )
             # Chunks after one that was too large are read again, so that pieces stay in order.
             good = next((n for n, item in enumerate(found) if isinstance(item, int)), len(found))
-            there = [
-                (chunk, item)
-                for chunk, item in zip(planned[first : first + good], found, strict=False)
-                if isinstance(item, DefinedElements)
-            ]
+            there = [item for item in found[:good] if isinstance(item, DefinedElements)]
             if there:
-                total = sum([len(item.offsets) for _, item in there])
-                yield await compute(max(total, self._work(total)), self._piece, there)
+                pairs = zip(planned[first : first + good], found, strict=False)
+                chunks = [chunk for chunk, item in pairs if isinstance(item, DefinedElements)]
+                yield await from_parts(there, partial(self._piece, chunks))
             if good < len(found):
                 room = page
                 too_much = found[good]
@@ -382,7 +397,7 @@ class DefinedRead:
             elif until < len(planned):
                 # The number of defined elements is not known in advance; the last run is the best guess.
                 selected = sum([chunk.selection.size for chunk in planned[first:until]])
-                guess = page * selected // max(1, sum([len(item.offsets) for _, item in there]))
+                guess = page * selected // max(1, sum([len(item.offsets) for item in there]))
                 room = max(page, min(guess, room * MAX_GROWTH, page * MAX_UNDEFINED))
             first += good
 
@@ -397,40 +412,30 @@ class DefinedRead:
             async for piece in self._pieces([replace(chunk, selection=part)]):
                 yield piece
 
-    def _piece(self, there: Sequence[tuple[PlannedChunk, DefinedElements]]) -> Any:
+    def _piece(self, planned: Sequence[PlannedChunk], there: Sequence[DefinedElements]) -> Any:
         """Return chunk offsets as coordinates of the dataset, with the values, in the form that is wanted."""
         extent, dims = self.dataset.extent, self.dataset.spec.dims
-        total = sum([len(item.offsets) for _, item in there])
+        total = sum([len(item.offsets) for item in there])
         places: list[Array] = [np.empty(total, np.uint32 if n <= 2**32 else np.uint64) for n in extent]
         at = 0
-        for chunk, item in there:
+        for chunk, item in zip(planned, there, strict=True):
             until = at + len(item.offsets)
             for dim, column in enumerate(coordinate_columns(item.offsets, dims)):
                 # In the coordinates' type: chunk offsets have 32 bits and would wrap beyond 2^32.
                 origin = places[dim].dtype.type(chunk.scaled[dim] * dims[dim])
                 np.add(column, origin, out=places[dim][at:until], casting="unsafe")
             at = until
-        values = self._arrays.join([] if self._places_only else [item.values for _, item in there])
+        values = self._arrays.join([] if self._places_only else [item.values for item in there])
         return (places, values) if self._form is None else self._form(places, values)
 
 
-def planning(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None = None) -> tuple[int, int]:
-    """Return about how many elements are looked at to plan a selection, and how many chunks are planned.
-
-    That number is 0 if many elements are looked at to count them.
-    """
-    scattered = _scattered(selection)
-    count = 0 if existing is None else len(existing)
-    if existing is None and scattered <= INLINE:
-        count = count_chunks(selection, grid)
-    return scattered + PLAN_WORK * count, count
-
-
-def _scattered(selection: Selection) -> int:
-    """Return how many points or boxes a selection has, each of which is looked at to plan it."""
-    if isinstance(selection, Orthogonal):
-        return 0
-    return len(selection.starts) if isinstance(selection, Boxes) else selection.size
+def planning_work(selection: Selection, grid: Grid, existing: NDArray[np.uint64] | None) -> int:
+    """Return about how many elements are looked at to plan a selection: points, boxes and chunks."""
+    points = 0 if isinstance(selection, Orthogonal) else selection.size
+    scattered = len(selection.starts) if isinstance(selection, Boxes) else points
+    if existing is not None:
+        return scattered + PLAN_WORK * len(existing)
+    return scattered + (PLAN_WORK * count_chunks(selection, grid) if scattered <= INLINE else 0)
 
 
 def table_reader(owners: Owners) -> ReadTable:

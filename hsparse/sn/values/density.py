@@ -9,7 +9,7 @@ Handler of `/datasets/{id}/density`: what a picture of a sparse dataset needs, s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,19 +17,17 @@ import numpy as np
 from aiohttp import hdrs, web
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
-from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_spec import chunk_name
 from hsparse.format.selections.orthogonal import Orthogonal, as_span
 from hsparse.format.selections.select_syntax import parse_axes
 from hsparse.model.ids import map_key
 from hsparse.model.json_values import Values
 from hsparse.sn.http.request import BINARY_TYPE, named_types
-from hsparse.sn.http.response import encode_nulls, items_of, respond_pieces
+from hsparse.sn.http.response import encode_nulls, encode_pieces, items_of, respond_computed
 from hsparse.sn.records.dataset import Dataset, until_current
 from hsparse.sn.records.stored_chunks import parse_chunk_name
-from hsparse.sn.request import Request
+from hsparse.sn.request import JSON_HEADERS, Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.wire.chunk_info_message import ListChunks
 
@@ -164,11 +162,6 @@ class ChunkCounts:
         inside = np.clip(middles, self._bins.start, np.array(self._bins.stop) - 1)
         self._grid += np.bincount(self._bins.numbers(list(inside.T)), defined, self._bins.size)
 
-    def with_page(self, rows: ChunkRows, *, is_last: bool) -> Floats | None:
-        """Count the chunks of a page; return the elements of the bins after the last one, else None."""
-        self.add(rows.scaled, rows.defined)
-        return self.counts() if is_last else None
-
     def counts(self) -> Floats:
         """Return the elements of the bins, (bins,)."""
         grid = self._grid
@@ -251,9 +244,10 @@ async def get_density(request: Request) -> web.StreamResponse:
         async with request.service.answers.hold(BIN_BYTES * bins.size + SPREAD_BYTES * spread):
             if request.flag("approximate"):
                 counts, marker = await _approximate(request, dataset, bins)
-                return await _answer(request, bins, counts, None, marker)
+                return await _answer(request, bins, counts, None, bins.size + spread, marker)
             density = await _exact(request, dataset, bins, reduction)
-            return await _answer(request, bins, density.counts, density.values() if reduction else None)
+            values = density.values if reduction else None
+            return await _answer(request, bins, lambda: density.counts, values, bins.size)
 
     return await until_current(request, read)
 
@@ -267,19 +261,18 @@ async def _exact(request: Request, dataset: Dataset, bins: Bins, reduction: str 
         request.service.settings.page_size,
         places_only=reduction is None,
         form=density.add,
-        work=lambda count: 8 * (count + bins.size),
     )
     async for _ in elements.pieces(bins.selection(dataset.extent)):
         pass
     return density
 
 
-async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[NDArray[np.float64], str]:
-    """Return the counts of a page of chunks, all without `Limit`, and the name of its last chunk if there are more."""
+async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[Callable[[], Floats], str]:
+    """Return what makes the counts of a page of chunks, all without `Limit`; and its last chunk if there are more."""
     limit, after = request.number("Limit") or None, request.arg("Marker")
     marker = parse_chunk_name(after, dataset) if after else ()
     if not bins.size:
-        return np.zeros(0), ""
+        return lambda: np.zeros(0), ""
     counts = ChunkCounts(bins, dataset.grid.chunk, dataset.extent)
     box, asked = bins.selection(dataset.extent), 0
     while True:
@@ -288,32 +281,35 @@ async def _approximate(request: Request, dataset: Dataset, bins: Bins) -> tuple[
         page = await request.service.owners.ask_owner(map_key(dataset.id), message)
         asked, marker = asked + most, page.marker
         is_last = not marker or (limit is not None and asked >= limit)
-        size = 8 * (len(page.rows) + bins.size) + is_last * spread_size(bins, dataset.grid.chunk)
-        found = await compute(size, counts.with_page, page.rows, is_last=is_last)
-        if found is not None:
-            return found, chunk_name(marker) if marker else ""
+        counts.add(page.rows.scaled, page.rows.defined)
+        if is_last:
+            return counts.counts, chunk_name(marker) if marker else ""
 
 
 async def _answer(
     request: Request,
     bins: Bins,
-    counts: NDArray[np.float64],
-    values: NDArray[np.float64] | None,
+    count: Callable[[], Floats],
+    value: Callable[[], Floats] | None,
+    work: int,
     marker: str = "",
 ) -> web.StreamResponse:
-    """Answer in binary, 32-bit floats, the counts and then the values; or in JSON."""
+    """Answer in binary, 32-bit floats, the counts and then the values; or in JSON; `work` is for `respond_computed`."""
+    made = {"count": count} if value is None else {"count": count, "value": value}
     if BINARY_TYPE in named_types(request.http.headers.get(hdrs.ACCEPT, "")):
-        parts = [counts] if values is None else [counts, values]
-        with np.errstate(over="ignore"):
-            body = np.concatenate(parts).astype("<f4").tobytes()
-        return web.Response(body=body, content_type=BINARY_TYPE, headers={MARKER: marker} if marker else None)
-    answer: dict[str, Any] = {
-        "shape": list(bins.shape),
-        "bin": list(bins.width),
-        "count": counts.reshape(bins.shape),
-    }
-    if values is not None:
-        answer["value"] = values.reshape(bins.shape)
-    if marker:
-        answer["marker"] = marker
-    return await respond_pieces(2 * items_of(bins.shape), answer, encode_nulls)
+
+        def packed() -> web.Response:
+            with np.errstate(over="ignore"):
+                body = np.concatenate([make() for make in made.values()]).astype("<f4").tobytes()
+            headers = {MARKER: marker} if marker else None
+            return web.Response(body=body, content_type=BINARY_TYPE, headers=headers)
+
+        return await respond_computed(work, packed)
+
+    def listed() -> web.Response:
+        answer: dict[str, Any] = {"shape": list(bins.shape), "bin": list(bins.width)}
+        answer |= {name: make().reshape(bins.shape) for name, make in made.items()}
+        answer |= {"marker": marker} if marker else {}
+        return web.Response(body=b"".join(encode_pieces(answer, encode_nulls)), headers=JSON_HEADERS)
+
+    return await respond_computed(work + 2 * items_of(bins.shape), listed)

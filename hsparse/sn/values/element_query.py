@@ -7,15 +7,15 @@ fit skips the chunks that were never written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_spec import NANS, extremes_of, is_known
@@ -34,6 +34,7 @@ from hsparse.sn.values.chunk_fanout import (
     MANY_WHOLE,
     MAX_WRITE_CHUNKS,
     ChunkFanout,
+    from_parts,
 )
 
 Rows: TypeAlias = tuple[NDArray[np.uint64], Any]
@@ -116,7 +117,9 @@ class FixedQuery:
             zip((chunk.scaled for chunk in asked), replies, strict=True)
         )
         answers = [found.get(chunk.scaled) for chunk in planned]
-        return await self._ordered(planned, answers, limit, fields, places_only=places_only)
+        return await self._made(
+            planned, answers, partial(self._ordered, planned, limit, fields, places_only=places_only)
+        )
 
     async def update(self, selection: Selection, value: NDArray[Any], fields: Sequence[str]) -> Rows:
         """Set these fields of what is found to those of the element `value`; return the changed elements."""
@@ -125,7 +128,7 @@ class FixedQuery:
         changed = []
         async for planned in self._pages(selection):
             found = await self._chunks.update(planned, self._query.text, value, fields)
-            changed.append(await self._ordered(planned, found, 0, ()))
+            changed.append(await self._made(planned, found, partial(self._ordered, planned, 0, ())))
         return join_rows(changed, self._dataset.dtype)
 
     async def _stored(self, selection: Selection) -> set[Scaled] | None:
@@ -179,24 +182,30 @@ class FixedQuery:
                 yield planned
             await asyncio.sleep(0)
 
-    async def _ordered(
+    async def _made(
         self,
         planned: Sequence[PlannedChunk],
         found: Sequence[FoundElements | None],
+        make: Callable[[Sequence[FoundElements | None]], Rows],
+    ) -> Rows:
+        """Return what `make` makes of what was found in planned chunks; None is for no such chunk."""
+        filled = sum([chunk.selection.size for chunk in planned]) if self._fits_fill else 0
+        return await from_parts(found, make, filled)
+
+    def _ordered(
+        self,
+        planned: Sequence[PlannedChunk],
         limit: int,
         fields: Sequence[str],
+        found: Sequence[FoundElements | None],
         *,
         places_only: bool = False,
     ) -> Rows:
-        """Return what was found in planned chunks, in row-major order; None is for no such chunk."""
-
-        def ordered() -> Rows:
-            pieces = self._located(planned, found, limit, fields)
-            if places_only:
-                pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
-            return _sorted(pieces, packed_type(self._dataset.dtype, fields))
-
-        return await compute(self._located_work(planned, found, limit), ordered)
+        """Return what was found in planned chunks, in row-major order."""
+        pieces = self._located(planned, found, limit, fields)
+        if places_only:
+            pieces = [(offsets, rows[:0]) for offsets, rows in pieces]
+        return _sorted(pieces, packed_type(self._dataset.dtype, fields))
 
     def _located(
         self,
@@ -209,19 +218,6 @@ class FixedQuery:
         pairs = zip(planned, found, strict=True)
         return [self._rows(chunk, item, limit, fields) for chunk, item in pairs]
 
-    def _located_work(
-        self, planned: Sequence[PlannedChunk], found: Sequence[FoundElements | None], limit: int
-    ) -> int:
-        """Return about how many numbers `_located` looks at."""
-        pairs = zip(planned, found, strict=True)
-        return len(self._dataset.extent) * sum(self._row_count(chunk, item, limit) for chunk, item in pairs)
-
-    def _row_count(self, chunk: PlannedChunk, found: FoundElements | None, limit: int) -> int:
-        if found is not None:
-            return len(found.positions)
-        size = chunk.selection.size * self._fits_fill
-        return min(size, limit) if limit else size
-
     def _rows(
         self, chunk: PlannedChunk, found: FoundElements | None, limit: int, fields: Sequence[str]
     ) -> Rows:
@@ -229,7 +225,8 @@ class FixedQuery:
         if found is not None:
             positions, rows = found.positions, found.values
         else:
-            positions = np.arange(self._row_count(chunk, found, limit), dtype=np.uint32)
+            size = chunk.selection.size * self._fits_fill
+            positions = np.arange(min(size, limit) if limit else size, dtype=np.uint32)
             rows = pick_fields(np.broadcast_to(self._dataset.fill, positions.shape), fields)
         coords = coords_at(chunk.selection, positions)
         coords += np.array(self._dataset.grid.origin(chunk.scaled), np.uint64)
@@ -265,7 +262,7 @@ class VlenQuery:
                 async for values in pieces:
                     piece: Any = values
                     most = left if self._limit else piece.size
-                    positions, rows = await compute(piece.size, self._matches, piece, most, picked)
+                    positions, rows = await from_parts([piece], partial(self._matches, most, picked))
                     left -= len(positions)
                     if len(positions):
                         yield ravel(coords_at(part, first + positions), self._dataset.extent), rows
@@ -274,11 +271,11 @@ class VlenQuery:
                     first += piece.size
 
     def _matches(
-        self, piece: VlenArray, most: int, picked: VlenFields | None
+        self, most: int, picked: VlenFields | None, pieces: Sequence[VlenArray]
     ) -> tuple[NDArray[np.intp], VlenArray]:
-        """Return the places of the first elements that match, and these elements."""
-        positions = np.flatnonzero(self._mask(piece))[:most]
-        rows = take_elements([piece], positions)
+        """Return the places of the first elements of a piece that match, and these elements."""
+        positions = np.flatnonzero(self._mask(pieces[0]))[:most]
+        rows = take_elements(pieces, positions)
         return positions, picked.pick(rows) if picked else rows
 
     def _mask(self, array: VlenArray) -> NDArray[np.bool_]:

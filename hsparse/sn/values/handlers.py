@@ -144,7 +144,7 @@ async def _read(request: Request, asked: ReadRequest) -> web.StreamResponse:
     medium = accepted_medium(request.http)
 
     async def read(dataset: Dataset) -> web.StreamResponse:
-        async with selected(request, dataset.extent, asked.body, asked.resolve, asked.work) as selection:
+        async with selected(request, dataset.extent, asked.body, asked.resolve) as selection:
             fields = parse_fields(asked.fields, dataset.dtype) if asked.fields else ()
             if asked.sparse:
                 if fields:
@@ -209,9 +209,8 @@ class ValueWrite:
             self._fields = parse_fields(self.body.fields, dataset.dtype)
             if self._drop_fill:
                 check_drop_fill(self._fields)
-        body, work = self.body, self.body.work(dataset.arrays)
         resolve = partial(self._resolve, dataset)
-        async with selected(self._request, dataset.extent, body.named, resolve, work) as found:
+        async with selected(self._request, dataset.extent, self.body.named, resolve) as found:
             selection, values, nbytes = found
             await self._request.make_room(nbytes)
             yield selection, values

@@ -22,15 +22,13 @@ from hsparse.sn.request import Request
 from hsparse.sn.values.chunk_fanout import ChunkFanout
 from hsparse.sn.values.media.arrow import defined_batches
 from hsparse.sn.values.media.medium import ValueRead
-from hsparse.sn.values.request_selection import resolved, select_selection, selection_work
+from hsparse.sn.values.request_selection import resolved, select_selection
 
 MAX_DATASETS = 10_000
 AT_ONCE = 32
 """Small datasets that are read at the same time."""
 STREAM_PAGES = 4
 """Pages in memory: one is sent while the next is read, and texts may be twice as long as expected."""
-SELECTION_WORK = 100
-"""To make a selection takes as long as so many single elements, see `compute`."""
 SLACK = 1 << 20
 """Bytes that variable-length elements may take beyond that."""
 LENGTH = Struct("<Q")
@@ -185,12 +183,11 @@ async def _planned(request: Request, reads: Sequence[NamedRead]) -> AsyncIterato
             datasets[read.id].require_sparse()
         named[_place(read, datasets)] = {"select": read.select, "orthogonal": read.orthogonal}
     given = [(body, place[-1]) for place, body in named.items()]
-    work = sum(SELECTION_WORK + selection_work(body) for body in named.values())
 
     def resolve() -> list[Selection]:
         return [select_selection(body["select"], extent, body["orthogonal"]) for body, extent in given]
 
-    async with resolved(request, given, resolve, work) as found:
+    async with resolved(request, given, resolve) as found:
         known = dict(zip(named, found, strict=True))
         yield [_PlannedRead(read, datasets[read.id], known[_place(read, datasets)]) for read in reads]
 

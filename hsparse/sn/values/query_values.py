@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import numpy as np
 from aiohttp import web
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_spec import extremes_of, is_known
 from hsparse.format.fields import packed_type, pick_fields
+from hsparse.format.kinds.chunk_kind import FoundElements
 from hsparse.format.plan.chunk_plan import PlannedChunk, count_chunks, plan
 from hsparse.format.query import ELEMENT, Ordering, bind_query
 from hsparse.format.selections.extent import unravel
@@ -86,18 +87,18 @@ class OrderedQuery(FixedQuery):
         )
         found = dict(zip((chunk.scaled for chunk in asked), replies, strict=True))
         answers = [found.get(chunk.scaled) for chunk in planned]
-        work = self._located_work(planned, answers, self._limit)
-        return await compute(
-            work, lambda: self._best([best, *self._located(planned, answers, self._limit, ())])
-        )
+        return await self._made(planned, answers, partial(self._best, best, planned))
 
     def _is_settled(self, best: Rows, bound: Any) -> bool:
         """Say whether no element whose key is at best `bound` belongs to the answer."""
         keys = self._ordering.keys(best[1])
         return len(keys) == self._limit and self._ordering.is_after(bound, keys[-1])
 
-    def _best(self, pieces: Sequence[Rows]) -> Rows:
-        """Return the first elements of all pieces, in order; equal ones by their places."""
+    def _best(
+        self, best: Rows, planned: Sequence[PlannedChunk], found: Sequence[FoundElements | None]
+    ) -> Rows:
+        """Return the first elements of `best` and of what was found, in order; equal ones by their places."""
+        pieces = [best, *self._located(planned, found, self._limit, ())]
         offsets, rows = join_rows(pieces, self._dataset.dtype)
         by_place = np.argsort(offsets, kind="stable")
         chosen = by_place[self._ordering.first(rows[by_place], self._limit)]

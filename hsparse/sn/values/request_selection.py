@@ -24,15 +24,20 @@ from hsparse.format.selections.points import Points, Selection
 from hsparse.format.selections.select_syntax import (
     COORDINATE_BYTES,
     MAX_PAIRED_BYTES,
+    listed_bytes,
     paired_bytes,
     parse_select,
     parse_selection_json,
 )
-from hsparse.model.json_values import BLOCK, item_count
+from hsparse.model.json_values import BLOCK
 from hsparse.sn.http.stream import hold_until_sent
 from hsparse.sn.request import Request
 
 T = TypeVar("T")
+NUMBER_BYTES = 2
+"""About the fewest bytes of a body that are one number, see `compute`."""
+SELECTION_WORK = 100
+"""To resolve a short selection takes as long as so many numbers."""
 
 Resolve: TypeAlias = Callable[[tuple[int, ...]], Selection]
 """Returns a request's selection in an extent."""
@@ -46,15 +51,13 @@ class ReadRequest:
     fields: str | None
     query: str | None
     limit: int
-    work: int
-    """About how many numbers `resolve` looks at, see `compute`."""
     order_by: str = ""
     sparse: bool = False
     body: Mapping[str, Any] = field(default_factory=dict)
     """The selection as it was given."""
 
     @classmethod
-    def of(cls, request: Request, body: dict[str, Any], resolve: Resolve, work: int = 0) -> ReadRequest:
+    def of(cls, request: Request, body: dict[str, Any], resolve: Resolve) -> ReadRequest:
         """Take fields, query and limit from the keys of a body, or else from the parameters."""
         names = ("fields", "query", "order_by")
         fields, query, order_by = map(body.get, names, map(request.arg, names))
@@ -69,8 +72,7 @@ class ReadRequest:
             raise BadRequest("A query finds elements by their values; leave out sparse.")
         if order_by and not query:
             raise BadRequest("order_by orders what a query finds; give a query.")
-        work = work or selection_work(body)
-        return cls(resolve, fields, query or None, limit, work, order_by or "", sparse, body)
+        return cls(resolve, fields, query or None, limit, order_by or "", sparse, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +97,6 @@ class WriteSelection:
     def named(self) -> dict[str, Any]:
         """What may be paired lists, as in the body of a read."""
         return {"select": self.select}
-
-    @property
-    def work(self) -> int:
-        """About how many numbers `resolve` looks at, but for the points that paired lists have."""
-        return selection_work({"select": self.select, "points": self.points})
 
     def resolve(self, extent: tuple[int, ...]) -> Selection:
         """Return the selection in an extent or, for what is appended, in a slab: all elements if none are named."""
@@ -186,19 +183,6 @@ def body_resolve(body: dict[str, Any]) -> Resolve:
         return parse_selection_json(body["selection"], extent)
 
     return resolve
-
-
-def selection_work(body: Mapping[str, Any]) -> int:
-    """Return about how many numbers are looked at to resolve the selection of a body."""
-    work = 0
-    for given in (body.get("points"), body.get("select"), body.get("selection")):
-        if isinstance(given, np.ndarray):
-            work += given.size
-        elif isinstance(given, str):
-            work += len(given)
-        elif given is not None:
-            work += item_count(given)
-    return work
 
 
 def names_pairs(body: Mapping[str, Any]) -> bool:
@@ -304,21 +288,21 @@ async def resolved(
     request: Request,
     named: Sequence[tuple[Mapping[str, Any], tuple[int, ...]]],
     resolve: Callable[[], T],
-    work: int,
 ) -> AsyncIterator[T]:
     """Have what `resolve` makes of the selections that bodies name, each in an extent.
 
-    Meanwhile memory is held for the points, if paired lists name many; `TooLarge` for too many points. `work` is about
-    how many numbers `resolve` looks at but for them.
+    Meanwhile memory is held for the points, if paired lists name many; `TooLarge` for too many points. The rest of what
+    a write has in its body is converted, too.
     """
     nbytes = 0
     if any(names_pairs(body) for body, _ in named):
-        nbytes = sum(await compute(work, lambda: [points_bytes(*one) for one in named]))
+        nbytes = sum([points_bytes(*one) for one in named])
     if nbytes > MAX_PAIRED_BYTES:
         raise TooLarge(
             f"The paired lists of the reads have points of more than {MAX_PAIRED_BYTES} bytes: read less at a time."
         )
     async with hold_until_sent(request, request.service.selections, nbytes) if nbytes else nullcontext():
+        work = request.http.content.total_bytes // NUMBER_BYTES + SELECTION_WORK * len(named)
         yield await compute(work + nbytes // COORDINATE_BYTES, resolve)
 
 
@@ -327,13 +311,9 @@ def selected(
     extent: tuple[int, ...],
     body: Mapping[str, Any],
     resolve: Callable[[tuple[int, ...]], T],
-    work: int = 0,
 ) -> AbstractAsyncContextManager[T]:
-    """Have the selection that `resolve` makes of what a body names, or parameters in its form, see `resolved`.
-
-    `work` is 0 if `resolve` looks at as many numbers as the body has.
-    """
-    return resolved(request, [(body, extent)], partial(resolve, extent), work or selection_work(body))
+    """Have the selection that `resolve` makes of what a body names, or parameters in its form, see `resolved`."""
+    return resolved(request, [(body, extent)], partial(resolve, extent))
 
 
 def selected_in_url(request: Request, extent: tuple[int, ...]) -> AbstractAsyncContextManager[Selection]:
@@ -356,4 +336,7 @@ def points_bytes(body: Mapping[str, Any], extent: tuple[int, ...]) -> int:
     if not names_pairs(body):
         return 0
     select = body["select"]
-    return paired_bytes(_select_text(select) if isinstance(select, list) else select, extent)
+    if isinstance(select, str):
+        return paired_bytes(select, extent)
+    listed = next(len(item) for item in select if isinstance(item, list))
+    return listed_bytes(["[]" if isinstance(item, list) else str(item) for item in select], listed, extent)

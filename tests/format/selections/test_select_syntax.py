@@ -15,6 +15,7 @@ from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection, gather
 from hsparse.format.selections.select_syntax import (
     MAX_PAIRED_BYTES,
+    MAX_SCANNED,
     format_select,
     most_paired,
     paired_bytes,
@@ -143,6 +144,15 @@ def test_the_bytes_of_paired_lists_are_known_before_they_are_parsed(text: str) -
     selection = parse_select(text, (4, 5, 6))
     nbytes = selection.coordinates.nbytes if isinstance(selection, Points) else 0
     assert paired_bytes(text, (4, 5, 6)) == nbytes
+
+
+@pytest.mark.parametrize("rest", ["0:3", "0:1000", " " * 2 * MAX_SCANNED])
+def test_of_long_lists_the_bytes_are_bounded(rest: str) -> None:
+    column = ",".join(map(str, range(100_000)))
+    text = f"[[{column}],[{column}],{rest}]"
+    assert len(text) > MAX_SCANNED
+    nbytes = paired_bytes(text, (10**6, 10**6, 10**6))
+    assert 100_000 * (3 if ":3" in rest else 1) * 3 * 8 <= nbytes <= MAX_PAIRED_BYTES
 
 
 @pytest.mark.parametrize("text", ["", "[[[", "[[1],[2]", "[[1],[2],x]", "[[1],[2],9:]", "[[1],[2]]"])

@@ -30,7 +30,7 @@ COUNT = 20_000
     ids=lambda value: json.dumps(value)[:24],
 )
 @pytest.mark.parametrize("plain", [True, False])
-def test_the_estimate_is_no_less_than_the_memory(value: Any, plain: bool) -> None:
+async def test_the_estimate_is_no_less_than_the_memory(value: Any, plain: bool) -> None:
     data = json.dumps(value, ensure_ascii=plain, separators=(",", ":")).encode()
     tracemalloc.start()
     try:
@@ -39,4 +39,4 @@ def test_the_estimate_is_no_less_than_the_memory(value: Any, plain: bool) -> Non
     finally:
         tracemalloc.stop()
     assert parsed == value
-    assert taken <= value_memory(data) <= 5 * taken + WIDE * len(data)
+    assert taken <= await value_memory(data) <= 5 * taken + WIDE * len(data)

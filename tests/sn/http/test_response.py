@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hsparse.compute import INLINE
 from hsparse.errors import BadRequest
 from hsparse.sn.http import response
-from hsparse.sn.http.response import LONG, PIECE_ITEMS, encode_json, encode_unless_long, respond_error
+from hsparse.sn.http.response import PIECE_ITEMS, encode_json, encode_unless_long, respond_error
 from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import RestClient
 
@@ -80,8 +81,8 @@ def test_a_long_value_is_neither_made_nor_encoded_at_once() -> None:
         made.append([1.5, math.nan])
         return made[-1]
 
-    assert encode_unless_long(LONG, make) == b"[1.5,NaN]"
-    encode = encode_unless_long(LONG + 1, make)
+    assert encode_unless_long(INLINE, make) == b"[1.5,NaN]"
+    encode = encode_unless_long(INLINE + 1, make)
     assert callable(encode)
     assert len(made) == 1
     assert encode() == b"[1.5,NaN]"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.sn.http import request as http_request
+from hsparse.sn.objects import attribute_handlers
 from tests.support.rest_client import BINARY, RestClient
 
 INTS = {"type": "H5T_STD_I32LE", "shape": [3], "value": [1, 2, 3]}
@@ -311,8 +311,10 @@ async def test_attributes_for_a_list_of_objects_are_parsed_once(
     rest: RestClient, root: str, own: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parsed = []
-    parse = http_request.parse_attribute
-    monkeypatch.setattr(http_request, "parse_attribute", lambda *args: parsed.append(args) or parse(*args))
+    parse = attribute_handlers.parse_attribute
+    monkeypatch.setattr(
+        attribute_handlers, "parse_attribute", lambda *args: parsed.append(args) or parse(*args)
+    )
     groups = [group["id"] for group in (await rest("POST", "/groups", [{}, {}]))["objects"]]
     body = {"obj_ids": [root, *groups, root], "attributes": {"a": INTS, "b": INTS}}
     assert (await rest("PUT", own, body)).status == 201

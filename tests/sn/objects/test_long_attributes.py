@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from hsparse.sn.http import request as http_request
 from hsparse.sn.http.response import LONG
-from hsparse.sn.objects import attribute_handlers, handlers
-from hsparse.sn.records import listing, object_json
+from hsparse.sn.objects import attribute_handlers, create, handlers
+from hsparse.sn.records import object_json
 from hsparse.sn.service_settings import ServiceSettings
 from tests.sn.value_client import value_client
 from tests.support.rest_client import RestClient
@@ -40,9 +39,9 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
         monkeypatch.setattr(module, name, recorded)
 
-    for name in ("parse_attribute", "attribute_from_bytes", "respond_floats", "attribute_bytes"):
+    for name in ("parse_attribute", "respond_floats", "attribute_bytes"):
         record(attribute_handlers, name)
-    record(http_request, "parse_attribute")
+    record(create, "parse_attribute")
     record(handlers, "respond_floats")
     return calls
 
@@ -67,26 +66,6 @@ async def test_many_elements_are_looked_at_in_a_thread(client: RestClient, on_lo
     assert len(on_loop_so_far) >= 10
     assert not any(on_loop_so_far)
     assert not on_loop[len(on_loop_so_far)]
-
-
-async def test_many_elements_for_many_objects_are_measured_in_a_thread(
-    client: RestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = (await client("GET", "/"))["root"]
-    group = (await client("POST", "/groups", {"link": {"id": root, "name": "x"}}))["id"]
-    on_loop: list[bool] = []
-    encode_json = listing.encode_json
-
-    def recorded(*args: Any) -> Any:
-        on_loop.append(threading.current_thread() is threading.main_thread())
-        return encode_json(*args)
-
-    monkeypatch.setattr(listing, "encode_json", recorded)
-    for count in (COUNT, 1):
-        attribute = {"type": "H5T_STD_U8LE", "shape": [count], "value": [0] * count}
-        body = {"obj_ids": [root, group], "attributes": {f"a{count}": attribute}}
-        assert (await client("PUT", f"/groups/{root}/attributes", body)).status == 201
-    assert on_loop == [False, True]
 
 
 async def test_few_elements_are_looked_at_at_once(client: RestClient, on_loop: list[bool]) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hsparse import compute
 from hsparse.errors import BadRequest, Gone, NotFound
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.sn.http import request
+from hsparse.sn.http import request, response
 from hsparse.sn.objects import attribute_handlers, link_handlers
 from hsparse.sn.records import listing
 from hsparse.sn.records.listing import (
@@ -63,7 +63,7 @@ async def test_long_listings_are_made_in_a_thread(
         return found
 
     monkeypatch.setattr(compute, "INLINE", 20)
-    monkeypatch.setattr(listing, "INLINE", 20)
+    monkeypatch.setattr(response, "INLINE", 20)
     module = link_handlers if what == "links" else attribute_handlers
     monkeypatch.setattr(module, "ordered_names", noted(listing.ordered_names))
     key = "grp_ids" if what == "links" else "obj_ids"

@@ -124,7 +124,7 @@ async def test_start_stop_step_and_base64(client: RestClient) -> None:
 @pytest.mark.parametrize(
     ("parse", "body", "is_aside"),
     [
-        ("parse_initial_value", {"shape": [9000], "value": [1] * 9000}, True),
+        ("parse_initial_value", {"shape": [20_000], "value": [1] * 20_000}, True),
         (
             "parse_initial_bytes",
             {"shape": [9000], "value_base64": base64.b64encode(bytes(72000)).decode()},

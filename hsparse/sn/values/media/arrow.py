@@ -22,7 +22,6 @@ from numpy.typing import DTypeLike, NDArray
 from hsparse.errors import BadRequest
 from hsparse.format.arrow_stream import CONTINUATION, RECORD_BATCH, Column, read_batches
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.value_arrays import ValueArrays
 from hsparse.model.element import Element
 from hsparse.model.json_values import Values
 from hsparse.model.vlen_array import VlenArray, join_elements
@@ -49,8 +48,6 @@ from hsparse.sn.values.media.medium import STREAM_PAGES, ValueRead
 
 VALUE = "value"
 Array = NDArray[Any]
-BATCH_BYTES = 2
-"""Bytes of a stream that take as long to read as one element, where its batches are as short as they can be."""
 U4, U8 = np.dtype("u4"), np.dtype("u8")
 BYTES_TYPES = {ColumnForm.UTF8: na.string, ColumnForm.BINARY: na.binary}
 
@@ -295,8 +292,7 @@ async def defined_batches(read: ValueRead, page_size: int) -> AsyncGenerator[byt
     element = None if arrays.is_exact else dataset.spec.datatype.element
     writer = ArrowWriter(dataset.extent, dataset.dtype, element)
     chunks = ChunkFanout(read.request.service.owners, dataset)
-    work = int if arrays.is_exact else arrays.work
-    async for parts in DefinedRead(chunks, page_size, form=writer.parts, work=work).pieces(read.selection):
+    async for parts in DefinedRead(chunks, page_size, form=writer.parts).pieces(read.selection):
         for part in parts:
             yield part
     yield writer.end()
@@ -325,10 +321,6 @@ class ArrowBody:
         else:
             coords, values = read_vlen_arrow(self.data, rank, dataset.spec.datatype.element)
         return Points(dataset.extent, coords), values
-
-    def work(self, arrays: ValueArrays) -> int:
-        # Of bytes, not of elements: a batch without elements takes a hundred bytes, and as long as one that has some.
-        return max(arrays.work(len(self.data)), len(self.data) // BATCH_BYTES)
 
 
 async def read_body(request: Request) -> ArrowBody:

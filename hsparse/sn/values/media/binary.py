@@ -61,7 +61,7 @@ async def answer_defined(read: ValueRead) -> web.StreamResponse:
 
     async def answer(points: Selection, values: Values) -> web.Response:
         return await respond_computed(
-            read.arrays.work(values.size),
+            values.size,
             lambda: web.Response(body=read.arrays.to_region(points, values), content_type=BINARY_TYPE),
         )
 
@@ -133,9 +133,6 @@ class BytesBody:
         values = arrays.from_bytes(self.data, prod(shape), shape)
         return selection, repeat_values(arrays, values, selection.shape)
 
-    def work(self, arrays: ValueArrays) -> int:
-        return arrays.work(len(self.data)) + self.selection.work
-
 
 @dataclass(frozen=True, slots=True)
 class RegionBody:
@@ -167,9 +164,6 @@ class RegionBody:
             selection = selection.translate((0,) * len(dataset.extent), dataset.extent)
         return selection, values.reshape(selection.shape)
 
-    def work(self, arrays: ValueArrays) -> int:
-        return arrays.work(len(self.data))
-
 
 def refuse_fields(fields: tuple[str, ...]) -> None:
     """Raise `BadRequest` if a sparse write names fields."""
@@ -190,7 +184,7 @@ async def read_body(request: Request) -> BytesBody | RegionBody:
 async def read_request(request: Request) -> ReadRequest:
     """Read the body of a read by points: little-endian u64 coordinates."""
     data = await request.body()
-    return ReadRequest.of(request, {}, lambda extent: binary_points(data, extent), len(data) // 8)
+    return ReadRequest.of(request, {}, lambda extent: binary_points(data, extent))
 
 
 BINARY = replace(

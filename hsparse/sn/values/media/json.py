@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from hsparse.compute import compute
 from hsparse.concurrency.collector import MANY, paused_collector
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Selection
 from hsparse.format.selections.select_syntax import selection_json
 from hsparse.format.value_arrays import ValueArrays, number_json, repeat_values
-from hsparse.model.json_values import LIST_BYTES, Values, item_count, json_size, list_count
+from hsparse.model.json_values import LIST_BYTES, Values, json_size, list_count
 from hsparse.model.vlen_array import rows_of
 from hsparse.sn.http.request import JSON_TYPE, MAX_JSON, read_json_object
 from hsparse.sn.http.response import (
@@ -204,9 +203,7 @@ async def collect_found(
                 "select less, give a Limit or, to read, ask for octet-stream."
             )
     none = np.zeros(0, np.uint64)
-    return np.concatenate([none, *offsets]), await compute(
-        nbytes if not arrays.is_exact else 0, arrays.join, values
-    )
+    return np.concatenate([none, *offsets]), arrays.join(values)
 
 
 async def respond_values(
@@ -306,10 +303,6 @@ class JsonBody:
         if values.size != prod(shape):
             raise BadRequest(f"The value has {values.size} elements; element_count is {prod(shape)}.")
         return values
-
-    def work(self, arrays: ValueArrays) -> int:
-        text = self.body.get("value_base64")
-        return self.selection.work + (item_count(self.body.get("value")) if text is None else len(text) // 8)
 
 
 async def read_body(request: Request) -> JsonBody:

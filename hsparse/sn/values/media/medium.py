@@ -86,10 +86,6 @@ class WriteBody(Protocol):
         """
         ...
 
-    def work(self, arrays: ValueArrays) -> int:
-        """Return about how many elements `resolve` looks at one by one, for `arrays` of the dataset's type."""
-        ...
-
 
 PendingAnswer: TypeAlias = Awaitable[web.StreamResponse]
 

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.format.chunk_spec import SUMMED, is_known, partials_of
@@ -43,7 +42,7 @@ from hsparse.model.vlen_array import VlenArray
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.records.object_path import resolve_path
 from hsparse.sn.request import Request
-from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout
+from hsparse.sn.values.chunk_fanout import MANY_WHOLE, ChunkFanout, from_parts
 from hsparse.sn.values.request_selection import ascending_selection
 from hsparse.wire.message import Record
 
@@ -97,18 +96,18 @@ async def read_groups(request: Request, by: str | list[Any], length: int, axis: 
     datasets: list[Dataset]
     if isinstance(by, list):
         check_labels(len(by), length)
-        datasets, make, nbytes, work = [], partial(LabelGroups.of_list, by), len(by) * GROUPED_BYTES, len(by)
+        datasets, make, nbytes = [], partial(LabelGroups.of_list, by), len(by) * GROUPED_BYTES
     else:
         datasets, make = await _label_datasets(request, by, length)
-        nbytes, work = sum(_needed(request, one) for one in datasets), length
+        nbytes = sum(_needed(request, one) for one in datasets)
 
-    def picked(*read: Values) -> LabelGroups:
+    def picked(read: Sequence[Values]) -> LabelGroups:
         found = make(*(_labels_in(one, values) for one, values in zip(datasets, read, strict=True)))
         return LabelGroups(_picked(found.codes, axis), found.labels)
 
     async with request.service.answers.hold(nbytes):
         read = [await _read(request, one) for one in datasets]
-        return await compute(work + sum(values.size for values in read), picked, *read)
+        return await from_parts(read, picked, length)
 
 
 async def _label_datasets(
@@ -325,8 +324,8 @@ class DatasetReduction:
                     rest, part = described.split(planned, reduction)
                     state.merge(part)
                 parts = await chunks.source.reduce(rest, reduction, codes)
-                await compute(sum(part.size for part in parts), state.merge_all, parts)
-            values = await compute(max(reduction.places, num_codes), self._finished, state, reduction, codes)
+                await from_parts(parts, state.merge_all)
+            values = await from_parts([state], partial(self._finished, reduction, codes), num_codes)
         labels = None if groups is None else groups.labels
         kept = [dim for dim in reduction.kept if dim != reduction.grouped]
         coords = {dim: ax.indices(self._selection.axes[dim]) for dim in kept}
@@ -379,8 +378,11 @@ class DatasetReduction:
 
     # --- the result ----------------------------------------------------------------------------------
 
-    def _finished(self, state: Partials, reduction: Reduction, codes: Codes | None) -> dict[str, Array]:
-        """Return the result of each operation."""
+    def _finished(
+        self, reduction: Reduction, codes: Codes | None, states: Sequence[Partials]
+    ) -> dict[str, Array]:
+        """Return the result of each operation, of the one state."""
+        (state,) = states
         fill = self._dataset.fill if self._dataset.arrays.is_exact else np.zeros((), "u1")
         if self._fills:
             add_missing(state, reduction, fill, codes)

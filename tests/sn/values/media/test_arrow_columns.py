@@ -12,14 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nanoarrow import ipc
 
-from hsparse.compute import INLINE
 from hsparse.errors import BadRequest
-from hsparse.format.chunk_spec import ChunkSpec
-from hsparse.format.kinds.registry import arrays_of
 from hsparse.model.datatype import parse_type
 from hsparse.model.element import VlenString
 from hsparse.model.vlen_array import VlenArray
-from hsparse.sn.values.media.arrow import ArrowBody, ArrowWriter, read_vlen_arrow
+from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
 from hsparse.sn.values.media.arrow_columns import ColumnForm, column_form
 from tests.model.type_strategies import ITEMS, length_prefixed, text, values_of
 
@@ -161,17 +158,3 @@ def told(body: bytes, element: Any) -> int:
         return read_vlen_arrow(body, 1, element)[1].nbytes
     except BadRequest:
         return 0
-
-
-def test_batches_without_elements_are_read_off_the_event_loop() -> None:
-    sink = io.BytesIO()
-    schema = na.c_schema(na.struct({"dim_0": na.uint32(), "value": na.uint32()}))
-    empty = na.c_array_from_buffers(
-        schema, 0, [None], children=[na.c_array_from_buffers(na.uint32(), 0, [None, b""]) for _ in range(2)]
-    )
-    with ipc.StreamWriter.from_writable(sink) as writer:
-        for _ in range(1000):
-            writer.write_array(empty)
-    body = ArrowBody(sink.getvalue(), None, None)
-    spec = ChunkSpec("d-1", "H5T_STD_U32LE", (10,), True, b"", ((), ()))
-    assert body.work(arrays_of(spec)) > INLINE
