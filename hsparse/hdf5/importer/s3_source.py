@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import Any, TypeVar
 
-from hsparse.cli.file_arguments import S3Url
+from hsparse.cli.file_arguments import DEADLINE, S3Url
 from hsparse.errors import Conflict, NotFound
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.source import BlockCache, Source
@@ -23,7 +23,7 @@ class S3Source(Source):
     Concurrent threads that need the same block wait for one request.
     """
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, *, deadline: float = DEADLINE, **options: Any) -> None:
         """Open the object, of an `S3Store` with these options; `NotFound` without one, and its errors."""
         self.name = url
         place = S3Url.parse(url)
@@ -31,7 +31,7 @@ class S3Source(Source):
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="s3", daemon=True)
         self._thread.start()
-        self._store = S3Store(place.bucket, **options)
+        self._store = S3Store(place.bucket, deadline=deadline, **options)
         try:
             self._wait(self._store.open())
             found = self._wait(self._store.get_range(self._key, -1))
