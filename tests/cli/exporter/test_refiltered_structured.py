@@ -25,7 +25,7 @@ def structured(path: Path) -> dict[str, tuple[IndexKind, list[list[int]], Chunks
     """Return of each dataset of structured chunks its index, the filters of its sections, and what is in them."""
     found = {}
     with LocalSource(path) as source:
-        objects = FileObjects(source, ROOT, matrices=False)
+        objects = FileObjects(source, ROOT, matrices=())
         for one in objects.by_address.values():
             stored = objects.read(one)
             if stored.dataset is None or not isinstance(stored.dataset.layout, RawStructuredLayout):

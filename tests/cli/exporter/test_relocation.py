@@ -31,7 +31,7 @@ def test_references_lead_to_the_new_place(tmp_path: Path) -> None:
         file["words"] = ["one", "größe"]
         file["numbers"] = [1, 2]
     with LocalSource(path) as source:
-        objects = FileObjects(source, ROOT, matrices=False)
+        objects = FileObjects(source, ROOT, matrices=())
         relocation = Relocation(objects)
         found = {one.path: one for one in objects.by_address.values()}
         descriptor = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)

@@ -21,7 +21,7 @@ from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject
 from hsparse.hdf5.importer.dense_upload import LARGEST
 from hsparse.hdf5.importer.file_data import FileData
-from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
+from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObject, FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix
 from hsparse.hdf5.importer.object_body import common_body, dataset_body, link_bodies
 from hsparse.hdf5.importer.source import Source
@@ -63,7 +63,7 @@ class MemorySource(Source):
 def contents(source: Source) -> str:
     """Return a digest of all that an import of the file would send; raises what it would raise."""
     digest = sha256()
-    objects = FileObjects(source, ROOT, matrices=True)
+    objects = FileObjects(source, ROOT, matrices=ALL_MATRICES)
     for one in objects.by_address.values():
         digest.update(f"{one.path} {one.kind} {one.dims}".encode())
         for part in _object(objects, one):

@@ -67,7 +67,7 @@ def upload(path: Path, most: int, chunk: Dims, stored: set[Dims]) -> list[str]:
     """Return what is sent of /x in a file to a server whose chunks have the dimensions `chunk`."""
     server = Boxes(most)
     with LocalSource(path) as source, BoundedPool(1) as uploads:
-        objects = FileObjects(source, new_root_id(SystemClock()), matrices=False)
+        objects = FileObjects(source, new_root_id(SystemClock()), matrices=())
         (one,) = objects.of(ObjectKind.DATASET)
         dataset = objects.read(one).dataset
         assert dataset is not None
