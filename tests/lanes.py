@@ -34,6 +34,7 @@ ENDURE = {
         "test_data_nodes_end_with_the_server_however_it_ends",
     ),
     "cli/test_main.py": ("test_every_command_is_listed_and_has_its_own_help",),
+    "cli/test_read_only.py::test_a_service_node_that_only_reads_leaves_the_store_alone": (),
     "cli/test_shared_bucket.py": (),
     "cli/tree/test_server_tree.py": (),
     "cli/test_store_schema.py::test_a_server_refuses_a_store_it_cannot_read": (),

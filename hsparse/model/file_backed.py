@@ -273,7 +273,7 @@ def file_key(uri: str, bucket: str) -> str:
     named, key = file_reference(uri, bucket)
     if named != bucket:
         raise Forbidden(
-            f"The file {short_repr(uri)} is in the bucket {named!r}; only files in {bucket!r} can be read."
+            f"The file {short_repr(uri)} is in the bucket {named!r}, which is not served: name it in --bucket."
         )
     return key
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import h5py
+import h5pyd
 import hdf5plugin  # noqa: F401 - HSDS's LZ4 is Blosc's
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from tests.interchange.content import SMALL, small_data
 from tests.interchange.record import DATA
 from tests.support.directory_state import directory_state
 from tests.support.s3_servers import Answer, Application, moto_server
+from tests.support.server_process import start_command
 from tests.test_hsds_bucket import OBJECTS, VALUES
 
 PUBLIC = {
@@ -247,6 +249,9 @@ def test_a_directory_that_cannot_be_written_stays_as_it_is(directory: Path) -> N
             with hsparse.open(url + SMALL_DOMAIN, "r") as file:
                 for title in SMALL:
                     np.testing.assert_array_equal(file[title][...], small_data())
+            with h5pyd.File(SMALL_DOMAIN, "r", endpoint=url, username="admin", password="any") as file:
+                for title in SMALL:
+                    np.testing.assert_array_equal(file[title][...], small_data())
             with hsparse.open(f"{url}/home/sparse.h5", "r") as file:
                 assert file["x"].nnz == 400
             with Connection(url, "/home/sparse.h5") as connection:
@@ -366,6 +371,30 @@ async def test_public_objects_have_plain_urls(public: tuple[str, Guard]) -> None
     url = await store.presigned("home/a.h5/.domain.json", 60)
     assert url == f"{public[0]}/hsds/home/a.h5/.domain.json"
     await store.close()
+
+
+def test_a_service_node_that_only_reads_leaves_the_store_alone(directory: Path) -> None:
+    before = directory_state(directory)
+    flags = ("sn", "--port", "0", "--root", str(directory), "--read-only")
+    process, lines = start_command(flags, None, "", {"HSPARSE_NODE_TOKEN": "secret"})
+    with lines:
+        try:
+            url = lines.readline().rpartition(" on ")[2].split()[0]
+            error = told(url, "PUT", "/", "/home/new.h5")
+            assert (error.status, error.message) == (403, ONLY_READS)
+        finally:
+            process.kill()
+            process.join()
+    assert directory_state(directory) == before
+
+
+def test_linked_files_of_a_bucket_that_is_not_served_are_named(public: tuple[str, Guard]) -> None:
+    with server(bucket="hsds", s3_endpoint=public[0], s3_region="us-east-1", unsigned=True) as url:
+        with Connection(url, LINKING) as connection:
+            (id,) = connection.json("GET", "/datasets")["datasets"]
+        error = told(url, "GET", f"/datasets/{id}/value", LINKING)
+        assert error.status == 403
+        assert "'files', which is not served: name it in --bucket" in error.message
 
 
 async def test_nodes_that_write_leases_do_not_only_read(tmp_path: Path) -> None:

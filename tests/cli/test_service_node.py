@@ -40,12 +40,13 @@ def test_the_environment_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HSPARSE_TOKEN", "secret")
     monkeypatch.setenv("AWS_PROFILE", "lab")
     monkeypatch.setenv("HSPARSE_S3_REGION", "us-east-1")
-    found = job_environment(load_settings(s3_endpoint="http://minio.example.org:9000"))
+    found = job_environment(load_settings(s3_endpoint="http://minio.example.org:9000", requester_pays=True))
     assert "secret" not in found.values()
     assert "HSPARSE_USER" not in found
     assert found["AWS_PROFILE"] == "lab"
     assert found["HSPARSE_S3_ENDPOINT"] == "http://minio.example.org:9000"
     assert found["HSPARSE_S3_REGION"] == "us-east-1"
+    assert (found["HSPARSE_REQUESTER_PAYS"], found["HSPARSE_UNSIGNED"]) == ("1", "0")
 
 
 async def test_a_server_waits_for_members_of_another_token_that_were_killed(
