@@ -36,7 +36,9 @@ def dataset_html(dataset: Any) -> str:
         "compression": dataset.compression,
     }
     lines = [f"<b>{html_text(type(dataset).__name__)} {html_text(dataset.name or dataset.id)}</b>"]
-    lines += [f"{name:12}{html_text(value)}" for name, value in facts.items() if value is not None]
+    lines += [
+        f"{name:12}{html_text(value)}" for name, value in facts.items() if value is not None and str(value)
+    ]
     text = "".join(LINE.format(0, line) for line in lines)
     if dataset.has_undefined and dataset.size and dataset.ndim:
         with suppress(HsparseError):  # a server without /density
