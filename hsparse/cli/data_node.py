@@ -85,18 +85,19 @@ async def serve_data_node(settings: Settings) -> None:
 async def _open_member(settings: Settings, requests: StoreRequests, admission: Admission) -> MemberNode:
     """Open a data node over the configured stores, which is to join their cluster; `requests` counts those to them."""
     stores, clock, token = await open_stores(settings.store), SystemClock(), settings.cluster.node_token
-    make = partial(_make_node, stores, clock, settings.data, requests=requests, admission=admission)
+    make = partial(_make_node, stores, clock, settings, requests=requests, admission=admission)
     membership = TracedStore(stores[0], requests)
-    return MemberNode(
-        make,
-        membership,
-        clock,
-        token,
-        lambda url: RemoteNode(url, token),
-        settings.cluster.lease,
-        buckets=[store.name for store in stores[1:]],
-        schema=partial(needed_schema, stores),
-    )
+    async with _closed_on_failure(stores):
+        return MemberNode(
+            make,
+            membership,
+            clock,
+            token,
+            lambda url: RemoteNode(url, token),
+            settings.cluster.lease,
+            buckets=[store.name for store in stores[1:]],
+            schema=partial(needed_schema, stores),
+        )
 
 
 async def serve_member(
@@ -197,21 +198,33 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
     """
     stores, clock = await open_stores(settings.store), SystemClock()
     buckets = tuple(store.name for store in stores)
-    if not are_writable(stores):
-        node: DataNode = _make_node(stores, clock, settings.data, NoOwnership())
-    elif are_buckets(settings.store) and not settings.store.single_writer:
-        node = await _open_member_server(settings, stores, clock)
-    else:
-        node = _make_node(stores, clock, settings.data, SOLE)
+    async with _closed_on_failure(stores):
+        if not are_writable(stores):
+            node: DataNode = _make_node(stores, clock, settings, NoOwnership())
+        elif are_buckets(settings.store) and not settings.store.single_writer:
+            node = await _open_member_server(settings, stores, clock)
+        else:
+            node = _make_node(stores, clock, settings, SOLE)
     try:
         yield node, buckets
     finally:
         await node.close()
 
 
+@asynccontextmanager
+async def _closed_on_failure(stores: list[ObjectStore]) -> AsyncIterator[None]:
+    """Close stores whose data node cannot be made: what it is to serve besides may not be there."""
+    try:
+        yield
+    except BaseException:
+        for store in stores:
+            await store.close()
+        raise
+
+
 async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:
     """Return the data node of a server once other members of the first store know of it."""
-    make = partial(_make_node, stores, clock, settings.data)
+    make = partial(_make_node, stores, clock, settings)
     node = MemberNode(
         make,
         stores[0],
@@ -238,14 +251,14 @@ def _connect_to_nobody(url: str) -> DataNode:
 def _make_node(
     stores: list[ObjectStore],
     clock: Clock,
-    settings: DataSettings,
+    settings: Settings,
     ownership: Ownership,
     requests: StoreRequests | None = None,
     admission: Admission | None = None,
 ) -> DataService | BucketRouter:
     first, ownership_of_first = _extended(settings, stores[0], ownership)
     several = stores if len(stores) > 1 else []
-    shared = NodeResources.of(settings, *several, requests=requests, admission=admission)
+    shared = NodeResources.of(settings.data, *several, requests=requests, admission=admission)
     if not several:
         services = [DataService(first, clock, resources=shared, ownership=ownership_of_first)]
     else:
@@ -255,13 +268,11 @@ def _make_node(
             for store, one in pairs
         ]
     for service in services if are_writable(stores) else ():
-        service.start(settings.sweep_interval)
+        service.start(settings.data.sweep_interval)
     return services[0] if len(services) == 1 else BucketRouter(services)
 
 
-def _extended(
-    settings: DataSettings, store: ObjectStore, ownership: Ownership
-) -> tuple[ObjectStore, Ownership]:
+def _extended(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
     """Return the first store and its ownership as extensions wrap them."""
     for one in extensions():
         if one.store is not None:

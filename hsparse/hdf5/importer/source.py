@@ -163,17 +163,38 @@ SMALL = 256 * 1024
 """The most bytes of a range that is read from blocks: sequential reads of four ranges cost one request."""
 
 
+class Blocks:
+    """The least recently used blocks of any number of files, for any number of threads."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most or BLOCKS
+        self._lock = Lock()
+        self._blocks: OrderedDict[tuple[object, int], Future[bytes]] = OrderedDict()
+
+    def get(self, file: object, number: int, begin: Callable[[], Future[bytes]]) -> Future[bytes]:
+        """Return a block of a file, which `begin` starts to fetch; one that failed is fetched again."""
+        with self._lock:
+            found = self._blocks.get((file, number))
+            if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
+                found = self._blocks[file, number] = begin()
+                if len(self._blocks) > self._most:
+                    self._blocks.popitem(last=False)
+            self._blocks.move_to_end((file, number))
+            return found
+
+
 class BlockCache:
-    """The least recently used cache of the blocks of a file of `size` bytes, for any number of threads.
+    """The blocks of a file of `size` bytes, for any number of threads; `blocks` may be those of other files, too.
 
     `begin` starts to fetch a range and returns a future of its bytes.
     """
 
-    def __init__(self, size: int, begin: Callable[[ByteRange], Future[bytes]]) -> None:
+    def __init__(
+        self, size: int, begin: Callable[[ByteRange], Future[bytes]], blocks: Blocks | None = None
+    ) -> None:
         self._size = size
         self._begin = begin
-        self._lock = Lock()
-        self._blocks: OrderedDict[int, Future[bytes]] = OrderedDict()
+        self._blocks = blocks or Blocks()
 
     def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
         """Return the bytes of ranges inside the file; all are requested before the first one is awaited."""
@@ -188,16 +209,9 @@ class BlockCache:
         return [self._block(number) for number in range(wanted.address // BLOCK, -(-stop // BLOCK))]
 
     def _block(self, number: int) -> Future[bytes]:
-        with self._lock:
-            found = self._blocks.get(number)
-            if found is None:
-                start = number * BLOCK
-                found = self._begin(ByteRange(start, min(BLOCK, self._size - start)))
-                self._blocks[number] = found
-                if len(self._blocks) > BLOCKS:
-                    self._blocks.popitem(last=False)
-            self._blocks.move_to_end(number)
-            return found
+        start = number * BLOCK
+        wanted = ByteRange(start, min(BLOCK, self._size - start))
+        return self._blocks.get(self, number, lambda: self._begin(wanted))
 
 
 def _joined(wanted: ByteRange, parts: list[Future[bytes]]) -> bytes:

@@ -35,12 +35,15 @@ OpenSource = Callable[[str], Source]
 class SourceFiles:
     """The files that `main` names; `open_source` opens one by its path or URL.
 
-    `places` are further directories, or prefixes `s3://bucket/path`, below which files may be. Any number of threads
-    may use it.
+    `places` are further directories, or prefixes `s3://bucket/path`, below which files may be. `name` is what `main` is
+    called in errors. Any number of threads may use it.
     """
 
-    def __init__(self, main: str, open_source: OpenSource, places: Sequence[str] = ()) -> None:
+    def __init__(
+        self, main: str, open_source: OpenSource, places: Sequence[str] = (), name: str = ""
+    ) -> None:
         self._open_source = open_source
+        self._called = {name: main} if name else {}
         self._beside = tuple(one for place in _folders(main) for one in _real(place))
         self._places = tuple(one for place in places for one in _real(place))
         self._found: dict[tuple[str, str], str | None] = {}
@@ -82,7 +85,7 @@ class SourceFiles:
             self._kept.popitem()[1].close()
 
     def _lookup(self, name: str, beside: str) -> str | None:
-        candidates = _candidates(name, beside)
+        candidates = _candidates(name, self._called.get(beside, beside))
         searched = self._candidates(name, beside)
         allowed = [one for one in searched if self._is_allowed(one)]
         for one in allowed:
@@ -97,7 +100,7 @@ class SourceFiles:
 
     def _candidates(self, name: str, beside: str) -> list[str]:
         """Return where a file may be: where libhdf5 looks for it, and below the added places."""
-        found = dict.fromkeys(_candidates(name, beside))
+        found = dict.fromkeys(_candidates(name, self._called.get(beside, beside)))
         inside = normpath(name.rpartition("/")[2] if name.startswith("/") else name)
         if name.startswith(SCHEME) or inside.startswith(".."):
             return list(found)

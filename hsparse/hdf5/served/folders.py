@@ -57,10 +57,19 @@ class FileFolder(Protocol):
         """Open a file in a state, with the files that it may name; reading fails with `Conflict` in another state."""
         ...
 
+    def close(self) -> None:
+        """End the connections; no file is read any more."""
+        ...
+
 
 def is_served_name(name: str) -> bool:
     """Say whether a file of this name is served; one that begins with a point is not."""
-    return not name.startswith(".") and name.lower().endswith(SUFFIXES) and is_key(name)
+    return is_visible(name) and name.lower().endswith(SUFFIXES)
+
+
+def is_visible(path: str) -> bool:
+    """Say whether no part of a path is hidden, and all can be parts of a domain's path."""
+    return not path or (is_key(path) and not any(part.startswith(".") for part in path.split("/")))
 
 
 def joined(*parts: str) -> str:
@@ -128,8 +137,11 @@ class DirectoryFiles:
     def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
         place = self._inside(path)
         return _WatchedSource(place, path, state), SourceFiles(
-            str(place), lambda other: LocalSource(Path(other)), (str(self._root),)
+            str(place), lambda other: LocalSource(Path(other)), (str(self._root),), path
         )
+
+    def close(self) -> None:
+        """Nothing is open but files that are read."""
 
     def _inside(self, path: str) -> Path:
         """Return the real path of a file or folder; `Forbidden` if that is outside of the place."""
@@ -163,25 +175,3 @@ class _WatchedSource(LocalSource):
 def _state(status: os.stat_result) -> FileState:
     etag = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
     return FileState(status.st_size, status.st_mtime, etag)
-
-
-def named_folders(items: Sequence[str]) -> dict[str, FileFolder]:
-    """Return the places of `--files`, by the names of the folders that they are served as.
-
-    An item is `NAME=DIRECTORY`, or a directory, whose last part is the name then.
-    """
-    found: dict[str, FileFolder] = {}
-    for item in items:
-        name, equals, place = item.partition("=")
-        if not equals:
-            name, place = Path(item).resolve().name, item
-        if not is_key(name) or "/" in name:
-            raise Misconfigured(
-                f"--files {item}: {name!r} cannot be a folder's name; say --files NAME={place}."
-            )
-        if name in found:
-            raise Misconfigured(
-                f"--files {item}: there is a folder {name!r} already; give this one another name."
-            )
-        found[name] = DirectoryFiles(Path(place))
-    return found

@@ -17,12 +17,14 @@ from hashlib import sha256
 
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import Forbidden, NotFound, PreconditionFailed
-from hsparse.hdf5.served.folders import FileFolder, FileState, joined, named_folders, walked
+from hsparse.hdf5.served.folders import FileFolder, FileState, joined, walked
+from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.model.acl import readable
 from hsparse.model.ids import is_map_key, root_id, tree_of_key
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, no_urls, resolve_range
+from hsparse.storage.store_settings import StoreSettings
 
 RECORD = ".domain.json"
 MARK = bytes.fromhex("f11e")
@@ -79,6 +81,11 @@ class ServedFiles(DelegatingStore):
         if self._is_ours(key):
             raise no_urls(self.name)
         return await self._store.presigned(key, seconds)
+
+    async def close(self) -> None:
+        for folder in self._folders.values():
+            await asyncio.to_thread(folder.close)
+        await super().close()
 
     # --- what is refused ---------------------------------------------------------------------------------
 
@@ -238,9 +245,9 @@ class ServedFiles(DelegatingStore):
         return [items[key] for key in sorted(items) if key.startswith(begin)]
 
 
-def served_files(store: ObjectStore, items: Sequence[str]) -> ServedFiles:
+def served_files(store: ObjectStore, items: Sequence[str], settings: StoreSettings) -> ServedFiles:
     """Return a store over another one, with the files that the items of `--files` name; `Misconfigured`."""
-    return ServedFiles(store, named_folders(items))
+    return ServedFiles(store, named_folders(items, settings))
 
 
 def _pages(found: Sequence[Entry | str]) -> Iterator[Page]:

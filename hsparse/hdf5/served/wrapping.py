@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hsparse.dn.data_settings import DataSettings
+from hsparse.config import Settings
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.object_store import ObjectStore
@@ -39,11 +39,9 @@ class ServedOwnership:
         return self._base.may_change(term)
 
 
-def wrapped(
-    settings: DataSettings, store: ObjectStore, ownership: Ownership
-) -> tuple[ObjectStore, Ownership]:
+def wrapped(settings: Settings, store: ObjectStore, ownership: Ownership) -> tuple[ObjectStore, Ownership]:
     """Return the store and the ownership of a data node that serves files, too, if the settings name any."""
-    if not settings.files:
+    if not settings.data.files:
         return store, ownership
-    files = STORE.load().served_files(store, settings.files)
+    files = STORE.load().served_files(store, settings.data.files, settings.store)
     return files, ServedOwnership(ownership, files)

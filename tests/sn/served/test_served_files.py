@@ -21,7 +21,8 @@ import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.config import load_settings
 from hsparse.errors import Conflict, Forbidden, Misconfigured, NotFound
-from hsparse.hdf5.served.folders import DirectoryFiles, named_folders
+from hsparse.hdf5.served.folders import DirectoryFiles
+from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.store import ServedFiles
 from hsparse.model.ids import storage_key
 from hsparse.storage.delegating_store import MemoryStore
@@ -43,6 +44,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file["text"] = ["a", "bb"]
         file["again"] = h5py.SoftLink("/x")
         file.attrs["n"] = 3
+    layout = h5py.VirtualLayout(DATA.shape, DATA.dtype)
+    layout[...] = h5py.VirtualSource("run.h5", "x", DATA.shape)
+    with h5py.File(place / "sub" / "virtual.h5", "w") as file:
+        file.create_virtual_dataset("v", layout)
     for name in ("a.NC", ".secret.h5", "b.txt"):
         (place / name).write_bytes((place / "sub" / "run.h5").read_bytes())
     (place / "broken.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + b"junk" * 100)
@@ -82,7 +87,7 @@ def test_folders_list_what_is_served(url: str) -> None:
     assert "runs" in listed(url, "/")
     names = ["a.NC", "broken.h5", "csc.h5ad", "csr.h5ad", "empty.h5", "inside.h5", "sub"]
     assert listed(url, "/runs/") == names
-    assert listed(url, "/runs/sub/") == ["empty", "run.h5"]
+    assert listed(url, "/runs/sub/") == ["empty", "run.h5", "virtual.h5"]
     assert listed(url, "/runs/sub/empty/") == []
 
 
@@ -98,6 +103,11 @@ def test_a_file_is_a_domain(url: str, name: str) -> None:
             "a",
             "bb",
         ]
+
+
+def test_sources_are_beside_the_file(url: str) -> None:
+    with hsparse.open(f"{url}/runs/sub/virtual.h5") as file:
+        assert np.array_equal(file["v"][...], DATA)
 
 
 @pytest.mark.parametrize("name", ["csr.h5ad", "csc.h5ad"])

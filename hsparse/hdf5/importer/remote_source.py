@@ -1,0 +1,71 @@
+"""A file that a server has, read by ranges: small ones that are close together are fetched by one request.
+
+Requests are coroutines on an event loop in a thread of its own; any number of threads wait for their results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, TypeVar
+
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer.source import BlockCache, Blocks, Source
+
+Result = TypeVar("Result")
+Get = Callable[[ByteRange], Coroutine[Any, Any, bytes]]
+"""Returns the bytes of a range of a file; `Conflict` once the file is in another state."""
+
+
+class LoopThread:
+    """A thread with an event loop, for coroutines whose results other threads wait for."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a coroutine, and return a future of its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return the result of a coroutine."""
+        return self.start(work).result()
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Cancel what is under way, run `last`, and end the thread."""
+        self.wait(self._end(last))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self, last: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await last()
+
+
+class RemoteSource(Source):
+    """A file in a state, whose ranges `get` fetches on the loop of `thread`.
+
+    Concurrent threads that need the same block wait for one request. Files may have their `blocks` in common.
+    """
+
+    def __init__(
+        self, name: str, size: int, etag: str, thread: LoopThread, get: Get, blocks: Blocks | None = None
+    ) -> None:
+        self.name, self.size, self.fingerprint = name, size, etag
+        self._cache = BlockCache(size, lambda one: thread.start(get(one)), blocks)
+
+    def close(self) -> None:
+        """Close nothing: what opened the file has the connections."""
+
+    def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
+        for one in wanted:
+            self.check(one)
+        return self._cache.read(wanted)
