@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import compute, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import Cache
 from hsparse.dn.cached_object import Base, CachedObject, Encoded

@@ -21,8 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hsparse.compute import compute
-from hsparse.concurrency.gather import with_pauses
+from hsparse.compute import compute, with_pauses
 from hsparse.dn.cache import Cache, ObjectState, SingleObject, load_state
 from hsparse.dn.chunk_bytes import ChunkFooters, footer_columns, read_chunk_footer, read_tail
 from hsparse.dn.records import Fences

@@ -9,8 +9,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from hsparse.compute import compute
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import compute, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.chunks import Chunks
 from hsparse.format.kinds.chunk_kind import ChunkKind

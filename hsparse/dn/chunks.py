@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
-from hsparse.compute import compute
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import compute, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.dn.cache import SMALL_VALUE, Cache, ObjectMemory, Reservation, SingleObject
 from hsparse.dn.cached_object import Base, CachedObject

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import compute
-from hsparse.concurrency.gather import gather_all, gather_each
+from hsparse.compute import compute, gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import count_hits, count_loads
 from hsparse.dn.cache import Cache

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from hsparse.clock import Clock
-from hsparse.concurrency.gather import gather_all, gather_each
+from hsparse.compute import gather_all, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.concurrency.request_trace import count_hits
 from hsparse.dn.cache import Cache, SingleObject, StoredForm, load_state

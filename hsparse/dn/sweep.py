@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from hsparse.clock import Clock
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import gather_each
 from hsparse.dn.deletions import NOTE_AGE, DeletionNote, Deletions, DeletionState, Resumed, born_of
 from hsparse.dn.record_form import RecordCodec, has_checksum
 from hsparse.errors import BadRequest, Corrupt, NotFound, PreconditionFailed, Unsupported

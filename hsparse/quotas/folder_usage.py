@@ -16,7 +16,7 @@ from contextvars import Context as Variables
 from dataclasses import dataclass
 
 from hsparse.clock import Clock
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import gather_each
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, Busy, HsparseError, OverQuota
 from hsparse.model.ids import domain_prefix
 from hsparse.sn.data_nodes.owners import Owners, key_pages

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hsparse.compute import YIELD_EVERY, KeyedLock, gather_each, staggered, with_pauses
 from hsparse.concurrency import admission as paced_limit
 from hsparse.concurrency import memory_budget as fair_queue
 from hsparse.concurrency.admission import FEW, LAG, RECENT, TICK, PacedLimit, RecentUsers
-from hsparse.concurrency.gather import YIELD_EVERY, KeyedLock, gather_each, staggered, with_pauses
 from hsparse.concurrency.memory_budget import FairQueue
 from tests.simulation.virtual_loop import VirtualLoop
 

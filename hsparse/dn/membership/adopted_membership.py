@@ -15,7 +15,7 @@ from typing import Any
 
 from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.concurrency.gather import gather_all
+from hsparse.compute import gather_all
 from hsparse.dn.membership.lease_keeper import Eviction
 from hsparse.dn.membership.ownership import Accepted, Kept, MemberOwnership, Resent
 from hsparse.dn.membership.peers import PATIENCE, NodeTasks, Peers, Witnesses

@@ -34,7 +34,7 @@ from hsparse.cluster.lease_object import (
     Membership,
 )
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.concurrency.gather import gather_all, staggered
+from hsparse.compute import gather_all, staggered
 from hsparse.dn.membership.peers import PATIENCE, NodeTasks, Peers, Witnesses
 from hsparse.errors import HsparseError, Misconfigured, Misdirected, PreconditionFailed, Unanswered
 from hsparse.wire.message import CheckMember

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from hsparse.concurrency.gather import staggered
+from hsparse.compute import staggered
 from hsparse.errors import HsparseError, Misdirected, Unanswered, Unauthenticated
 from hsparse.wire.message import AdoptMembership
 from hsparse.wire.remote_node import MemberConnections

@@ -18,8 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import LONG, compute
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import LONG, compute, gather_each
 from hsparse.errors import BadRequest, Corrupt, ErrorKind, HsparseError, NotFound, TooLarge
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_map import row_names

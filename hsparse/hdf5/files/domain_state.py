@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from urllib.parse import quote, urlencode
 
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import gather_each
 from hsparse.errors import MISSING_KINDS, Forbidden, Moved, TooLarge
 from hsparse.format.chunk_map import ChunkRows
 from hsparse.hdf5.files.file_backed_pieces import file_backed_chunks

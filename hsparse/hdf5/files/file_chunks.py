@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.compute import LONG, compute
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import LONG, compute, gather_each
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import ErrorKind, HsparseError, Moved
 from hsparse.format.buffer import byte_view

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from hsparse.compute import compute
-from hsparse.concurrency.gather import gather_all
+from hsparse.compute import compute, gather_all
 from hsparse.errors import Moved, PreconditionFailed, Unsupported
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.filters.filters_json import is_hsds_frame

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hsparse.clock import Clock
-from hsparse.compute import LONG, compute
-from hsparse.concurrency.gather import KeyedLock
+from hsparse.compute import LONG, KeyedLock, compute
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.errors import BadRequest, Busy, Conflict, Gone, Moved, NotFound, PreconditionFailed, Unsupported
 from hsparse.hdf5.files.domain_state import (

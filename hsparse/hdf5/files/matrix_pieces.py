@@ -17,8 +17,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from hsparse.compute import LONG, compute
-from hsparse.concurrency.gather import KeyedLock, gather_all
+from hsparse.compute import LONG, KeyedLock, compute, gather_all
 from hsparse.concurrency.memory_budget import MemoryBudget
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_spec import ChunkSpec

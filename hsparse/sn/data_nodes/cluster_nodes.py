@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from hsparse.clock import Clock
 from hsparse.cluster.lease_object import NO_MEMBERS, Membership
 from hsparse.cluster.membership_object import MembershipObject
-from hsparse.concurrency.gather import gather_all, staggered
+from hsparse.compute import gather_all, staggered
 from hsparse.concurrency.request_trace import seconds_left
 from hsparse.errors import Corrupt, HsparseError, Misconfigured, Misdirected, StoreFailed, Unanswered
 from hsparse.sn.data_nodes.owners import RESEND, Delivery, Resend

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from hsparse.cluster.lease_object import Membership
-from hsparse.concurrency.gather import gather_all
+from hsparse.compute import gather_all
 from hsparse.errors import ErrorKind, Misconfigured
 from hsparse.wire.message import DataNode, InBucket, Message, Record
 from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, ReadObjects, RecordChange

@@ -19,7 +19,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.gather import YIELD_EVERY, gather_all, with_pauses
+from hsparse.compute import YIELD_EVERY, gather_all, with_pauses
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, BadRequest
 from hsparse.model.acl import Right
 from hsparse.sn.http.response import Href, encode_json, href, hrefs

@@ -16,9 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 import orjson
 
-from hsparse.compute import compute
+from hsparse.compute import compute, with_pauses
 from hsparse.concurrency.collector import MANY, paused_collector
-from hsparse.concurrency.gather import with_pauses
 from hsparse.errors import BadRequest, TooLarge
 from hsparse.model.attribute import parse_work
 from hsparse.model.datatype import MAX_DEPTH as MAX_TYPE_DEPTH

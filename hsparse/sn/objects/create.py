@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.gather import gather_all, with_pauses
+from hsparse.compute import gather_all, with_pauses
 from hsparse.errors import BadRequest, Conflict, HsparseError, NotFound, TooLarge
 from hsparse.model.attribute import check_name, parse_attribute
 from hsparse.model.ids import collection_of, is_root, new_id

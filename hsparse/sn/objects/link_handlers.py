@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from hsparse.concurrency.gather import with_pauses
+from hsparse.compute import with_pauses
 from hsparse.errors import BadRequest
 from hsparse.model.acl import Right
 from hsparse.model.ids import collection_of

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from hsparse.concurrency.gather import with_pauses
+from hsparse.compute import with_pauses
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_spec
 from hsparse.format.kinds.dense import not_sparse

@@ -18,8 +18,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from hsparse.compute import LONG, compute
-from hsparse.concurrency.gather import with_pauses
+from hsparse.compute import LONG, compute, with_pauses
 from hsparse.errors import BadRequest, ErrorKind, HsparseError, NotFound, TooLarge
 from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.http.request import JSON_TYPE, MAX_NAMES, text_list

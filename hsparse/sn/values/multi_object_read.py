@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, TypeAlias
 
-from hsparse.concurrency.gather import gather_each
+from hsparse.compute import gather_each
 from hsparse.errors import BadRequest, Moved, TooLarge
 from hsparse.format.selections.points import Selection
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, load_datasets
