@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -182,7 +183,7 @@ def read_all(url: str) -> None:
 
 
 def test_a_public_bucket_is_read_whole_without_a_put_or_a_key(
-    public: tuple[str, Guard], monkeypatch: pytest.MonkeyPatch
+    public: tuple[str, Guard], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     endpoint, guard = public
 
@@ -197,6 +198,11 @@ def test_a_public_bucket_is_read_whole_without_a_put_or_a_key(
     assert len(guard.requests) > 50
     assert guard.changing == []
     assert guard.signed == []
+    assert warnings(caplog) == [], "nothing is tried that is refused"
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name.startswith("hsparse")]
 
 
 def test_a_writing_server_is_seen_at_once(public: tuple[str, Guard], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +248,11 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         path.chmod(mode)
 
 
-def test_a_directory_that_cannot_be_written_stays_as_it_is(directory: Path) -> None:
+def test_a_directory_that_cannot_be_written_stays_as_it_is(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.clear()
+    caplog.set_level(logging.WARNING, "hsparse")  # h5pyd sets that of the root
     before = directory_state(directory)
     with server(root=directory) as first, server(root=directory) as second:
         for url in (first, second):
@@ -260,6 +270,7 @@ def test_a_directory_that_cannot_be_written_stays_as_it_is(directory: Path) -> N
                 connection.json("GET", "/", verbose=1)
             assert told(url, "GET", "/", "/home/admin/").status == 404
     assert directory_state(directory) == before
+    assert warnings(caplog) == []
 
 
 def test_a_directory_is_read_while_another_server_writes_it(tmp_path: Path) -> None:
