@@ -34,8 +34,8 @@ class DataSettings:
 
     files: tuple[str, ...] = setting(
         (),
-        "places with HDF5 files, comma-separated, each as NAME=PLACE or PLACE, a directory or s3://bucket/prefix: the "
-        "files below it are domains below /NAME, which are only read",
+        "places with HDF5 files, comma-separated, each as NAME=PLACE or PLACE, a directory, s3://bucket/prefix or "
+        "https://host/folder/: the files below it are domains below /NAME, which are only read",
         group="Storage",
     )
     cache_size: int | None = setting(

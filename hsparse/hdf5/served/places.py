@@ -11,6 +11,7 @@ from hsparse.errors import Misconfigured
 from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.served.folders import DirectoryFiles, FileFolder, FileState, FolderContent
+from hsparse.hdf5.served.http_files import HttpFiles
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.object_store import is_key
 from hsparse.storage.store_settings import StoreSettings
@@ -70,8 +71,8 @@ class AskedOnce:
 def named_folders(items: Sequence[str], settings: StoreSettings | None = None) -> dict[str, FileFolder]:
     """Return the places of `--files`, by the names of the folders that they are served as.
 
-    An item is `NAME=PLACE`, or a place, whose last part is the name then: a directory or `s3://bucket/prefix`, which
-    is read with the endpoint and the region of `settings`.
+    An item is `NAME=PLACE`, or a place, whose last part is the name then: a directory, `s3://bucket/prefix`, which is
+    read with the endpoint and the region of `settings`, or the URL of a page that lists files.
     """
     found: dict[str, FileFolder] = {}
     for item in items:
@@ -86,6 +87,8 @@ def named_folders(items: Sequence[str], settings: StoreSettings | None = None) -
             )
         if place.startswith("s3://"):
             folder: FileFolder = S3.load().S3Files(place, settings or StoreSettings())
+        elif place.startswith(("https://", "http://")):
+            folder = HttpFiles(place)
         else:
             folder = DirectoryFiles(Path(place))
         found[name] = AskedOnce(folder)
