@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -39,7 +38,6 @@ from hsparse.wire.chunk_info_message import ReadFileBacked
 
 T = TypeVar("T")
 Files = tuple[BackingFile, ...]
-Found = NDArray[Any] | None
 
 
 async def read_backing_files(dataset: Dataset, files: Files, read: Callable[[Files], Awaitable[T]]) -> T:
@@ -100,10 +98,7 @@ class FileBackedElements:
         self, planned: Sequence[PlannedChunk], fields: tuple[str, ...] = (), limit: int = 0
     ) -> list[Values | int | None]:
         """Return the values of each planned chunk, None if the file has no piece of it."""
-        return await self._read(
-            planned,
-            lambda found: [None if values is None else pick_fields(values, fields) for values in found],
-        )
+        return [*await self._read(planned, lambda _, values: pick_fields(values, fields))]
 
     async def find(
         self,
@@ -120,9 +115,7 @@ class FileBackedElements:
         dtype = self._dataset.dtype
         ordering = Ordering.parse(order_by, dtype) if order_by else None
         search = Search(bind_query(query, dtype), limit, tuple(fields), places_only, ordering)
-        return await self._read(
-            planned, lambda found: [None if values is None else search.among(values) for values in found]
-        )
+        return await self._read(planned, lambda _, values: search.among(values))
 
     async def reduce(
         self, planned: Sequence[PlannedChunk], reduction: Reduction, codes: Codes | None
@@ -134,42 +127,41 @@ class FileBackedElements:
             reduction.places, reduction.numbers(self._dataset.fill).dtype, reduction.columns
         )
 
-        def add(some: Sequence[PlannedChunk], found: Sequence[Found]) -> None:
-            for chunk, values in zip(some, found, strict=True):
-                if values is None:
-                    continue
-                own = None
-                if codes is not None:
-                    at = chunk.origin[reduction.grouped]
-                    own = codes[at : at + values.shape[reduction.grouped]]
-                part = reduce_array(as_type(values, dtype), reduction, own)
-                state.merge(part.placed(reduction, values.shape, chunk.origin))
+        def add(chunk: PlannedChunk, values: NDArray[Any]) -> None:
+            own = None
+            if codes is not None:
+                at = chunk.origin[reduction.grouped]
+                own = codes[at : at + values.shape[reduction.grouped]]
+            part = reduce_array(as_type(values, dtype), reduction, own)
+            state.merge(part.placed(reduction, values.shape, chunk.origin))
 
         first = 0
         while first < len(planned):
             until = run_of(planned, first, room)
-            await self._read(planned[first:until], partial(add, planned[first:until]))
+            await self._read(planned[first:until], add)
             first = until
         return [state]
 
-    async def _read(self, planned: Sequence[PlannedChunk], make: Callable[[Sequence[Found]], T]) -> T:
-        """Return what `make` makes of the values of each planned chunk, None if the file has no piece of it."""
+    async def _read(
+        self, planned: Sequence[PlannedChunk], look: Callable[[PlannedChunk, NDArray[Any]], T]
+    ) -> list[T | None]:
+        """Return what `look` returns for each planned chunk and its values, None if the file has no piece of it."""
         count = len(planned)
-        result: list[Found] = [None] * count
+        result: list[T | None] = [None] * count
         if not count:
-            return make(result)
+            return result
         pieces, files = await self._locate(np.array([chunk.scaled for chunk in planned], np.int64))
         if files and files[0].unseen:
             pieces = self._touched(planned, pieces)
         there = np.flatnonzero(pieces.counts(count)).tolist()
         if not there:
-            return make(result)
+            return result
         first, offset = pieces.firsts(count)
         regions = list(zip(first.tolist(), (offset // np.uint64(MAX_RANGE)).tolist(), strict=True))
         piece = () if self._layout["class"] == CONTIGUOUS_REF else self._piece
         spec = self._dataset.spec
 
-        async def read(states: tuple[BackingFile, ...]) -> list[Found]:
+        async def read(states: tuple[BackingFile, ...]) -> list[NDArray[Any] | None]:
             def message(some: list[int]) -> ReadFileBacked:
                 parts = tuple(
                     ChunkSelection(planned[i].scaled, planned[i].selection, planned[i].full) for i in some
@@ -180,17 +172,16 @@ class FileBackedElements:
                 there, lambda i: f"{files[regions[i][0]].uri}@{regions[i][1]}", message
             )
 
-        item = self._dataset.spec.datatype.item
+        def looked_at(found: Sequence[NDArray[Any] | None]) -> list[T | None]:
+            for i, values in zip(there, found, strict=True):
+                if values is not None:
+                    if has_text_ends(spec.datatype.item):
+                        values = values.copy()  # replies are read-only
+                        end_texts(values, spec.datatype.item)
+                    result[i] = look(planned[i], values)
+            return result
 
-        def ended(values: Sequence[Found]) -> T:
-            for i, value in zip(there, values, strict=True):
-                if value is not None and has_text_ends(item):
-                    value = value.copy()  # replies are read-only
-                    end_texts(value, item)
-                result[i] = value
-            return make(result)
-
-        return await from_parts(await read_backing_files(self._dataset, files, read), ended)
+        return await from_parts(await read_backing_files(self._dataset, files, read), looked_at)
 
     async def existing(self) -> NDArray[np.uint64]:
         """Return the scaled coordinates of the chunks that have a piece, (k, rank) uint64."""
