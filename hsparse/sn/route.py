@@ -43,7 +43,7 @@ class Route:
     """Whether it changes nothing, so that it may be given up at any time."""
 
     def __post_init__(self) -> None:
-        reads = self.method == "GET" or (
+        reads = self.method in ("GET", "HEAD") or (
             self.method == "POST" and (self.right is Right.READ or self.reads_only)
         )
         object.__setattr__(self, "reads", reads)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import h5py
 import h5pyd
@@ -178,6 +178,8 @@ def read_all(url: str) -> None:
             connection.json("GET", f"/datasets/{link['id']}", verbose=1)
         assert told(url, "GET", f"/groups/{top['root']}/attributes/none", TYPES).kind == "not_found"
         assert told(url, "GET", f"/groups/{top['root']}/links/none", TYPES).kind == "not_found"
+    with urlopen(Request(f"{url}/files{TYPES}", method="HEAD")) as reply:
+        assert int(reply.headers["Content-Length"]) > 0
     with urlopen(f"{url}/files{TYPES}") as reply, h5py.File(io.BytesIO(reply.read())) as whole:
         assert whole["num"][()].tolist() == VALUES["num"]
 
