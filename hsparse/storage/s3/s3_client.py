@@ -8,12 +8,9 @@ servers answer with the HTTP status alone, so the status is looked at last.
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from enum import Enum, auto
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -35,7 +32,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as ConnectFailed
 from botocore.utils import parse_timestamp
 
-from hsparse.clock import Clock, SystemClock, jitter
+from hsparse.clock import Clock
 from hsparse.errors import (
     BadRequest,
     HsparseError,
@@ -45,12 +42,10 @@ from hsparse.errors import (
     StoreFailed,
     Unsupported,
 )
+from hsparse.storage.bucket_client import CONNECTIONS, DEADLINE, PAGE_SIZE, BucketClient, Retry
 from hsparse.storage.object_store import check_key
 
-PAGE_SIZE = 1000
 CONNECT_TIMEOUT = 5.0
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 5.0
 
 R = TypeVar("R")
 
@@ -58,7 +53,7 @@ _NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrie
 _LOST = (HTTPClientError, ConnectFailed, IncompleteReadError, FlexibleChecksumError, TransportError, OSError)
 
 
-class S3Client:
+class S3Client(BucketClient):
     """A pooled client of one bucket; `open` it first, or use it as a context.
 
     `endpoint` is the URL of an S3-compatible server, addressed by path; None is AWS. Credentials come
@@ -67,6 +62,8 @@ class S3Client:
     for one operation with all its retries, from when one of the `connections` is free; a connection
     silent for a third of it counts as lost. Listings have `page_size` keys a page.
     """
+
+    _failures = (BotoCoreError, ClientError, TransportError, OSError)
 
     def __init__(
         self,
@@ -79,8 +76,8 @@ class S3Client:
         session_token: str | None = None,
         unsigned: bool = False,
         requester_pays: bool = False,
-        deadline: float = 30.0,
-        connections: int = 64,
+        deadline: float = DEADLINE,
+        connections: int = CONNECTIONS,
         page_size: int = PAGE_SIZE,
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -90,13 +87,11 @@ class S3Client:
                 f"The bucket {bucket!r} can bill nobody for requests without keys: leave out --unsigned or "
                 "--requester-pays."
             )
-        self.name = bucket
+        super().__init__(
+            bucket, deadline=deadline, connections=connections, page_size=page_size, clock=clock, sleep=sleep
+        )
         self._unsigned = unsigned
         self._requester_pays = requester_pays
-        self._deadline = deadline
-        self._page_size = page_size
-        self._clock = clock or SystemClock()
-        self._sleep = sleep
         # Many servers other than AWS refuse the checksum trailers that botocore adds on its own account.
         checksums = "when_required" if endpoint else "when_supported"
         self._options: dict[str, Any] = {
@@ -119,9 +114,7 @@ class S3Client:
                 user_agent="hsparse",
             ),
         }
-        self._slots = asyncio.Semaphore(connections)
         self._context: Any = None
-        self._client: Any = None
 
     async def open(self) -> Self:
         """Create the pooled client; nothing is sent yet."""
@@ -136,15 +129,6 @@ class S3Client:
         except (BotoCoreError, ValueError) as error:
             raise Misconfigured(f"The bucket {self.name!r} cannot be used: {error}") from error
         return self
-
-    @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
-        """Give requests in the context this deadline, if theirs is a later one."""
-        before, self._deadline = self._deadline, min(self._deadline, seconds)
-        try:
-            yield
-        finally:
-            self._deadline = before
 
     async def close(self) -> None:
         if self._client is not None:
@@ -172,68 +156,6 @@ class S3Client:
         check_key(key)
         return await self._run(key, lambda: send(self._client), settle)
 
-    async def _run(
-        self,
-        key: str,
-        send: Callable[[], Awaitable[R]],
-        settle: Callable[[HsparseError, bool], Awaitable[R]] | None = None,
-    ) -> R:
-        """Send until there is an answer, from when a connection is free.
-
-        A condition that failed, or a `NotFound`, goes to `settle` with two arguments: the error, and whether a
-        reply was lost before it. It returns what `send` would have returned, or raises the error.
-        """
-        assert self._client is not None, "open the store before its first use, and do not use it when closed"
-        async with self._slots:
-            return await self._retry(key, send, settle)
-
-    async def _retry(
-        self,
-        key: str,
-        send: Callable[[], Awaitable[R]],
-        settle: Callable[[HsparseError, bool], Awaitable[R]] | None,
-    ) -> R:
-        started = self._clock.monotonic()
-        uncertain = False
-        failed_condition: HsparseError | None = None
-        verdict: HsparseError | Retry | None = None
-        cause: Exception | None = None
-        try:
-            for attempt in itertools.count():
-                left = self._deadline - (self._clock.monotonic() - started)
-                try:
-                    async with asyncio.timeout(left):
-                        if failed_condition is not None and settle is not None:
-                            return await settle(failed_condition, uncertain)
-                        return await send()
-                except (BotoCoreError, ClientError, TransportError, OSError) as error:
-                    verdict = self._verdict(error, key)
-                    cause = error
-                if isinstance(verdict, NotFound) and settle is not None:  # the answer to If-Match on nothing
-                    verdict = PreconditionFailed(f"{key!r} is gone; create it anew.")
-                if isinstance(verdict, PreconditionFailed) and settle is not None:
-                    failed_condition = verdict
-                    continue
-                if isinstance(verdict, HsparseError):
-                    raise verdict from cause
-                uncertain = uncertain or (failed_condition is None and verdict is Retry.UNCERTAIN)
-                pause = self._pause(attempt)
-                if self._clock.monotonic() - started + pause >= self._deadline:
-                    break
-                await self._sleep(pause)
-            raise StoreFailed(
-                f"The bucket {self.name!r} gave no answer on {key!r} in {self._deadline:g} s "
-                f"({type(cause).__name__}); check the endpoint and the network, then try again."
-            ) from cause
-        finally:
-            # An error that its own traceback refers to stays until a collection, with the bytes that were sent.
-            verdict = cause = failed_condition = None
-
-    def _pause(self, attempt: int) -> float:
-        """Return seconds between half of this attempt's backoff and all of it."""
-        longest = min(FIRST_PAUSE * 2.0 ** min(attempt, 10), LONGEST_PAUSE)
-        return longest * (1 + jitter(self._clock)) / 2
-
     def _verdict(self, error: Exception, key: str) -> HsparseError | Retry:
         """Return the error for an exception of the client, without its text, which may hold secrets."""
         if isinstance(error, ClientError):
@@ -253,15 +175,6 @@ class S3Client:
             f"The request on {key!r} could not be sent to the bucket {self.name!r} ({type(error).__name__}); "
             "check the bucket's name and endpoint."
         )
-
-
-class Retry(Enum):
-    """Why a request is sent again."""
-
-    REFUSED = auto()
-    """The server says it did nothing."""
-    UNCERTAIN = auto()
-    """The request may have been applied: its reply is lost, or says nothing about it."""
 
 
 _REFUSED = {

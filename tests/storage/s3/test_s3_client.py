@@ -11,7 +11,8 @@ from hsparse.errors import (
     StoreFailed,
     Unsupported,
 )
-from hsparse.storage.s3.s3_client import Retry, parse_time, translate_error_reply
+from hsparse.storage.bucket_client import Retry
+from hsparse.storage.s3.s3_client import parse_time, translate_error_reply
 
 
 @pytest.mark.parametrize(

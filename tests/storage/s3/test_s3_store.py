@@ -10,8 +10,8 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, NotFound, PreconditionFailed, StoreFailed
+from hsparse.storage.bucket_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.conditional_put import probe, with_conditional_delete
-from hsparse.storage.s3.s3_client import FIRST_PAUSE, LONGEST_PAUSE
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
 from tests.support.s3_servers import make_bucket
