@@ -1,7 +1,7 @@
 """Conditional puts: the start-up probe that a store honours them, and `SingleWriter` for a store that does not.
 
 Every update depends on conditional puts. A store that ignores conditions is refused, unless the operator
-declares that this process is its only writer.
+declares that this process is its only writer. One that lists its keys out of order is refused, too.
 
 Conditional deletes: the start-up probe that a bucket honours them, and `LookBeforeDelete` for one that does not.
 
@@ -125,17 +125,20 @@ class CurrentEtagRefused(Misconfigured):
 
 
 async def probe(store: ObjectStore, *, clock: Clock | None = None) -> None:
-    """Try each condition on `store`; `Misconfigured` says which one it ignores or refuses, and what to do.
+    """Try each condition and the order of a listing; `Misconfigured` says what the store does wrong, and what to do.
 
-    The probe uses a fresh key `db/.probe-<hex>` and removes it afterwards, also on failure.
+    The probe uses two fresh keys that begin with `db/.probe-<hex>` and removes them afterwards, also on failure.
     """
-    key = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
+    stem = f"{PROBE_PREFIX}{(clock or SystemClock()).token(8).hex()}"
+    key, below = f"{stem}-", f"{stem}/a"
     try:
         await _probe(store, key)
+        await store.put(below, b"below")
+        await _check_order(store, stem, [key, below])
     except Unsupported as error:
         raise Misconfigured(f"The store {store.name!r} has no conditional put; {REMEDY}.") from error
     finally:
-        await store.delete(key)
+        await asyncio.gather(store.delete(key), store.delete(below))
 
 
 async def _probe(store: ObjectStore, key: str) -> None:
@@ -148,6 +151,16 @@ async def _probe(store: ObjectStore, key: str) -> None:
     if stored.data != b"second" or stored.etag != second:
         raise Misconfigured(
             f"The store {store.name!r} does not return the bytes and the etag of the last put; {REMEDY}."
+        )
+
+
+async def _check_order(store: ObjectStore, prefix: str, keys: list[str]) -> None:
+    """Look whether two keys are listed in order: some stores list folder by folder, or in no order at all."""
+    found = [entry.key async for page in store.list(prefix) for entry in page.entries]
+    if found != keys:
+        raise Misconfigured(
+            f"The store {store.name!r} lists its keys out of order, and pages of listings would miss some: use "
+            "another store."
         )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 
 from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed, Unsupported
 from hsparse.storage.conditional_put import SingleWriter, probe
 from hsparse.storage.delegating_store import MemoryStore
-from hsparse.storage.object_store import Buffer, ObjectStore
+from hsparse.storage.object_store import Buffer, ObjectStore, Page
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.faulty_store import FaultyStore
 from hsparse.testing.store_conformance import *  # noqa: F403
@@ -49,6 +50,24 @@ class HasNoConditions(MemoryStore):
         raise Unsupported("not implemented")
 
 
+class ListsOutOfOrder(MemoryStore):
+    async def list(
+        self, prefix: str, *, delimiter: bool = False, start_after: str = ""
+    ) -> AsyncIterator[Page]:
+        async for page in super().list(prefix, delimiter=delimiter, start_after=start_after):
+            yield Page(page.entries[::-1])
+
+
+class ListsFolderByFolder(ListsOutOfOrder):
+    """Has `a/b` before `a-b`, as a walk of directories does."""
+
+    async def list(
+        self, prefix: str, *, delimiter: bool = False, start_after: str = ""
+    ) -> AsyncIterator[Page]:
+        async for page in MemoryStore.list(self, prefix, delimiter=delimiter, start_after=start_after):
+            yield Page(tuple(sorted(page.entries, key=lambda entry: entry.key.split("/"))))
+
+
 async def keys(store: ObjectStore) -> list[str]:
     return [entry.key async for page in store.list("") for entry in page.entries]
 
@@ -70,6 +89,14 @@ async def test_finds_what_a_store_ignores(kind: type[MemoryStore], complaint: st
         await probe(store)
     assert "'weak'" in caught.value.message
     assert "--single-writer" in caught.value.message
+    assert await keys(store) == []
+
+
+@pytest.mark.parametrize("kind", [ListsOutOfOrder, ListsFolderByFolder])
+async def test_finds_a_store_that_lists_out_of_order(kind: type[MemoryStore]) -> None:
+    store = kind("strange")
+    with pytest.raises(Misconfigured, match="'strange' lists its keys out of order"):
+        await probe(store)
     assert await keys(store) == []
 
 
