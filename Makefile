@@ -26,6 +26,12 @@ $(BIN)/helm: | $(BIN)/.installed
 	install .judges/kubectl/kubectl .judges/helm/helm $(BIN)
 	@rm -r .judges
 
+# Azure's emulator of its Blob Storage. Tests of that store need it.
+$(BIN)/azurite-blob: | $(BIN)/.installed
+	@mkdir -p .venv/azurite && echo '{"private": true}' >.venv/azurite/package.json
+	cd .venv/azurite && npm install --silent --no-audit --no-fund --ignore-scripts --omit=optional azurite@3.35.0
+	ln -sf ../azurite/node_modules/.bin/azurite-blob $@
+
 check: $(BIN)/.installed ## lint, types, the import law, names, the walk of requests and the links of the docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

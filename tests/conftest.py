@@ -20,11 +20,14 @@ from hypothesis import settings
 
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
+from hsparse.storage.obstore_store import ObstoreStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from tests.lanes import LANES, is_of, is_passed_over
+from tests.support.azurite import azure_config, azurite_server, make_container
 from tests.support.endurance import ENDURANCE, repeats
 from tests.support.find_program import find_program
+from tests.support.google_storage import GoogleServer, google_config, google_server
 from tests.support.s3_servers import make_bucket, moto_server
 from tests.support.server_process import server_process
 
@@ -60,6 +63,7 @@ LONGEST = (
 GRACE = 30
 """Seconds that pytest-timeout's signal has to fail a test that hangs, before its process ends."""
 JUDGES = {
+    "azurite-blob": "none; make .venv/bin/azurite-blob",
     "bash": "bash",
     "ceph": "ceph-common",
     "ceph-authtool": "ceph-common",
@@ -259,9 +263,23 @@ def moto_endpoint() -> Iterator[str]:
         yield endpoint
 
 
+@pytest.fixture(scope="session")
+def azurite_endpoint() -> Iterator[str]:
+    """The URL of the account of a loopback Azurite."""
+    with azurite_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def google() -> Iterator[GoogleServer]:
+    """A loopback Google Storage that takes any credentials."""
+    with google_server() as server:
+        yield server
+
+
 @pytest.fixture
 async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MakeStore]:
-    """A function that returns a fresh empty store of kind "memory", "posix" or "s3", closed for the test."""
+    """A function that returns a fresh empty store, closed for the test: "memory", "posix", "s3", "azure", "google"."""
     async with AsyncExitStack() as stores:
 
         async def make(kind: str, page_size: int = 1000) -> ObjectStore:
@@ -282,6 +300,16 @@ async def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
                     secret_key="test",
                     page_size=page_size,
                 ).open()
+            elif kind == "azure":
+                endpoint = request.getfixturevalue("azurite_endpoint")
+                make_container(endpoint, f"bucket-{number}")
+                url, config = f"az://bucket-{number}", azure_config(endpoint)
+                store = await ObstoreStore(url, config=config, page_size=page_size).open()
+            elif kind == "google":
+                server = request.getfixturevalue("google")
+                server.make_bucket(f"bucket-{number}")
+                url, config = f"gs://bucket-{number}", google_config(server.url)
+                store = await ObstoreStore(url, config=config, page_size=page_size).open()
             else:
                 raise ValueError(f"no store of kind {kind!r}")
             stores.push_async_callback(store.close)

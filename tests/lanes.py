@@ -118,6 +118,7 @@ ENDURE = {
 SAME = {
     "client": ("[s3", "[presigned", "[server", "-s3-", "-s3]"),
     "dn": ("[s3", "-s3-", "-s3]"),
+    "storage": ("[az", "-az]", "-az-"),
     "test_two_owners.py": ("-s3-", "[posix", "-posix-"),
     "test_shrink_race.py": ("[s3", "-s3"),
 }

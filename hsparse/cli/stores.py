@@ -25,6 +25,10 @@ DEFAULT_ROOT = Path("hsparse-data")
 ONLY_READS = "This server only reads (--read-only): make changes on one that writes to the same place."
 S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
 """The store of a bucket: aiobotocore takes a sixth of the time in which a data node starts."""
+CLOUD_STORE = OptionalModule("hsparse.storage.obstore_store", "clouds")
+CLOUDS = ("az://", "gs://")
+DIRECTORY_BUCKET = "--x-s3"
+"""How the names of S3's directory buckets end, and of those alone."""
 
 
 @contextmanager
@@ -83,7 +87,7 @@ async def opened_stores(
 
 
 def are_buckets(settings: StoreSettings) -> bool:
-    """Say whether the configured stores are buckets of S3, and not directories."""
+    """Say whether the configured stores are buckets, and not directories."""
     return settings.root is None and bool(settings.bucket)
 
 
@@ -93,7 +97,7 @@ def are_writable(stores: Iterable[ObjectStore]) -> bool:
 
 
 def _places(settings: StoreSettings) -> list[Path | str]:
-    """Return the directories, or the names of S3 buckets; the first is served by default."""
+    """Return the directories, or the buckets as they are named in the settings; the first is served by default."""
     if are_buckets(settings):
         places: list[Path | str] = list(settings.bucket)
     else:
@@ -103,15 +107,20 @@ def _places(settings: StoreSettings) -> list[Path | str]:
             if not directory.is_dir():
                 raise Misconfigured(
                     f"There is no directory {str(directory)!r}: with --root, --bucket names directories beside it. "
-                    "For S3 name either --root or --bucket, not both."
+                    "For buckets of a cloud leave out --root."
                 )
         places = [root, *beside]
-    names = [
-        check_bucket_name(Path(place).name) if isinstance(place, Path) else place for place in places[1:]
-    ]
+    names = [_name(place) for place in (places if are_buckets(settings) else places[1:])]
     if len({str(place) for place in places}) < len(places) or len(set(names)) < len(names):
         raise Misconfigured("Each bucket can be named once.")
     return places
+
+
+def _name(place: Path | str) -> str:
+    """Return the name that clients have for a place; `BadRequest` for a part of a cloud's bucket, or no name at all."""
+    if isinstance(place, Path):
+        return check_bucket_name(place.name)
+    return check_bucket_name(place.partition("://")[2]) if place.startswith(CLOUDS) else place
 
 
 START_SECONDS = 5.0
@@ -122,13 +131,7 @@ async def _open_store(settings: StoreSettings, place: Path | str) -> ObjectStore
     store: ObjectStore
     soon: AbstractContextManager[None] = nullcontext()
     if isinstance(place, str):
-        bucket = S3_STORE.load().S3Store(
-            place,
-            endpoint=settings.s3_endpoint,
-            region=settings.s3_region,
-            unsigned=settings.unsigned,
-            requester_pays=settings.requester_pays,
-        )
+        bucket = _bucket(settings, place)
         store, soon = await bucket.open(), bucket.within(START_SECONDS)
         probed = probed_bucket
     else:
@@ -156,6 +159,26 @@ async def _only_read(store: ObjectStore) -> ObjectStore:
         break
     await read_schema(store)
     return ReadOnlyStore(store, Forbidden(ONLY_READS))
+
+
+def _bucket(settings: StoreSettings, place: str) -> Any:
+    """Return the store of a bucket, to be opened."""
+    if place.startswith(CLOUDS):
+        if settings.requester_pays:
+            raise Misconfigured(f"--requester-pays is for buckets of S3: leave it out for {place!r}.")
+        return CLOUD_STORE.load().ObstoreStore(place, unsigned=settings.unsigned)
+    if place.endswith(DIRECTORY_BUCKET):
+        raise Misconfigured(
+            f"The bucket {place!r} is a directory bucket (S3 Express), which lists its keys out of order; name a "
+            "general purpose bucket."
+        )
+    return S3_STORE.load().S3Store(
+        place,
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        unsigned=settings.unsigned,
+        requester_pays=settings.requester_pays,
+    )
 
 
 async def _single_writer(store: ObjectStore) -> ObjectStore:

@@ -21,7 +21,8 @@ class StoreSettings:
     root: Path | None = setting(None, "directory to keep everything in (default: ./hsparse-data)")
     bucket: tuple[str, ...] = setting(
         (),
-        "S3 bucket to keep everything in, instead of a directory; several are served, the first by default",
+        "bucket to keep everything in, instead of a directory: NAME of S3, az://CONTAINER, gs://NAME; several are "
+        "served, the first by default",
     )
     s3_endpoint: str | None = setting(None, "URL of the S3 service, when it is not AWS")
     s3_region: str | None = setting(None, "region of the bucket")

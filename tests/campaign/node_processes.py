@@ -50,7 +50,7 @@ class NodeProcess:
 
 @dataclass(slots=True)
 class NodeProcesses:
-    """The processes of one cluster over the store that `flags` name; they log to the file `log`.
+    """The processes of one cluster over the store that `flags` and `variables` name; they log to the file `log`.
 
     With a network each data node is in a namespace of it.
     """
@@ -58,6 +58,7 @@ class NodeProcesses:
     flags: tuple[str, ...]
     log: Path
     network: NodeNetwork | None = None
+    variables: dict[str, str] = field(default_factory=dict)
     data_nodes: list[NodeProcess] = field(default_factory=list)
     service_nodes: list[NodeProcess] = field(default_factory=list)
     stopped: list[int] = field(default_factory=list)
@@ -85,7 +86,7 @@ class NodeProcesses:
     async def _start(self, arguments: tuple[str, ...], place: NetworkPlace | None = None) -> NodeProcess:
         namespace = "" if place is None else place.path
         process, lines = await asyncio.to_thread(
-            start_command, (*arguments, *self.flags), self.log, namespace, VARIABLES
+            start_command, (*arguments, *self.flags), self.log, namespace, VARIABLES | self.variables
         )
         line = await asyncio.to_thread(lines.readline)
         node = NodeProcess(process, lines, line.rpartition(" on ")[2].partition(" ")[0].strip(), place)

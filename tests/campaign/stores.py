@@ -1,4 +1,4 @@
-"""The stores of a campaign: a directory, moto, moto behind a proxy that loses requests, and Ceph's S3 server."""
+"""The stores of a campaign: a directory, moto, moto behind a proxy that loses requests, Ceph's S3 server, Azurite."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import itertools
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hsparse.storage.s3.s3_client import S3Client
+from tests.support.azurite import azure_variables, azurite_server, make_container
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather
 from tests.support.radosgw import radosgw_server
 from tests.support.s3_servers import moto_server
@@ -21,10 +22,11 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(slots=True)
 class CampaignStore:
-    """The flags that give a node the store; `proxy` is what stands before it, if anything."""
+    """The flags and variables that give a node the store; `proxy` is what stands before it, if anything."""
 
     flags: tuple[str, ...]
     proxy: FaultyProxy | None = None
+    variables: dict[str, str] = field(default_factory=dict)
 
     def set_weather(self, *, fair: bool) -> None:
         """Have the proxy do nothing to requests, or lose some of them."""
@@ -40,6 +42,12 @@ async def campaign_store(kind: str, path: Path, host: str = LOOPBACK) -> AsyncIt
             path.joinpath("root").mkdir()
             yield CampaignStore(("--root", str(path / "root")))
             return
+        bucket = f"campaign-{next(NUMBERS)}"  # moto's are those of the process
+        if kind == "azurite":
+            endpoint = stack.enter_context(azurite_server(host))
+            make_container(endpoint, bucket)
+            yield CampaignStore(("--bucket", f"az://{bucket}"), variables=azure_variables(endpoint))
+            return
         proxy = None
         if kind == "radosgw":
             path.joinpath("ceph").mkdir()
@@ -48,7 +56,6 @@ async def campaign_store(kind: str, path: Path, host: str = LOOPBACK) -> AsyncIt
             stack.push(server.__exit__)
         else:
             url = stack.enter_context(moto_server(host))
-        bucket = f"campaign-{next(NUMBERS)}"  # moto's are those of the process
         await _make_bucket(url, bucket)
         if kind == "proxied":
             proxy = FaultyProxy(url)

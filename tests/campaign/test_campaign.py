@@ -22,7 +22,7 @@ from tests.campaign.node_network import NODES, STORE, node_network
 from tests.campaign.node_processes import NodeProcesses
 from tests.campaign.shared_objects import create_shared
 from tests.campaign.stores import LOOPBACK, CampaignStore, campaign_store
-from tests.support.radosgw import PROGRAMS
+from tests.support import azurite, radosgw
 from tests.support.server_process import STARTS
 
 pytestmark = pytest.mark.campaign
@@ -87,7 +87,7 @@ class Fault:
 
 # A node that starts takes CPU of clients' on one machine: an upgrade starts all of them.
 FAULTS = {
-    "kill": Fault(kill, ("directory", "moto", "proxied", "radosgw")),
+    "kill": Fault(kill, ("directory", "moto", "proxied", "radosgw", "azurite")),
     "terminate": Fault(terminate, ("directory", "moto", "proxied"), most_gap=1.0),
     "scale": Fault(scale, ("directory", "moto", "proxied", "radosgw"), most_gap=1.0),
     "upgrade": Fault(
@@ -100,6 +100,9 @@ FAULTS = {
 }
 
 
+PROGRAMS = {"azurite": azurite.PROGRAMS, "radosgw": radosgw.PROGRAMS}
+
+
 def cases() -> Iterator[object]:
     """Give each fault and store, with what is needed for them."""
     for name, fault in FAULTS.items():
@@ -110,8 +113,8 @@ def cases() -> Iterator[object]:
                     pytest.mark.needs("ip"),
                     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
                 ]
-            if store == "radosgw":
-                marks.append(pytest.mark.needs(*PROGRAMS))
+            if store in PROGRAMS:
+                marks.append(pytest.mark.needs(*PROGRAMS[store]))
             yield pytest.param(name, store, marks=marks, id=f"{name}, {store}")
 
 
@@ -158,7 +161,7 @@ async def cluster(fault: Fault, kind: str, path: Path) -> AsyncIterator[tuple[No
         network = stack.enter_context(node_network()) if fault.cuts else None
         host = LOOPBACK if network is None else network.store_address
         store = await stack.enter_async_context(campaign_store(kind, path, host))
-        nodes = NodeProcesses(store.flags, path / "nodes.log", network)
+        nodes = NodeProcesses(store.flags, path / "nodes.log", network, store.variables)
         stack.push_async_callback(nodes.close)
         for _ in range(2):
             await nodes.start_service_node()

@@ -12,6 +12,8 @@ from hsparse.cli.main import main
 from hsparse.cluster.membership_object import KEY
 from hsparse.storage.s3.s3_store import S3Store
 from tests.cli.test_serve import ask, store_numbers
+from tests.support.azurite import PROGRAMS, azure_variables, make_container
+from tests.support.google_storage import google_variables
 from tests.support.s3_servers import make_bucket
 from tests.support.server_process import server_process
 
@@ -29,6 +31,26 @@ def flags(moto_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...
     return ("--bucket", bucket, "--s3-endpoint", moto_endpoint, "--s3-region", "us-east-1")
 
 
+@pytest.fixture(params=["s3", pytest.param("az", marks=pytest.mark.needs(*PROGRAMS)), "gs"])
+def any_flags(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The flags of servers of a new bucket of each cloud, whose account is in the environment."""
+    if request.param == "s3":
+        found: tuple[str, ...] = request.getfixturevalue("flags")
+        return found
+    name = f"shared-{next(NUMBERS)}"
+    if request.param == "az":
+        endpoint = request.getfixturevalue("azurite_endpoint")
+        make_container(endpoint, name)
+        variables = azure_variables(endpoint)
+    else:
+        google = request.getfixturevalue("google")
+        google.make_bucket(name)
+        variables = google_variables(google.url)
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    return ("--bucket", f"{request.param}://{name}")
+
+
 def member_lines(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str], *more: str) -> list[str]:
     capsys.readouterr()
     assert main(["nodes", *flags, *more]) == 0
@@ -36,8 +58,9 @@ def member_lines(flags: tuple[str, ...], capsys: pytest.CaptureFixture[str], *mo
 
 
 def test_two_servers_read_what_the_other_wrote_at_once(
-    flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    any_flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    flags = any_flags
     with server_process(*flags, "--lease", "0.5") as first:
         path = store_numbers(first.url, "/home/admin/a.h5")
         with server_process(*flags, "--lease", "0.5") as second:

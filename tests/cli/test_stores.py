@@ -1,4 +1,4 @@
-"""How a bucket is opened: the form of etags that its server compares."""
+"""How buckets are named and opened, and the form of etags that a server compares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from hsparse.cli import stores
 from hsparse.cli.stores import probed_bucket
-from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed
+from hsparse.errors import HsparseError, Misconfigured, PreconditionFailed, StoreFailed
+from hsparse.optional_module import OptionalModule
 from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_store import S3Store
@@ -57,6 +58,34 @@ async def test_a_wrong_endpoint_is_told_soon_at_the_start(monkeypatch: pytest.Mo
     settings = StoreSettings(bucket=("data",), s3_endpoint="http://127.0.0.1:1", s3_region="us-east-1")
     with pytest.raises(StoreFailed, match=r"'data' gave no answer .* in 0.2 s .*check the endpoint"):
         await stores.open_stores(settings)
+
+
+@pytest.mark.parametrize(
+    ("buckets", "complaint"),
+    [
+        (("az://data/prefix",), "'data/prefix' is not a bucket's name"),
+        (("gs://",), "'' is not a bucket's name"),
+        (("az://data", "gs://data"), "Each bucket can be named once"),
+        (
+            ("data--use1-az4--x-s3",),
+            r"'data--use1-az4--x-s3' is a directory bucket \(S3 Express\).* out of order",
+        ),
+    ],
+)
+async def test_buckets_that_are_refused_unasked(buckets: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(HsparseError, match=complaint):
+        await stores.open_stores(StoreSettings(bucket=buckets))
+
+
+async def test_a_cloud_bills_no_reader() -> None:
+    with pytest.raises(Misconfigured, match="leave it out for 'gs://data'"):
+        await stores.open_stores(StoreSettings(bucket=("gs://data",), requester_pays=True))
+
+
+async def test_a_cloud_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "CLOUD_STORE", OptionalModule("obstore_is_missing", "clouds"))
+    with pytest.raises(Misconfigured, match=r'pip install "hsparse\[clouds\]"'):
+        await stores.open_stores(StoreSettings(bucket=("az://data",)))
 
 
 def test_later_requests_have_their_own_deadline() -> None:
