@@ -18,11 +18,11 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.storage.obstore_store import ObstoreStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from hsparse.testing.memory_store import MemoryStore
 from tests.lanes import LANES, is_of, is_passed_over
 from tests.support.azurite import azure_config, azurite_server, make_container
 from tests.support.endurance import ENDURANCE, repeats

@@ -20,7 +20,7 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import BINARY, RestClient
 
 OBJECTS = Path(__file__).parent / "data/hsds-types-1.0.2.json"

@@ -22,8 +22,8 @@ from hsparse.model.acl import Principal
 from hsparse.optional_module import OptionalModule
 from hsparse.sn.policies.log import RequestLog
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.telemetry.open_telemetry import OpenTelemetryTracer, make_tracer, node_tracer
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import DataNode
 from hsparse.wire.remote_node import RemoteNode
 from tests.support.rest_client import RestClient

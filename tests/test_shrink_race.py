@@ -13,8 +13,8 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.errors import BadRequest, Conflict, Moved
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import SlowStore
 from tests.support.direct_driver import DirectDriver
 from tests.support.driver import DatasetSpec, Place

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from hsparse.sn.values import append
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import StoreWrapper
 from tests.support.endurance import repeats
 from tests.support.s3_servers import make_bucket

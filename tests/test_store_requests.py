@@ -16,7 +16,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.quotas.quotas import Quotas
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.support.rest_client import BINARY, Reply, RestClient
 

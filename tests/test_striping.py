@@ -13,7 +13,7 @@ import pytest
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.ids import chunk_prefix, storage_key
 from hsparse.model.stripes import MAX_STRIPES, Stripes
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import create, read, sparse, value_client
 from tests.support.rest_client import RestClient

@@ -20,7 +20,7 @@ from hsparse.dn.service import DataService
 from hsparse.sn.app import create_app
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.server import AppRunner
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.message import DataNode, Message, message_name
 

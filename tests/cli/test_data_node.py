@@ -14,8 +14,8 @@ from hsparse.config import Settings, load_settings
 from hsparse.dn.membership.member_node import MemberNode
 from hsparse.dn.metrics import NodeMetrics, NodeState
 from hsparse.dn.service import DataService
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.remote_node import RemoteNode
 
 TOKEN = "secret"

@@ -8,10 +8,10 @@ from hsparse.cli import stores
 from hsparse.cli.stores import probed_bucket
 from hsparse.errors import HsparseError, Misconfigured, PreconditionFailed, StoreFailed
 from hsparse.optional_module import OptionalModule
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.storage.store_settings import StoreSettings
+from hsparse.testing.memory_store import MemoryStore
 
 
 class ComparesHeader(MemoryStore):

@@ -6,7 +6,7 @@ import pytest
 
 from hsparse.cluster.lease_object import EVICTED, HELD, MOST, REVOKED, Lease, LeaseObjects, lease_key
 from hsparse.errors import PreconditionFailed
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 
 
 async def test_a_lease_is_renewed_by_its_last_etag() -> None:

@@ -11,7 +11,7 @@ from hsparse.cluster.lease_object import Membership
 from hsparse.cluster.membership_object import KEY, VERSION, MembershipObject
 from hsparse.errors import Corrupt, Misconfigured, PreconditionFailed
 from hsparse.model.schema import FIRST_SCHEMA, Schema
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 
 
 async def test_each_change_of_owners_raises_the_epoch() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hsparse.clock import SystemClock
 from hsparse.cluster.lease_object import LeaseObjects, Membership
 from hsparse.cluster.membership_object import KEY, MembershipObject, rebuild_membership
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 
 SHORT = 0.02
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.support.error_cycles import no_cycles_of_errors
 

@@ -9,7 +9,7 @@ import pytest
 from hsparse.dn.file_backed_chunks import HEAD_BYTES, BackingFiles
 from hsparse.errors import BadRequest, Conflict, Moved, NotFound
 from hsparse.model.file_backed import BackingFile
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 
 DATA = bytes(range(256)) * 40

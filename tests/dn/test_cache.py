@@ -8,8 +8,8 @@ from hsparse.dn.cache import Cache, SingleObject
 from hsparse.dn.cached_object import CachedObject
 from hsparse.dn.record_form import OVERHEAD, memory_of_json
 from hsparse.dn.record_objects import RecordValue, WholeRecord
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 
 RECORD_BYTES = OVERHEAD + memory_of_json(b'{"key":"a"}')
 

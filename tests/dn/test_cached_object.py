@@ -11,9 +11,9 @@ from hsparse.dn.cache import SingleObject
 from hsparse.dn.cached_object import Base, CachedObject, Encoded
 from hsparse.dn.membership.ownership import NoOwnership
 from hsparse.errors import BadRequest, Busy, Corrupt, StoreFailed, Unanswered
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 
 KEY = "db/object"

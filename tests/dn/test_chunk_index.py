@@ -22,9 +22,9 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.format.structured.container import MAX_FOOTER
 from hsparse.model.ids import map_key
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Entry, Page
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore, StoreWrapper
 from hsparse.wire.chunk_info_message import CountChunks, FindChunk, ListChunks
 from hsparse.wire.chunk_message import FenceDeleted, WriteChunks

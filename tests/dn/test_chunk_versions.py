@@ -7,8 +7,8 @@ from hsparse.dn.traced_store import DOUBT, ChunkVersions, TracedStore
 from hsparse.errors import PreconditionFailed, StoreFailed
 from hsparse.format.chunk_spec import chunk_key
 from hsparse.model.stripes import Stripes
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 
 ONE, OTHER, THIRD = (f"d-0123456{i}-89abcdef-0123-456789-abcdef" for i in range(3))
 

@@ -20,8 +20,8 @@ from hsparse.format.filters.definition import Filter
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.file_backed import BackingFile
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import InspectFile, ReadFileBacked
 from hsparse.wire.chunk_message import FenceDeleted

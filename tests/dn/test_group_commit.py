@@ -7,7 +7,7 @@ import asyncio
 from hsparse.concurrency.request_trace import RequestTrace, begin_trace
 from hsparse.dn.cache import SingleObject
 from hsparse.dn.cached_object import CachedObject
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore, SlowStore
 from tests.dn.test_cached_object import KEY, TextCodec, add
 from tests.simulation.virtual_loop import VirtualLoop

@@ -17,8 +17,8 @@ from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.dn.traced_store import TracedStore
 from hsparse.errors import Busy
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Stored
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import GetInfo, Message
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ReadObjects
 from hsparse.wire.remote_node import RemoteNode

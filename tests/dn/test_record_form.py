@@ -13,7 +13,7 @@ from hsparse.clock import ManualClock
 from hsparse.dn.record_form import wrong_part
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.test_co_tenant import OWNER, PRIVATE, paths_of, private_domain
 from tests.support.endurance import repeats
 from tests.support.rest_client import ROUTES, RestClient

@@ -18,10 +18,10 @@ from hsparse.dn.record_objects import LARGE_RECORD, RecordDelta
 from hsparse.dn.service import DataService
 from hsparse.errors import Corrupt, ErrorKind
 from hsparse.model.ids import delta_key, is_delta_key, storage_key
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
 from hsparse.testing.extent_conformance import *  # noqa: F403
 from hsparse.testing.faulty_store import CHANGES, CrashingStore, CrashPoint, FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.record_conformance import *  # noqa: F403
 from hsparse.testing.store_wrapper import METHODS, CountingStore
 from hsparse.wire.message import DataNode

@@ -19,8 +19,8 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.membership.ownership import SoleOwnership
 from hsparse.dn.service import DataService
 from hsparse.errors import ErrorKind, StoreFailed
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import StoreWrapper
 from hsparse.wire.record_message import (
     ChangeObjects,

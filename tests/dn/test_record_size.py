@@ -16,7 +16,7 @@ from hsparse.dn import record_objects, records
 from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService
 from hsparse.errors import ErrorKind
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import (
     ChangeObjects,
     CreateObject,

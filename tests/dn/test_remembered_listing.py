@@ -16,8 +16,8 @@ from hsparse.dn.service import DataService
 from hsparse.errors import StoreFailed
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import CountChunks, GetChunkVersion, ListChunks
 from hsparse.wire.chunk_message import EraseChunks

@@ -10,7 +10,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.server import create_node_app
 from hsparse.dn.service import DataService
 from hsparse.errors import Outdated, Unanswered, Unauthenticated
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.codec import VERSION, decode_frame, encode_frame
 from hsparse.wire.message import GetInfo
 from hsparse.wire.remote_node import PATH, TOKEN_HEADER, VERSION_HEADER, RemoteNode

@@ -21,13 +21,13 @@ from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.selections.points import Orthogonal
 from hsparse.model.ids import new_id, new_root_id, storage_key
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer
 from hsparse.testing.chunk_conformance import *  # noqa: F403
 from hsparse.testing.chunk_query_conformance import *  # noqa: F403
 from hsparse.testing.element_query_conformance import *  # noqa: F403
 from hsparse.testing.extent_conformance import *  # noqa: F403
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.record_conformance import *  # noqa: F403
 from hsparse.testing.reduction_conformance import *  # noqa: F403
 from hsparse.testing.vlen_conformance import *  # noqa: F403

@@ -13,8 +13,8 @@ from hsparse.concurrency.request_trace import RequestTrace, Work, begin_trace
 from hsparse.dn.service import DataService
 from hsparse.dn.traced_store import StoreRequests, TracedStore
 from hsparse.errors import NotFound, PreconditionFailed, StoreFailed, Unsupported
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer, Entry, Stored
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import SlowStore
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ListKeys, PutAcl, ReadObjects
 

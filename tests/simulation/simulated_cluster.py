@@ -16,8 +16,8 @@ from hsparse.dn.service import DataService
 from hsparse.errors import HsparseError, Unanswered
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.simulation.service_operations import ServiceOperations
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
 from tests.simulation.simulated_store import SimulatedStore

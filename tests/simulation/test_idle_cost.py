@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.dn.membership.ownership import SoleOwnership
 from hsparse.dn.service import DataService
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.simulation.simulated_cluster import SETTINGS, SimulatedCluster
 from tests.simulation.virtual_loop import VirtualLoop

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hsparse.errors import NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import GetInfo, NodeInfo
 from tests.simulation.simulated_network import FaultRates, SimulatedNetwork, SimulatedNode
 from tests.simulation.simulated_store import STORE, SimulatedStore

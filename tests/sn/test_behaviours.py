@@ -11,7 +11,7 @@ import pytest
 
 from hsparse.dn.service import DataService
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.behaviours import attributes, datasets, domains, groups, hrefs, values
 from tests.sn.behaviours.behaviour import PATH, Ask, Row
 from tests.sn.conftest import USERS, TickingClock

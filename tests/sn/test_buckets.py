@@ -14,7 +14,7 @@ from hsparse.dn.data_settings import DataSettings
 from hsparse.dn.service import DataService, NodeResources
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
 
 PATH = "/home/ann/f.h5"

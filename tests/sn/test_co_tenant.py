@@ -22,7 +22,7 @@ from hsparse.model.acl import Principal, Right
 from hsparse.model.ids import COLLECTIONS, storage_key
 from hsparse.sn.route import Route
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import BINARY, ROUTES, Reply, RestClient
 
 OWNER, TENANT = "ann", "bob"

@@ -12,7 +12,7 @@ import pytest
 
 from hsparse.dn.service import DataService
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.conftest import USERS, TickingClock
 from tests.sn.recording import Comparison, Deviation, play, recorded
 from tests.support.rest_client import RestClient

@@ -17,7 +17,7 @@ from hsparse.sn import statistics
 from hsparse.sn.data_nodes import owners as key_pages
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.statistics import dataset_of_key
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import ChangeObjects, ListKeys, Outcome, PutRecord, ReadObjects
 from tests.sn.conftest import DOMAIN, USERS

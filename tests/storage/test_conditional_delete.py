@@ -6,10 +6,10 @@ import pytest
 
 from hsparse.errors import PreconditionFailed, StoreFailed, Unsupported
 from hsparse.storage.conditional_put import PAUSE, PROBES, LookBeforeDelete, with_conditional_delete
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore, OutcomeUnknown
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.conftest import MakeStore
 

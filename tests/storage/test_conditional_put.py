@@ -9,10 +9,10 @@ import pytest
 
 from hsparse.errors import Misconfigured, PreconditionFailed, StoreFailed, Unsupported
 from hsparse.storage.conditional_put import SingleWriter, probe
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Buffer, ObjectStore, Page
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_conformance import *  # noqa: F403
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 
 from hsparse.clock import ManualClock
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_model import Move, check_moves, moves
 
 

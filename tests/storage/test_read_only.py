@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from hsparse.errors import Misconfigured, NotFound, Unsupported
-from hsparse.storage.delegating_store import MemoryStore, ReadOnlyStore
+from hsparse.storage.delegating_store import ReadOnlyStore
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import Entry, Stored
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.wal import unrecovered
 from hsparse.storage.wal.wal_writer import WalWriter
 from hsparse.storage.wal.write_ahead_log import log_paths
+from hsparse.testing.memory_store import MemoryStore
 from tests.storage.wal.test_wal_writer import die, leave_half_written, put, put_and_be_killed
 from tests.support.directory_state import directory_state
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from hsparse.clock import Clock, ManualClock
 from hsparse.dn.service import DataService
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import Message, Record
 from hsparse.wire.record_message import ChangeObjects, CreateObject, ReadObjects
 

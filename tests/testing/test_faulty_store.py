@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from hsparse.errors import Busy, NotFound, StoreFailed
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import CrashingStore, CrashPoint, FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hsparse.errors import NotFound
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore, SlowStore
 
 

@@ -6,7 +6,6 @@ A dense chunk that the file stores by the same filters is answered as it is; oth
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -263,8 +262,3 @@ class MatrixChunks:
 
     def _scaled(self, number: int) -> Scaled:
         return (0, number) if self._axis else (number, 0)
-
-
-def scaled_of(name: str) -> Sequence[int]:
-    """Return the scaled coordinates that the name of a chunk has."""
-    return tuple(map(int, name.split("_")))

@@ -11,7 +11,7 @@ import pytest
 from hsparse.cluster.lease_object import LeaseObjects
 from hsparse.dn.membership.lease_keeper import MOST_JUMPS, LeaseKeeper
 from hsparse.errors import Misconfigured
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.cluster.test_clock_reading import TwoClocks
 
 PERIOD = 0.01

@@ -13,8 +13,8 @@ from hsparse.cluster.membership_object import KEY, MembershipObject
 from hsparse.errors import Misconfigured, Misdirected
 from hsparse.model.schema import Schema
 from hsparse.sn.data_nodes import cluster_nodes
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import ObjectStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import GetInfo, Routed
 from hsparse.wire.record_message import ReadObjects
 from tests.dn.membership.test_member_node import create, read, write

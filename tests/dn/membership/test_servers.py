@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from hsparse.errors import Unanswered
 from hsparse.sn.data_nodes.owners import Owners
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import GetChunkVersion
 from tests.dn.membership.test_member_node import IDS, create, read, write

@@ -18,7 +18,7 @@ from hsparse.format.filters.pipeline import apply_filters
 from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.orthogonal import Orthogonal
 from hsparse.format.selections.points import Points, Selection
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import create, read, sparse, value_client
 from tests.support.rest_client import Reply, RestClient

@@ -15,7 +15,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.format.selections.select_syntax import parse_selection_json
 from hsparse.model.acl import Principal
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import RestClient
 

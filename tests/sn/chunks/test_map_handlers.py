@@ -13,7 +13,7 @@ from hsparse.clock import SystemClock
 from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.records import stored_chunks
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.chunks.test_handlers import listed
 from tests.sn.file_backed.test_elements import PLAIN, URI
 from tests.sn.value_client import SETTINGS, create, sparse, value_client

@@ -17,7 +17,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.chunks import stored_chunk_read
 from hsparse.sn.chunks.stored_chunk_read import PAGE, NamedChunks
 from hsparse.sn.http import stream
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_info_message import ReadObjectBytes
 from tests.sn.value_client import create, sparse, value_client

@@ -15,7 +15,7 @@ from hsparse.errors import HsparseError, Misconfigured, Misdirected, StoreFailed
 from hsparse.sn.data_nodes import cluster_nodes
 from hsparse.sn.data_nodes.cluster_nodes import ClusterNodes
 from hsparse.sn.data_nodes.owners import Delivery
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import CheckMember, Message, Routed
 from hsparse.wire.record_message import ChangeObjects, Outcome
 

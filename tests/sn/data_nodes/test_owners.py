@@ -13,7 +13,7 @@ from hsparse.cluster.lease_object import Membership
 from hsparse.dn import records
 from hsparse.dn.service import DataService
 from hsparse.sn.data_nodes.owners import RESEND, Delivery, FixedNodes, Owners
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import InBucket, Message
 from hsparse.wire.record_message import CreateObject, Outcome, ReadObjects
 

@@ -14,7 +14,7 @@ from hsparse.dn.sweep import MIN_AGE, Sweep
 from hsparse.model.acl import Principal
 from hsparse.model.ids import deletion_key, tree_prefix
 from hsparse.sn.domains import domain_deletion
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import DataNode, Message
 from hsparse.wire.record_message import (
     BeginDeletion,

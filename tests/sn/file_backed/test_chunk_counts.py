@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.value_client import create, value_client
 
 TABLE = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.chunks.test_handlers import listed, scaled
 from tests.sn.file_backed.test_elements import FILE, PLAIN, URI, File, link, make_table

@@ -15,7 +15,7 @@ from hsparse.dn.service import DataService
 from hsparse.hdf5.file_backed import chunk_locator
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
 
 KEY = "data/deep/file.h5"

@@ -18,7 +18,7 @@ from hsparse.hdf5.files.file_pieces import FilePieces
 from hsparse.hdf5.files.file_plans import FilePlans
 from hsparse.hdf5.format.plan import matrix_plan as matrix_chunks
 from hsparse.hdf5.format.plan.file_plan import AUTO
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.file_domain import INT, TEXT, fetch, place
 from tests.sn.files.test_file_chunks import file_map

@@ -9,7 +9,7 @@ import pytest
 
 from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
 from hsparse.hdf5.format.plan.file_plan import FileForm
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.file_domain import INT, TEXT, place
 from tests.sn.files.test_file_chunks import file_map
 from tests.sn.value_client import sparse, value_client

@@ -14,7 +14,7 @@ import pytest
 
 from hsparse.errors import TooLarge
 from hsparse.hdf5.files.domain_state import read_domain_state
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.file_domain import INT, fetch, place
 from tests.sn.value_client import value_client

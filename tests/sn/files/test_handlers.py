@@ -20,7 +20,7 @@ from hsparse.hdf5.files.file_plans import FilePlans, PlannedFile
 from hsparse.hdf5.format.chunk_indexes.index_registry import read_chunk_index
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout, decode_structured_layout
 from hsparse.model.dataspace import max_dims_of
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.format.hdf5.file_walk import FileBytes, walk
 from tests.sn.file_domain import INT, REFERENCE, TEXT, WORDS, check_file, fetch, fill_domain, place

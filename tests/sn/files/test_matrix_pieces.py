@@ -32,7 +32,7 @@ from hsparse.sn.data_nodes.owners import Owners
 from hsparse.sn.records import dataset
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import BeginAppend
 from tests.format.hdf5.plan.test_matrix_bands import Stored, made, stored_matrix

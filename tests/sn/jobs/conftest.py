@@ -17,7 +17,7 @@ from hsparse.hdf5.jobs.job_queue import JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.model.acl import Principal
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import Reply, RestClient
 
 USERS = (Principal("ada"), Principal("ben"), Principal("admin", admin=True))

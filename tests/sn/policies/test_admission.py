@@ -20,7 +20,7 @@ from hsparse.sn.request import Request
 from hsparse.sn.route import Route
 from hsparse.sn.server import AppRunner
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import ROUTES, RemoteRest, Reply, named_service
 
 ANN = {"Authorization": "ann"}

@@ -19,7 +19,7 @@ from hsparse.sn.app import create_app
 from hsparse.sn.coding import STREAMED, Coding, accepted_coding, compress
 from hsparse.sn.policies.compression import SMALLEST
 from hsparse.sn.service_settings import CompressionPolicy, ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import PARTS, AppServer, RestClient
 
 BINARY, ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"

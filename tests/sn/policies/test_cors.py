@@ -13,7 +13,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.sn.app import create_app
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import PARTS, AppServer, named_service
 
 OURS, OTHER = "https://viewer.example.org", "https://evil.example.org"

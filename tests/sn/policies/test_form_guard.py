@@ -16,7 +16,7 @@ from hsparse.model.ids import COLLECTIONS
 from hsparse.sn.policies.guards import FormGuard
 from hsparse.sn.route import Route
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import ROUTES, RestClient
 
 LISTED, EVIL = "https://viewer.example.org", "https://evil.example"

@@ -15,7 +15,7 @@ from hsparse.model.acl import Principal
 from hsparse.sn.policies import authentication as rate_limit
 from hsparse.sn.policies.authentication import RateLimit
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
 
 

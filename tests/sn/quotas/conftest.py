@@ -11,7 +11,7 @@ from hsparse.dn.service import DataService
 from hsparse.model.acl import Principal
 from hsparse.quotas import folder_usage
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
 
 USERS = (Principal("ann"), Principal("ben"), Principal("admin", admin=True))

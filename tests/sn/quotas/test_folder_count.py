@@ -10,7 +10,7 @@ from hsparse.quotas import folder_usage as folder_count
 from hsparse.quotas.folder_usage import OBJECT_BYTES, Name, count_folder, names_below
 from hsparse.sn.data_nodes import owners as key_pages
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import CreateObject
 
 ROOTS = [f"g-00000000-0000000{n}-8888-888888-88888{(n + 8) % 16:x}" for n in range(3)]

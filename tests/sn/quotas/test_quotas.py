@@ -14,7 +14,7 @@ from hsparse.errors import Busy, OverQuota
 from hsparse.model.acl import Principal
 from hsparse.quotas.folder_usage import FRESH, FolderUsage
 from hsparse.quotas.quotas import KNOWN_SECONDS, DomainNames, Quotas, folders_above
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.sn.quotas.conftest import Start
 from tests.support.rest_client import BINARY, Reply, RestClient
 

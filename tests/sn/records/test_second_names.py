@@ -14,7 +14,7 @@ from hsparse.model.acl import Principal, Right
 from hsparse.sn.domains.domain_deletion import DomainDeletions
 from hsparse.sn.policies.access import find_domain
 from hsparse.sn.records.second_names import forget_second_name
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.message import Failure
 from hsparse.wire.record_message import (
     AddSecondName,

@@ -25,8 +25,8 @@ from hsparse.hdf5.served.folders import DirectoryFiles
 from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.store import ServedFiles
 from hsparse.model.ids import storage_key
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.storage.object_store import Entry
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_model import Move, check_moves, moves
 
 MATRIX = sp.random(3000, 40, 0.3, format="csr", dtype="f4", random_state=0)

@@ -13,8 +13,8 @@ import pytest
 from hsparse.format.chunk_spec import chunk_key, chunk_spec
 from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.format.structured.region import encode_region
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend, PutRecord
 from tests.sn.value_client import ARROW, BINARY, create, read, sparse, value_client

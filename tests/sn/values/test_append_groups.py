@@ -24,8 +24,8 @@ from hsparse.sn.service_settings import ServiceSettings
 from hsparse.sn.values import append as append_module
 from hsparse.sn.values.append import Append, AppendGroups
 from hsparse.sn.values.chunk_fanout import ChunkFanout
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from tests.sn.value_client import SETTINGS, create, sparse, value_client
 from tests.support.rest_client import Reply, RestClient

@@ -17,8 +17,8 @@ from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values import chunk_fanout
 from hsparse.sn.values.chunk_fanout import PLAN_WORK, ChunkFanout
 from hsparse.sn.values.defined_read import count_defined
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import Forget
 from tests.model.type_strategies import length_prefixed, text

@@ -13,7 +13,7 @@ from hsparse.format.selections.points import Orthogonal, Points
 from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import REPLY_PAGES, ChunkFanout, DefinedRead
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.chunk_message import ReadDefined
 from hsparse.wire.message import Message
 from hsparse.wire.record_message import CreateObject

@@ -21,7 +21,7 @@ from hsparse.sn.http.request import ARROW_TYPE, JSON_TYPE
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import ChunkFanout, DefinedRead
 from hsparse.sn.values.media.arrow import ArrowWriter, read_vlen_arrow
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.record_message import CreateObject, Forget
 from tests.model.type_strategies import length_prefixed, text

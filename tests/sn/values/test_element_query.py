@@ -24,7 +24,7 @@ from hsparse.sn.data_nodes.owners import FixedNodes, Owners
 from hsparse.sn.records.dataset import Dataset
 from hsparse.sn.values.chunk_fanout import MANY_CHUNKS, ChunkFanout
 from hsparse.sn.values.element_query import FixedQuery
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_wrapper import CountingStore
 from hsparse.wire.chunk_message import FindElements
 from tests.format.selection_strategies import extents, points, selections

@@ -12,7 +12,7 @@ from hsparse.model.dataset_state import MOST_REMEMBERED
 from hsparse.sn.http.challenge import MAX_KEY
 from hsparse.sn.values import append
 from hsparse.sn.values.append import AppendGroups
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import AbandonAppends, BeginAppend, EndAppend
 from tests.sn.value_client import create, read, value_client
 from tests.support.rest_client import Reply, RestClient

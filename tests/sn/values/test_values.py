@@ -14,8 +14,8 @@ import pytest
 from hsparse.sn.http import stream
 from hsparse.sn.objects import dataset_handlers
 from hsparse.sn.service_settings import ServiceSettings
-from hsparse.storage.delegating_store import MemoryStore
 from hsparse.testing.faulty_store import FaultyStore
+from hsparse.testing.memory_store import MemoryStore
 from hsparse.wire.record_message import Forget
 from tests.sn.value_client import BINARY, SETTINGS, create, read, sparse, value_client
 from tests.support.rest_client import RestClient

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hsparse.model.datatype import parse_type
 from hsparse.model.json_values import from_json, to_json
-from hsparse.storage.delegating_store import MemoryStore
+from hsparse.testing.memory_store import MemoryStore
 from tests.model.type_strategies import BOOLEAN, OBJECT, REGION, length_prefixed, text, values_of
 from tests.model.type_strategies import ITEMS as ITEMS_OF_ALL
 from tests.sn.value_client import BINARY, create, sparse, value_client
