@@ -46,7 +46,6 @@ from hsparse.sn.http.challenge import idempotency_key
 from hsparse.sn.http.request import parsed_value, read_json_object, read_type
 from hsparse.sn.http.response import hrefs
 from hsparse.sn.objects.create import post_objects
-from hsparse.sn.objects.handlers import delete_object
 from hsparse.sn.records.dataset import ATTEMPTS, Dataset, change_extent, finish_trim
 from hsparse.sn.request import OBJECT_BYTES, Request, respond
 from hsparse.sn.service import Service
@@ -130,11 +129,6 @@ async def get_dataset_type(request: Request) -> web.StreamResponse:
 async def post_datasets(request: Request) -> web.StreamResponse:
     """Create one dataset or many; a `value`, or `value_base64`, is written before the dataset is linked."""
     return await post_objects(request, "datasets", _fill_dataset)
-
-
-async def delete_dataset(request: Request) -> web.StreamResponse:
-    """Delete a dataset."""
-    return await delete_object(request, "datasets")
 
 
 async def _fill_dataset(

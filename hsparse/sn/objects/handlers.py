@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import aclosing
 from math import prod
-from typing import Any
 
 from aiohttp import web
 
@@ -104,9 +103,9 @@ def _weight(key: JsonKey, data: bytes) -> int:
     return sum(map(len, key)) + (1 + RECORD_WEIGHT) * len(data)
 
 
-async def list_objects(request: Request, collection: str) -> web.StreamResponse:
+async def list_objects(request: Request) -> web.StreamResponse:
     """Answer with the ids of a collection's objects that can be reached, the root group excluded."""
-    root = request.domain.root
+    collection, root = request.collection, request.domain.root
     ids = await _reachable(request, root, collection) if root is not None else []
     answer: Record = {collection: page_of(request, ids, "object")}
     paths = {"self": f"/{collection}"} | ({"root": f"/groups/{root}"} if root else {}) | {"home": "/"}
@@ -126,20 +125,19 @@ async def _reachable(request: Request, root: str, collection: str) -> list[str]:
     return crawl.ids(collection[0] if collection == "datasets" else "t")
 
 
-async def get_object(request: Request, collection: str, **extra: Any) -> web.StreamResponse:
-    """Answer with the object of the request's id, or at `h5path` from that group; add `extra`."""
+async def get_object(request: Request) -> web.StreamResponse:
+    """Answer with the object of the request's id, or at `h5path` from that group."""
     h5path = request.arg("h5path")
-    if not h5path or collection != "groups":
-        record = await request.record(collection)
-        return await answer_object(request, request.domain, record, extra)
-    place, record = await resolve_object(request, request.domain, h5path, request.object_id(collection))
-    _check_collection(h5path, record, collection)
-    return await answer_object(request, place.domain, record, extra)
+    if not h5path or request.collection != "groups":
+        return await answer_object(request, request.domain, await request.record(), {})
+    place, record = await resolve_object(request, request.domain, h5path, request.object_id())
+    _check_collection(h5path, record, request.collection)
+    return await answer_object(request, place.domain, record, {})
 
 
-async def get_object_by_path(request: Request, collection: str) -> web.StreamResponse:
+async def get_object_by_path(request: Request) -> web.StreamResponse:
     """Answer with the object at `h5path`; `NotFound` if it is in another collection."""
-    h5path = request.arg("h5path")
+    h5path, collection = request.arg("h5path"), request.collection
     if not h5path:
         raise BadRequest(f"Name one of the {collection} by its id or by h5path.")
     if not h5path.startswith("/") and request.arg("grpid") is None:
@@ -154,9 +152,9 @@ def _check_collection(h5path: str, record: Record, collection: str) -> None:
         raise NotFound(f"{h5path!r} is not one of the {collection}.")
 
 
-async def delete_object(request: Request, collection: str) -> web.StreamResponse:
-    """Delete the object of the request's id; the links to it stay, as in HSDS."""
-    id = request.object_id(collection)
+async def delete_object(request: Request) -> web.StreamResponse:
+    """Delete the object of the request's id; the links to it, and the members of a group, stay, as in HSDS."""
+    id = request.object_id()
     if is_root(id):
         raise Forbidden(f"{id} is the root group: delete the domain instead.")
     await remove(request.service.owners, id)
@@ -255,29 +253,9 @@ def preview_select(dims: Sequence[int]) -> str:
     return f"[{','.join(f'0:{stop}' for stop in stops)}]"
 
 
-async def get_groups(request: Request) -> web.StreamResponse:
-    """List the groups that can be reached, without the root group."""
-    return await list_objects(request, "groups")
-
-
-async def get_group(request: Request) -> web.StreamResponse:
-    """Answer with one group."""
-    return await get_object(request, "groups")
-
-
-async def get_group_by_path(request: Request) -> web.StreamResponse:
-    """Answer with the group at `h5path`."""
-    return await get_object_by_path(request, "groups")
-
-
 async def post_groups(request: Request) -> web.StreamResponse:
     """Create one group or many."""
     return await post_objects(request, "groups", _fill_group)
-
-
-async def delete_group(request: Request) -> web.StreamResponse:
-    """Delete a group; its members stay, as in HSDS."""
-    return await delete_object(request, "groups")
 
 
 async def _fill_group(request: Request, record: Record, body: Record) -> None:
@@ -286,52 +264,21 @@ async def _fill_group(request: Request, record: Record, body: Record) -> None:
         raise BadRequest("A group has no type: create a dataset, or commit a type by POST /datatypes.")
 
 
-async def get_datasets(request: Request) -> web.StreamResponse:
-    """List the datasets that can be reached."""
-    return await list_objects(request, "datasets")
-
-
 async def get_dataset(request: Request) -> web.StreamResponse:
     """Answer with one dataset; with `verbose` also its number of chunks and their bytes.
 
     If counting takes too long, these are of the last count of the domain, if any.
     """
-    extra: Record = {}
+    record, extra = await request.record(), {}
     if request.flag("verbose"):
-        record = await request.record("datasets")
         counts = await request.service.component(Statistics).of_dataset(record["root"], record["id"])
         extra = {} if counts is None else {"num_chunks": counts[0], "allocated_size": counts[1]}
-    return await get_object(request, "datasets", **extra)
-
-
-async def get_dataset_by_path(request: Request) -> web.StreamResponse:
-    """Answer with the dataset at `h5path`."""
-    return await get_object_by_path(request, "datasets")
-
-
-async def get_datatypes(request: Request) -> web.StreamResponse:
-    """List the committed types that can be reached."""
-    return await list_objects(request, "datatypes")
-
-
-async def get_datatype(request: Request) -> web.StreamResponse:
-    """Answer with one committed type."""
-    return await get_object(request, "datatypes")
-
-
-async def get_datatype_by_path(request: Request) -> web.StreamResponse:
-    """Answer with the committed type at `h5path`."""
-    return await get_object_by_path(request, "datatypes")
+    return await answer_object(request, request.domain, record, extra)
 
 
 async def post_datatypes(request: Request) -> web.StreamResponse:
     """Commit one type or many."""
     return await post_objects(request, "datatypes", _fill_datatype)
-
-
-async def delete_datatype(request: Request) -> web.StreamResponse:
-    """Delete a committed type; objects of the type have their own copy."""
-    return await delete_object(request, "datatypes")
 
 
 async def _fill_datatype(request: Request, record: Record, body: Record) -> None:
