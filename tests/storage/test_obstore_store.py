@@ -7,15 +7,17 @@ import random
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, PreconditionFailed, StoreFailed
 from hsparse.storage.conditional_put import LookBeforeDelete, probe, with_conditional_delete
 from hsparse.storage.obstore_store import ObstoreStore
 from hsparse.testing import store_conformance
+from hsparse.testing.store_model import Move, check_moves, moves
 from tests.storage.s3.test_s3_store import (
     IN_PLACE,
     LOSSES,
@@ -28,10 +30,11 @@ from tests.storage.s3.test_s3_store import (
 )
 from tests.support.azurite import KEY, PROGRAMS, azure_config, make_container
 from tests.support.faulty_proxy import FaultyProxy, Loss, Weather, error_reply
-from tests.support.google_storage import google_config
+from tests.support.google_storage import GoogleServer, google_config
 
 NUMBERS = itertools.count()
 AZURE = pytest.param("az", marks=pytest.mark.needs(*PROGRAMS))
+CONFIGS = {"az": azure_config, "gs": google_config}
 SECRET = "a-secret-that-must-not-be-told"
 
 
@@ -47,7 +50,7 @@ class Bucket:
     settings: dict[str, Any]
 
     async def open(self, endpoint: str = "", **settings: Any) -> ObstoreStore:
-        config = {"az": azure_config, "gs": google_config}[self.scheme](endpoint or self.endpoint)
+        config = CONFIGS[self.scheme](endpoint or self.endpoint)
         store = ObstoreStore(f"{self.scheme}://{self.name}", config=config, **{**self.settings, **settings})
         return await self.stack.enter_async_context(store)
 
@@ -56,17 +59,22 @@ class Bucket:
         return await self.open(f"{self.proxy.url}/{path}".rstrip("/"), **settings)
 
 
+def make_bucket(request: pytest.FixtureRequest, scheme: str) -> tuple[str, str]:
+    """Make a fresh empty bucket of a cloud; return its name, and the endpoint."""
+    name = f"faulty-{next(NUMBERS)}"
+    if scheme == "az":
+        endpoint: str = request.getfixturevalue("azurite_endpoint")
+        make_container(endpoint, name)
+        return name, endpoint
+    google: GoogleServer = request.getfixturevalue("google")
+    google.make_bucket(name)
+    return name, google.url
+
+
 @pytest.fixture(params=[AZURE, "gs"])
 async def bucket(request: pytest.FixtureRequest, pauses: Pauses) -> AsyncIterator[Bucket]:  # noqa: F811
     """A fresh empty bucket of each cloud."""
-    name = f"faulty-{next(NUMBERS)}"
-    if request.param == "az":
-        endpoint = request.getfixturevalue("azurite_endpoint")
-        make_container(endpoint, name)
-    else:
-        google = request.getfixturevalue("google")
-        google.make_bucket(name)
-        endpoint = google.url
+    name, endpoint = make_bucket(request, request.param)
     settings = {"connections": 8, "clock": pauses.clock, "sleep": pauses}
     async with AsyncExitStack() as stack, FaultyProxy(endpoint).serving() as proxy:
         yield Bucket(request.param, name, endpoint, proxy, stack, settings)
@@ -88,6 +96,18 @@ async def store(bucket: Bucket) -> ObstoreStore:
 async def other(bucket: Bucket) -> ObstoreStore:
     """Another writer of the same bucket, with a good line."""
     return await bucket.open()
+
+
+@pytest.mark.parametrize("scheme", [AZURE, "gs"])
+@given(moves=moves())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_agrees_with_a_dict(request: pytest.FixtureRequest, scheme: str, moves: list[Move]) -> None:
+    """No two states have the same bytes, which on Google would have one etag, as on S3."""
+    name, endpoint = make_bucket(request, scheme)
+    config = CONFIGS[scheme](endpoint)
+    async with ObstoreStore(f"{scheme}://{name}", config=config, page_size=2) as store:
+        each = [replace(move, data=b"%d %b" % (number, move.data)) for number, move in enumerate(moves)]
+        await check_moves(LookBeforeDelete(store), each)
 
 
 async def keys(store: ObstoreStore) -> list[str]:
