@@ -16,6 +16,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _NAMES = {
+    "hsparse.client.integrations.anndata.cell_appender": ("append_anndata",),
     "hsparse.client.integrations.batches.batches": ("Batches",),
     "hsparse.client.connection": ("Connection",),
     "hsparse.client.integrations.dask.dask_writer": ("from_dask",),
@@ -46,6 +47,7 @@ _NAMES = {
     ),
 }
 _WHEN_USED = {
+    "hsparse.client.integrations.anndata.cell_appender",
     "hsparse.client.integrations.batches.batches",
     "hsparse.client.integrations.dask.dask_writer",
     "hsparse.client.integrations.polars.polars_source",

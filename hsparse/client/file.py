@@ -20,7 +20,7 @@ from hsparse.client.http.retry import Retry
 from hsparse.client.http.sign_in import SignIn, read_sign_in
 from hsparse.client.indexing.frame_labels import FrameLabels
 from hsparse.client.sources.elements import Direct
-from hsparse.errors import Conflict, HsparseError, NotFound
+from hsparse.errors import Conflict, Gone, HsparseError, NotFound
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
@@ -171,8 +171,14 @@ class File(Group):
         'Array'
         """
         self.refresh()
-        tree = self._names.tree(path)
-        return LAZY.load().read_lazy(tree) if lazy else READER.load().read_anndata(tree, progress)
+        while True:
+            tree = self._names.tree(path)
+            try:
+                return LAZY.load().read_lazy(tree) if lazy else READER.load().read_anndata(tree, progress)
+            except (NotFound, Gone, Conflict):
+                self.refresh()
+                if self._names.tree(path).records == tree.records:
+                    raise  # else others have replaced it meanwhile
 
     def write_anndata(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from hsparse.client.anndata_parts import AnnDataParts
 from hsparse.client.attributes import Attributes, attribute_bodies
 from hsparse.client.connection import Connection, Json
 from hsparse.client.creation import MaxShape, Shape, shape_tuple
@@ -57,7 +58,7 @@ class NamedType:
         return f"<NamedType {self.name}: {self.item}>"
 
 
-class Group(DatasetCreation, Mapping[str, Member]):
+class Group(DatasetCreation, AnnDataParts, Mapping[str, Member]):
     """A group on a server: a mapping from paths to groups and datasets, asked for when they are needed.
 
     >>> group = f.create_group("raw")

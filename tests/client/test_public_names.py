@@ -13,6 +13,7 @@ import hsparse
 from hsparse.client.attributes import Attributes
 from hsparse.client.group import NamedType
 from hsparse.client.indexing.labels import AxisLabels
+from hsparse.client.integrations.anndata.anndata_part import AnnDataPart
 from hsparse.client.integrations.anndata.query import Query
 from hsparse.client.integrations.batches.batches import Batch
 from hsparse.client.integrations.fsspec_filesystem import HsparseFileSystem, VirtualFile
@@ -24,6 +25,7 @@ __all__ = ["sample"]
 
 NAMED = [getattr(hsparse, name) for name in hsparse.__all__ if name != "__version__"]
 RETURNED = [
+    AnnDataPart,
     Attributes,
     AxisLabels,
     Batch,
@@ -56,6 +58,8 @@ WITH_ANY = {
     "Group.get",
     "Attributes.__getitem__",
     "Attributes.update",
+    "AnnDataPart.__getitem__",
+    "AnnDataPart.__setitem__",
     # Options of `hsparse.open`.
     "scan",
     # What fsspec and xarray declare.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,20 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(http.client.HTTPConnection, "request", watched)
     return sent
+
+
+@contextmanager
+def before_each(action: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Do something before each request of the connections of this process."""
+    request = http.client.HTTPConnection.request
+
+    def watched(self: Any, method: str, target: str, *args: Any, **options: Any) -> None:
+        action(method, target)
+        request(self, method, target, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(http.client.HTTPConnection, "request", watched)
+        yield
 
 
 def assert_same(found: Any, wanted: anndata.AnnData) -> None:

@@ -29,20 +29,20 @@ class DomainTree:
         self.connection = connection
         self.root = below
         self.name = f"{connection.domain}{'/' if below else ''}{below.rstrip('/')}"
-        self._records = {
+        self.records: dict[str, Json] = {
             path.removeprefix(below): record for path, record in records.items() if path.startswith(below)
         }
         self._children: dict[str, list[str]] = defaultdict(list)
-        for path in sorted(self._records):
+        for path in sorted(self.records):
             self._children[path.rpartition("/")[0]].append(path.rpartition("/")[2])
 
     def __contains__(self, path: str) -> bool:
-        return path in self._records
+        return path in self.records
 
     def record(self, path: str) -> Json:
         """Return the record of an object; `MissingKey` if there is none."""
         try:
-            return self._records[path]
+            return self.records[path]
         except KeyError:
             raise MissingKey(f"{self.name} has no {path}.") from None
 
@@ -71,7 +71,7 @@ class DomainTree:
     def referred(self, path: str, name: str) -> str:
         """Return the path of the object that an attribute refers to; `MissingKey` if it is not in the tree."""
         id = str(self.attribute(path, name)).rpartition("/")[2]
-        for found, record in self._records.items():
+        for found, record in self.records.items():
             if record["id"] == id:
                 return found
         raise MissingKey(f"{path} of {self.name} refers to {id}, which is not there.")

@@ -78,7 +78,7 @@ class EncodedElements:
     # --- frames ---------------------------------------------------------------------------------------
 
     def _frame(self, path: str, frame: Any) -> None:
-        names = [_checked(path, name) for name in frame.columns]
+        names = [checked_name(path, name) for name in frame.columns]
         if len(set(names)) < len(names):
             raise InvalidValue(f"{path} has two columns of one name: {names}.")
         index = frame.index.name
@@ -86,7 +86,7 @@ class EncodedElements:
             raise InvalidValue(
                 f"{path}: the index has the name of a column with other values, {index!r}: rename it."
             )
-        key = "_index" if index is None else _checked(path, index)
+        key = "_index" if index is None else checked_name(path, index)
         if key == "_index" and "_index" in names:
             raise InvalidValue(f"{path}: a column cannot be called _index: rename it.")
         order = np.array(names, object) if names else np.zeros(0)
@@ -163,7 +163,7 @@ class EncodedElements:
     def _mapping(self, path: str, value: Mapping[str, Any]) -> None:
         self.groups[path] = _type("dict", "0.1.0")
         for name, one in value.items():
-            self.add(f"{path}/{_checked(path, name)}", one)
+            self.add(f"{path}/{checked_name(path, name)}", one)
 
     def _text(self, path: str, value: str) -> None:
         self.arrays[path] = np.array(str(value), object), _type("string", "0.2.0")
@@ -235,7 +235,7 @@ def _with_complex_parts(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array).view(np.dtype([("r", part), ("i", part)])).reshape(array.shape)
 
 
-def _checked(path: str, name: Any) -> str:
+def checked_name(path: str, name: Any) -> str:
     """Return a name; `InvalidValue` for one that is no text, or would be a path."""
     if not isinstance(name, str):
         raise WrongType(f"{path}: the name {name!r:.40} is no text: rename it.")

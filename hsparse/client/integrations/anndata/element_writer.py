@@ -10,7 +10,7 @@ A frame names its columns in an attribute, so that what is only linked below it 
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Any, TypeAlias
@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.errors import AlreadyExists, InvalidValue
+from hsparse.client.errors import AlreadyExists, InvalidValue, WrongType
 from hsparse.client.integrations.anndata.element_encoder import (
     PANDAS,
     Attributes,
     EncodedElements,
+    checked_name,
     matrix_attributes,
 )
 from hsparse.client.late_links import (
@@ -49,6 +50,7 @@ AT_ONCE = 100
 BAND_BYTES = 32 << 20
 """Bytes of a dense array that are computed at a time, if it is dask's."""
 FLOAT = "H5T_IEEE_F32LE"
+Confirm: TypeAlias = Callable[[], dict[str, Json]]
 
 
 class ElementWriter:
@@ -79,12 +81,14 @@ class ElementWriter:
         *,
         replaced: Collection[str] = (),
         progress: Progress = None,
+        confirm: Confirm = dict,
     ) -> None:
         """Store the elements at a path of a group, which has the missing groups on the way, too, once all is stored.
 
         What has one of the names `replaced` at the path is there until then, and goes in the same moment.
         `AlreadyExists`, before anything is sent, if another name is taken. After an error the objects are deleted
-        again, but not if they may be linked, and seen, by then.
+        again, but not if they may be linked, and seen, by then. `confirm` is called before they are linked, and returns
+        more links; `AlreadyExists` if one of these leads elsewhere at that moment.
         """
         self._check(elements)
         base, missing = nearest_group(group, path.strip("/"))
@@ -99,7 +103,7 @@ class ElementWriter:
             )
         removed = () if missing else sorted(there & set(replaced))
         old = ReplacedObjects(self._connection, base.id, removed)
-        self._store(elements, base.id, removed, progress)
+        self._store(elements, base.id, removed, progress, confirm)
         old.delete()
 
     def _check(self, elements: EncodedElements) -> None:
@@ -113,7 +117,12 @@ class ElementWriter:
             self._matrix_body(matrix)
 
     def _store(
-        self, elements: EncodedElements, group: str, removed: Sequence[str], progress: Progress
+        self,
+        elements: EncodedElements,
+        group: str,
+        removed: Sequence[str],
+        progress: Progress,
+        confirm: Confirm,
     ) -> None:
         sizes = [_nbytes(value) for value, _ in elements.arrays.values()]
         sizes += [_nbytes(matrix) for matrix, _ in elements.matrices.values()]
@@ -121,7 +130,7 @@ class ElementWriter:
             with show_progress(progress, str(self._connection.domain), sum(sizes)) as advance:
                 self._write_arrays(elements, advance)
                 self._write_matrices(elements, advance)
-                self._link(elements, group, removed)
+                self._link(elements, group, removed, confirm)
         except UncertainLink as error:
             raise error.cause from None
         except BaseException:
@@ -161,6 +170,7 @@ class ElementWriter:
                 properties["filters"] = list(self._filters)
             if self._chunks is not None and value.shape == self._main:
                 properties["layout"] = {"class": "H5D_CHUNKED", "dims": list(self._chunks)}
+            properties |= getattr(value, "creation", {})
         return body | {"creationProperties": properties}
 
     def _send(self, id: str, value: Any, advance: Advance) -> None:
@@ -193,7 +203,9 @@ class ElementWriter:
     def _matrix_body(self, matrix: Any) -> Json:
         chunks = self._chunks if matrix.shape == self._main else None
         count = getattr(matrix, "nnz", prod(matrix.shape) // 16)
-        return sparse_body(matrix.shape, matrix.dtype, count, chunks, self._filters)
+        body = sparse_body(matrix.shape, matrix.dtype, count, chunks, self._filters)
+        body["creationProperties"] |= getattr(matrix, "creation", {})
+        return body
 
     # --- objects --------------------------------------------------------------------------------------
 
@@ -204,7 +216,7 @@ class ElementWriter:
             made = answer.get("objects", [answer])
             self._ids |= {path: one["id"] for path, one in zip(some, made, strict=True)}
 
-    def _link(self, elements: EncodedElements, group: str, removed: Sequence[str]) -> None:
+    def _link(self, elements: EncodedElements, group: str, removed: Sequence[str], confirm: Confirm) -> None:
         """Create the groups, the innermost first, then set the links of the group that has them all."""
         depths = sorted({path.count("/") for path in elements.groups if path}, reverse=True)
         for depth in depths:
@@ -219,7 +231,8 @@ class ElementWriter:
         if "" in elements.groups:
             bodies = {"attributes": _bodies(elements.groups[""])}
             self._connection.json("PUT", f"/groups/{group}/attributes", bodies, replace=1)
-        link_objects(self._connection, group, self._links(""), removed)
+        links = self._links("")
+        link_objects(self._connection, group, links | confirm(), removed)
 
     def _links(self, group: str) -> dict[str, Json]:
         parents = {path: path.rpartition("/")[0] for path in self._ids}
@@ -262,9 +275,35 @@ def assign_element(group: Group, path: str, value: Any, frame: Group | None) -> 
     A data frame takes the place of one of as many rows; anything else of a path that is free.
     """
     parent, _, name = path.rstrip("/").rpartition("/")
-    elements = EncodedElements()
-    elements.add(name, value if frame is None else _column(frame, name, value))
     replaced = (name,) if group._old is None and _replaces_frame(group, path, value) else ()
+    _assign(group, parent, name, value, frame, replaced)
+
+
+def assign_in_part(group: Group, part: str, name: str, value: Any, *, is_there: bool) -> None:
+    """Store an element of `obs`, `layers` or the like of the AnnData in a group, in the place of what has its name.
+
+    A part that is not there is made.
+    """
+    frame = frame_at(group, part) if part in ("obs", "var") else None
+    if frame is not None and name == frame.attrs["_index"]:
+        raise InvalidValue(f"{name} is the index of {frame.name}: give the column another name.")
+    checked_name(part, name)
+    if is_there:
+        _assign(group, part, name, value, frame, (name,))
+    else:
+        _assign(group, "", part, {name: value}, None, ())
+
+
+def _assign(
+    group: Group, parent: str, name: str, value: Any, frame: Group | None, replaced: Collection[str]
+) -> None:
+    elements = EncodedElements()
+    try:
+        elements.add(name, value if frame is None else _column(frame, name, value))
+    except (InvalidValue, WrongType) as error:
+        if not error.message.startswith(name):
+            raise
+        raise type(error)(f"{parent}/{error.message}".lstrip("/")) from None
     group._write_elements(elements, parent, replaced)
     if frame is not None:
         add_column(frame, name)

@@ -1,0 +1,154 @@
+"""Columns of obs and var and arrays of other parts of an AnnData, added and replaced in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from anndata.tests.helpers import assert_equal
+
+import hsparse
+from hsparse.client.errors import InvalidValue, WrongType
+from tests.client.anndata.anndata_examples import COLUMNS, ROWS, matrix, names
+from tests.client.anndata.conftest import assert_same, before_each, open_file
+from tests.client.anndata.test_cell_appender import first
+from tests.client.anndata.test_element_writer import download, is_stored
+
+COLUMNS_OF_OBS: dict[str, Any] = {
+    "numbers": np.arange(ROWS) * 0.5,
+    "texts": names("x", ROWS),
+    "truth": np.arange(ROWS) % 2 == 0,
+    "categories": pd.Categorical(np.where(np.arange(ROWS) % 3, "a", "b")),
+    "nullable": pd.array([None if n % 3 else n for n in range(ROWS)], dtype="Int32"),
+    "a series": pd.Series(np.arange(ROWS), index=names("cell", ROWS))[::-1],
+}
+
+
+@pytest.mark.parametrize("name", ["leiden", "n_genes", "cell type"])
+@pytest.mark.parametrize("kind", COLUMNS_OF_OBS)
+def test_a_column_is_added_or_replaced_in_its_place(
+    new_file: hsparse.File, name: str, kind: str, tmp_path: Path
+) -> None:
+    data, value = first(), COLUMNS_OF_OBS[kind]
+    new_file.write_anndata(data)
+    old_ids = {r["id"] for path, r in new_file.records().items() if path.startswith(f"obs/{name}")}
+    new_file.obs[name] = value
+    data.obs[name] = value
+    for found in (new_file.to_anndata(), download(new_file, tmp_path / "domain.h5ad")):
+        assert_equal(found.obs, data.obs)
+        assert found.obs.columns.tolist() == data.obs.columns.tolist()
+    pd.testing.assert_series_equal(new_file.obs[name], data.obs[name])
+    assert list(new_file.obs) == data.obs.columns.tolist()
+    assert not any(is_stored(new_file, id) for id in old_ids)
+    del new_file.obs[name]
+    assert name not in new_file.obs
+
+
+PARTS: dict[str, list[tuple[str, Callable[[], Any]]]] = {
+    "layers": [("dense", lambda: matrix(50)), ("new", lambda: np.ones((ROWS, COLUMNS)))],
+    "obsm": [
+        ("X_pca", lambda: np.ones((ROWS, 2))),
+        ("X_umap", lambda: matrix(51, (ROWS, 3), "csc")),
+        ("table", lambda: pd.DataFrame({"x": np.arange(ROWS)}, index=first().obs_names)),
+    ],
+    "varm": [("PCs", lambda: np.ones((COLUMNS, 2))), ("new", lambda: np.ones((COLUMNS, 2, 3)))],
+    "var": [("n", lambda: np.ones(COLUMNS)), ("new", lambda: names("x", COLUMNS))],
+}
+
+
+@pytest.mark.parametrize(("part", "name", "make"), [(part, *one) for part in PARTS for one in PARTS[part]])
+def test_an_element_of_a_part_is_added_or_replaced(
+    url: str,
+    new_file: hsparse.File,
+    part: str,
+    name: str,
+    make: Callable[[], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until the last request others see the old one."""
+    data = first()
+    new_file.write_anndata(data)
+    old = new_file.to_anndata()
+    getattr(data, part)[name] = make()
+    reader, busy = open_file(url + new_file.filename, "r"), []
+
+    def look(method: str, target: str) -> None:
+        if not busy:
+            busy.append(True)
+            found = reader.to_anndata()
+            assert_same(found, data if name in getattr(found, part) and not is_old(found) else old)
+            busy.clear()
+
+    def is_old(found: anndata.AnnData) -> bool:
+        with suppress(AssertionError):
+            assert_same(found, old)
+            return True
+        return False
+
+    with before_each(look, monkeypatch):
+        getattr(new_file, part)[name] = make()
+    for found in (new_file.to_anndata(), download(new_file, tmp_path / "domain.h5ad")):
+        found.strings_to_categoricals()
+        data.strings_to_categoricals(found.obs)
+        assert_equal(*(values_of(one, part, name) for one in (found, data)))
+    assert_equal(*(values_of(one, part, name) for one in (new_file, data)))
+    assert len(getattr(new_file, part)) == len(getattr(data, part).keys())
+    reader.close()
+
+
+def values_of(data: Any, part: str, name: str) -> Any:
+    found = getattr(data, part)[name]
+    return found.to_numpy() if isinstance(found, pd.Series) else found
+
+
+WRONG: dict[str, tuple[str, str, Any, type[Exception], str]] = {
+    "a column too short": ("obs", "leiden", [1, 2], InvalidValue, f"/obs has {ROWS} rows, not"),
+    "a value alone": ("obs", "leiden", "a", InvalidValue, f"/obs has {ROWS} rows, not"),
+    "dates": ("obs", "n_genes", pd.date_range("2020", periods=ROWS), WrongType, "obs/n_genes"),
+    "objects": ("obs", "n_genes", [print] * ROWS, WrongType, "obs/n_genes has .* among texts"),
+    "the index": ("obs", "barcode", np.arange(ROWS), InvalidValue, "barcode is the index of /obs"),
+    "a slash": ("obs", "a/b", np.arange(ROWS), InvalidValue, "'a/b' cannot be the name"),
+    "labels of others": (
+        "obs", "leiden", pd.Series(np.arange(ROWS), index=names("x", ROWS)), InvalidValue, "labels of the Series",
+    ),
+    "a layer of another shape": (
+        "layers", "dense", np.ones((ROWS, 3)), InvalidValue, r"layers/dense has the shape \[60, 3\], but obs and var",
+    ),
+    "rows that are missing": ("obsm", "X_pca", np.ones((3, 2)), InvalidValue, "obsm/X_pca has the shape"),
+    "a frame of others": (
+        "obsm", "t", pd.DataFrame({"x": np.arange(ROWS)}), InvalidValue, "obsm/t has not the index of obs",
+    ),
+    "an array of objects": ("obsm", "X_pca", np.full((ROWS, 2), print), WrongType, "obsm/X_pca has .* among texts"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_a_part_is_named_and_changes_nothing(new_file: hsparse.File, case: str) -> None:
+    part, name, value, error, words = WRONG[case]
+    new_file.write_anndata(first())
+    before = new_file.records()
+    with pytest.raises(error, match=words):
+        getattr(new_file, part)[name] = value
+    assert new_file.records() == before
+
+
+def test_parts_of_groups_and_of_what_is_no_anndata(new_file: hsparse.File, imported_pbmc: str) -> None:
+    with pytest.raises(InvalidValue, match="has no AnnData"):
+        new_file.obs["x"] = [1]
+    new_file.write_anndata(first(), "mod/rna")
+    group = new_file["mod/rna"]
+    assert isinstance(group, hsparse.Group)
+    del group["layers"]
+    group.layers["counts"] = matrix(3)
+    assert list(new_file.to_anndata("mod/rna").layers) == ["counts"]
+    with pytest.raises(KeyError, match=r"layers of .*/mod/rna has no 'none'; there are \['counts'\]"):
+        group.layers["none"]
+    with open_file(imported_pbmc) as old, pytest.raises(InvalidValue, match=r"before 0\.7"):
+        old.obs["x"] = [1]
