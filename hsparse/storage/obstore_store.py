@@ -289,19 +289,15 @@ class ObstoreStore(BucketClient):
 
     # --- listings -----------------------------------------------------------------------------------
 
-    async def list(
-        self, prefix: str, *, delimiter: bool = False, start_after: str = ""
-    ) -> AsyncIterator[Page]:
-        pages = self._list_folder(prefix, start_after) if delimiter else self._list(prefix, start_after)
-        async for page in pages:
-            yield page
+    def list(self, prefix: str, *, delimiter: bool = False, start_after: str = "") -> AsyncIterator[Page]:
+        return self._list_folder(prefix, start_after) if delimiter else self._list(prefix, start_after)
 
     async def _list(self, prefix: str, start_after: str) -> AsyncIterator[Page]:
         """List what begins with `prefix`: obstore lists what is below a folder."""
         folder, _, rest = prefix.rpartition("/")
         if folder and not is_key(folder):
             return
-        met, after, stream = False, start_after, None
+        after, stream = start_after, None
 
         def begin() -> Any:
             offset = max(after, prefix[:-1] if rest else "").rstrip("/")
@@ -326,8 +322,7 @@ class ObstoreStore(BucketClient):
             if entries:
                 yield Page(entries)
                 after = entries[-1].key
-            met = met or bool(entries)
-            if met and not found[-1]["path"].startswith(prefix):
+            if _is_past(found[-1]["path"], prefix):
                 return
 
     async def _list_folder(self, prefix: str, start_after: str) -> AsyncIterator[Page]:
@@ -382,6 +377,12 @@ class ObstoreStore(BucketClient):
         return StoreFailed(f"The bucket {bucket!r} failed on {key!r} ({status} {code}); see the store's log.")
 
 
+def _is_past(key: str, prefix: str) -> bool:
+    """Say whether no key from `key` on begins with `prefix`, in order of UTF-8 or, as Azurite lists, of UTF-16."""
+    later = key > prefix and key.encode("utf-16-be") > prefix.encode("utf-16-be")
+    return later and not key.startswith(prefix)
+
+
 def _entry(meta: Any) -> Entry:
     etag = str(meta["e_tag"]).strip('"')
     return Entry(meta["path"], meta["size"], etag, meta["last_modified"].timestamp())
@@ -398,8 +399,8 @@ _STATUSES = {
 }
 _STATUS = re.compile(r"status code: (\d{3})|\(code: (\d{3})\)")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
-_OTHERS = 400
-"""The status of what obstore did not send."""
+_NOT_SENT = 400
+"""The status of what obstore itself refuses."""
 
 
 async def _ask(request: Awaitable[R]) -> R:
@@ -421,13 +422,12 @@ def _request_failed(error: Exception) -> RequestFailed:
     code = found[1] if (found := _CODE.search(text)) else type(error).__name__
     if "token request" in text:
         return RequestFailed(401, code)
-    if (
-        "InvalidRangeRequest" in text or "CONTENT_RANGE" in text
-    ):  # Azurite's answer about an empty object is not HTTP's
+    # Of an empty object Azurite answers a Content-Range that is not HTTP's.
+    if "InvalidRangeRequest" in text or "CONTENT_RANGE" in text:
         return RequestFailed(416, code)
     status = _STATUSES.get(type(error))
     if status is None and (found := _STATUS.search(text)):
         status = int(found[1] or found[2])
     if status is None:
-        status = 0 if isinstance(error, GenericError) else _OTHERS
+        status = 0 if isinstance(error, GenericError) else _NOT_SENT
     return RequestFailed(status, code)

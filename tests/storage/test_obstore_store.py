@@ -378,6 +378,23 @@ async def test_lists_in_order_without_the_rarest_characters(
     await store_conformance.test_list_prefix_and_start(store)
 
 
+async def test_a_name_that_is_not_there_is_not_looked_for_in_the_whole_folder(
+    google: GoogleServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(google.buckets, "page", 4)
+    google.make_bucket("folder")
+    async with FaultyProxy(google.url).serving() as proxy:
+        config = google_config(proxy.url)
+        async with ObstoreStore("gs://folder", config=config, page_size=4) as store:
+            for number in range(30):
+                await store.put(f"db/{number:02}", b"")
+            proxy.requests.clear()
+            assert [page async for page in store.list("db/.schema")] == []
+            assert len(proxy.requests) <= 2  # obstore reads one page ahead
+            found = [entry.key async for page in store.list("db/1") for entry in page.entries]
+            assert found == [f"db/{number}" for number in range(10, 20)]
+
+
 async def test_reads_without_credentials(bucket: Bucket, other: ObstoreStore, proxy: FaultyProxy) -> None:
     """Azurite refuses that, as its containers are private."""
     await other.put("a", b"data")

@@ -40,6 +40,8 @@ class _Buckets:
     """The objects of each bucket; a request holds the lock."""
 
     objects: dict[str, dict[str, _Object]] = field(default_factory=dict)
+    page: int = 1000
+    """The most keys and prefixes that a page of a listing has."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     generations: Iterator[int] = field(default_factory=lambda: itertools.count(1_700_000_000_000_000))
 
@@ -130,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
             name = key if cut < 0 else key[: cut + 1]
             if not key.startswith(prefix) or name <= after or name in names:
                 continue
-            if len(names) == int(query.get("max-keys", 1000)):
+            if len(names) == min(int(query.get("max-keys", 1000)), self.buckets.page):
                 lines.append(f"<IsTruncated>true</IsTruncated><NextContinuationToken>{escape(last)}")
                 lines.append("</NextContinuationToken>")
                 break
