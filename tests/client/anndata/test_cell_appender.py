@@ -442,18 +442,20 @@ def test_many_append_at_once(url: str, new_file: hsparse.File) -> None:
     assert found.X.shape == (30 + 20, 7)
 
 
-def test_a_column_that_is_added_meanwhile_is_not_lost(
-    url: str, new_file: hsparse.File, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("path", ["obs/leiden", "obsp/distances", "layers/new"])
+def test_what_is_added_meanwhile_is_not_lost(
+    url: str, new_file: hsparse.File, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new_file.write_anndata(first())
+    new_file.write_anndata(few("cell", 30))
     waiting = [True]
 
     def assign(method: str, target: str) -> None:
         if waiting and method == "POST" and target.startswith("/groups"):
             waiting.clear()
             with open_file(url + new_file.filename) as other:
-                other.obs["leiden"] = ["0"] * ROWS
+                other[path] = np.ones(30) if path == "obs/leiden" else np.ones((30, 30))
 
     with before_each(assign, monkeypatch), pytest.raises(Conflict):
-        hsparse.append_anndata(new_file, more())
-    assert new_file.obs["leiden"].tolist() == ["0"] * ROWS
+        hsparse.append_anndata(new_file, few("more", 20))
+    assert new_file[path].shape[0] == 30  # type: ignore[union-attr]
+    assert new_file["X"].shape[0] == 30  # type: ignore[union-attr]

@@ -80,6 +80,7 @@ class CellAppender:
 
     def __init__(self, file: File, path: str, data: AnnData, join: Join) -> None:
         self._path, self._data, self._join = path.strip("/"), data, join
+        self._witness: list[str] = []
         group = file[path] if self._path else file
         if not isinstance(group, Group):
             raise InvalidValue(
@@ -132,6 +133,7 @@ class CellAppender:
                 elements, self._group, replaced=elements.names, progress=progress, confirm=self._confirm
             )
         except AlreadyExists as error:
+            delete_objects(self._tree.connection, self._witness)
             raise self._conflict() from error
 
     def _confirm(self) -> dict[str, Json]:
@@ -142,14 +144,16 @@ class CellAppender:
         whose group was replaced, or the other, which sees what was appended.
         """
         connection, group = self._tree.connection, self._group
+        self.check_unchanged()
         body = {"attributes": {name: attribute_body(value) for name, value in DICT.items()}}
-        mine = {WITNESS: {"id": connection.json("POST", "/groups", body)["id"]}}
+        self._witness = [connection.json("POST", "/groups", body)["id"]]
+        mine = {WITNESS: {"id": self._witness[0]}}
         try:
             link_objects(connection, group.id, mine, (WITNESS,))
         except UncertainLink as error:
             raise error.cause from None
         except BaseException:
-            delete_objects(connection, [mine[WITNESS]["id"]])
+            delete_objects(connection, self._witness)
             raise
         self.check_unchanged()
         if WITNESS in self._tree:
@@ -285,4 +289,9 @@ def _add_table(found: EncodedElements, frame: str, arrays: str, table: Table) ->
 
 
 def _of_cells(records: Mapping[str, Json]) -> dict[str, Json]:
-    return {path: record for path, record in records.items() if path.partition("/")[0] in CHANGED}
+    """Return what is read of an AnnData, and what its witness has, which has to stay empty."""
+    return {
+        path: record
+        for path, record in records.items()
+        if path.partition("/")[0] in CHANGED or path.startswith(f"{WITNESS}/")
+    }
