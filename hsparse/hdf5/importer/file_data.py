@@ -138,6 +138,13 @@ class FileData:
         where = file.check(address, size, "chunk")
         return self.objects.source.read(*where), int(self.records.mask[row]), self._is_filtered(row)
 
+    def whole_chunk(self, row: int) -> NDArray[Any]:
+        """Return the elements of a chunk, also beyond the extent; they have the same bytes in the file (`is_raw`)."""
+        layout, element = self.dataset.layout, element_of(self.dataset.type.item)
+        assert isinstance(layout, ChunkedLayout)
+        assert isinstance(element, Fixed)
+        return np.ndarray(layout.dims, element.dtype, self._decoded(row, prod(layout.dims) * self.size))
+
     def chunks_by_grid(self, grid: Dims) -> Iterator[tuple[Dims, NDArray[np.intp]]]:
         """Yield scaled coordinates in a grid of chunks of dimensions `grid`, each with the rows of `records`
         whose chunks overlap that chunk; only those with any."""

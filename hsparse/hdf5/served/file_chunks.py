@@ -6,6 +6,7 @@ A dense chunk that the file stores by the same filters is answered as it is; oth
 from __future__ import annotations
 
 from collections import OrderedDict
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -18,20 +19,21 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_spec import ChunkSpec, chunk_name
+from hsparse.format.dataspace_message import encode_image
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import arrays_of, kind_of
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.plan.grid import Grid
-from hsparse.format.selections.encoded_selection import encode_selection
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
+from hsparse.format.selections.selection_encoding import encode_points
 from hsparse.format.structured.container import METADATA_FIXED, build, seal
 from hsparse.hdf5.format.messages.layout_message import UNFILTERED_EDGES, ChunkedLayout
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObjects, MatrixForm
 from hsparse.hdf5.importer.hdf5_matrix import open_column
-from hsparse.hdf5.importer.sparse_matrix import check_pointers, row_of
+from hsparse.hdf5.importer.sparse_matrix import check_pointers
 from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
 from hsparse.hdf5.importer.virtual_data import VirtualData
 
@@ -39,8 +41,8 @@ Scaled = tuple[int, ...]
 IN_BAND = 16 * 1024
 """Elements of a chunk of a compressed matrix, on average: so few that a read of some rows reads few others."""
 MOST_IN_CHUNK = 2**32 - 1
-KEPT_BLOCKS = 16
-"""Decoded blocks of a column that are kept: the bands that a request reads share them."""
+KEPT_BYTES = 8 * 1024 * 1024
+"""Bytes of the decoded blocks of a column that are kept, two at least: the bands that a request reads share them."""
 
 
 class FileChunks(Protocol):
@@ -159,13 +161,18 @@ class DefinedChunks:
 
 
 class _Column:
-    """A column of a matrix, read in blocks of which the last are kept."""
+    """A column of a matrix, read in blocks of which the last are kept; threads that need the same one wait for it."""
 
     def __init__(self, data: FileData | VirtualData) -> None:
         self._data = data
         layout = data.dataset.layout
+        records = data.records if isinstance(data, FileData) else None
+        numbers = None if records is None else records.scaled[:, 0]
+        self._in_order = numbers is not None and np.array_equal(numbers, np.arange(len(numbers)))
+        """Whether the chunks of the file are in the order of the elements, as in all but damaged files."""
         self._step = layout.dims[0] if isinstance(layout, ChunkedLayout) else IN_BAND
-        self._blocks: OrderedDict[int, NDArray[Any]] = OrderedDict()
+        self._most = max(2, KEPT_BYTES // max(1, self._step * data.size))
+        self._blocks: OrderedDict[int, Future[NDArray[Any]]] = OrderedDict()
         self._lock = Lock()
 
     def read(self, begin: int, end: int) -> NDArray[Any]:
@@ -180,17 +187,29 @@ class _Column:
 
     def _block(self, number: int) -> NDArray[Any]:
         with self._lock:
-            found = self._blocks.pop(number, None)
-            if found is not None:
-                self._blocks[number] = found
-                return found
+            found = self._blocks.get(number)
+            missing = found is None
+            if found is None:
+                found = self._blocks[number] = Future()
+                if len(self._blocks) > self._most:
+                    self._blocks.popitem(last=False)
+            self._blocks.move_to_end(number)
+        if missing:
+            try:
+                found.set_result(self._decoded(number))
+            except BaseException as error:  # noqa: BLE001 - raised below, and in others that wait
+                with self._lock:
+                    self._blocks.pop(number, None)
+                found.set_exception(error)
+        return found.result()
+
+    def _decoded(self, number: int) -> NDArray[Any]:
         first = number * self._step
-        found = np.asarray(self._data.read((first,), (min(first + self._step, self._data.dims[0]),)))
-        with self._lock:
-            self._blocks[number] = found
-            if len(self._blocks) > KEPT_BLOCKS:
-                self._blocks.popitem(last=False)
-        return found
+        last = min(first + self._step, self._data.dims[0])
+        if self._in_order:
+            assert isinstance(self._data, FileData)
+            return self._data.whole_chunk(number)[: last - first]
+        return np.asarray(self._data.read((first,), (last,)))
 
 
 def band_of(form: MatrixForm, count: int) -> tuple[int, int]:
@@ -246,18 +265,23 @@ class MatrixChunks:
         values = self._data.read(0, 1) if self._form.iso else self._data.read(begin, end)
         if self._form.iso:
             values = np.repeat(values, end - begin)
-        coords = np.empty((end - begin, 2), np.uint64)
-        coords[:, self._axis] = row_of(self._pointers, begin, end) - first
-        coords[:, 1 - self._axis] = across
-        places = coords[:, 0] * np.uint64(self._spec.dims[1]) + coords[:, 1]
+        starts = self._pointers[first : last + 1] - begin
+        along = np.repeat(np.arange(last - first, dtype=np.uint32), np.diff(starts))
+        columns = (across, along) if self._axis else (along, across)
         if self._axis:
+            places = columns[0].astype(np.int64) * self._spec.dims[1] + columns[1]
             order = np.argsort(places, kind="stable")
-            coords, values, places = coords[order], values[order], places[order]
-        selection = Points(self._spec.dims, coords)
-        if not (places[1:] > places[:-1]).all():
+            columns, values, places = (columns[0][order], columns[1][order]), values[order], places[order]
+            ascends = places[1:] > places[:-1]
+        else:
+            ascends = across[1:] > across[:-1]
+            ascends[starts[(starts > 0) & (starts < end - begin)] - 1] = True  # a row may begin anywhere
+        if not ascends.all():
+            selection = Points(self._spec.dims, np.stack(columns, 1).astype(np.uint64))
             return _encoded(self._spec, scaled, selection, values)
         # As points: whether runs would be shorter is not worth a look, since nobody stores it.
-        sections = encode_selection(selection), byte_view(np.ascontiguousarray(values))
+        selected = encode_image(self._spec.dims, None, encode_points(columns), 1)
+        sections = selected, byte_view(np.ascontiguousarray(values))
         return seal(build(sections, METADATA_FIXED, self._spec.filters), len(values), b"")
 
     def _scaled(self, number: int) -> Scaled:

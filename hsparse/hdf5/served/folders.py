@@ -39,8 +39,17 @@ class FolderContent:
     folders: frozenset[str]
 
 
+LOCAL_READERS, REMOTE_READERS = 2, 32
+"""Threads that read files of this machine, which decode more than they wait, and of others."""
+
+
 class FileFolder(Protocol):
     """A place with files, which are named by their paths in it, as in errors: `sub/run.h5`. All methods block."""
+
+    @property
+    def readers(self) -> int:
+        """How many threads should read files at once."""
+        ...
 
     def content(self, path: str) -> FolderContent:
         """Return what a folder has, "" for the place itself; `NotFound` without such a folder."""
@@ -89,6 +98,8 @@ def walked(folder: FileFolder, path: str) -> Iterator[tuple[str, FolderContent]]
 
 class DirectoryFiles:
     """The files below a directory of this machine; a symbolic link that leads out of it is no part of it."""
+
+    readers = LOCAL_READERS
 
     def __init__(self, root: Path) -> None:
         """`Misconfigured` if there is no such directory, or it cannot be read."""

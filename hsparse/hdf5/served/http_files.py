@@ -28,7 +28,7 @@ from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.remote_source import LoopThread, RemoteSource
 from hsparse.hdf5.importer.source import Blocks, Source
 from hsparse.hdf5.importer.source_files import SourceFiles
-from hsparse.hdf5.served.folders import FileState, FolderContent, is_served_name, is_visible
+from hsparse.hdf5.served.folders import REMOTE_READERS, FileState, FolderContent, is_served_name, is_visible
 
 CONNECT_SECONDS, REQUEST_SECONDS = 5.0, 120.0
 MOST_PAGE = 64 * 1024 * 1024
@@ -40,6 +40,8 @@ PLACE = "s3://place"
 
 class HttpFiles:
     """A `FileFolder` below a URL. Redirects are not followed: they may lead anywhere."""
+
+    readers = REMOTE_READERS
 
     def __init__(self, url: str) -> None:
         """`Misconfigured` if there is no page, or the server does not answer ranges."""

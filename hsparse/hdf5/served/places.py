@@ -27,6 +27,10 @@ class AskedOnce:
         self._known: dict[int, dict[str, FolderContent | FileState | None]] = {}
         """By requests that are under way: contents, by paths with a slash at their ends, and states."""
 
+    @property
+    def readers(self) -> int:
+        return self._folder.readers
+
     def content(self, path: str) -> FolderContent:
         known = self._of_request()
         found = known.get(f"{path}/")

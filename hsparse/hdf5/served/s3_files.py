@@ -8,7 +8,14 @@ from hsparse.hdf5.importer.remote_source import RemoteSource
 from hsparse.hdf5.importer.s3_source import BucketReader
 from hsparse.hdf5.importer.source import Blocks, Source
 from hsparse.hdf5.importer.source_files import SourceFiles
-from hsparse.hdf5.served.folders import FileState, FolderContent, is_served_name, is_visible, joined
+from hsparse.hdf5.served.folders import (
+    REMOTE_READERS,
+    FileState,
+    FolderContent,
+    is_served_name,
+    is_visible,
+    joined,
+)
 from hsparse.storage.object_store import is_key
 from hsparse.storage.store_settings import StoreSettings
 
@@ -20,6 +27,8 @@ REQUEST_SECONDS = 120.0
 
 class S3Files:
     """A `FileFolder` in a bucket; the endpoint, the region and who signs and pays are as of the store."""
+
+    readers = REMOTE_READERS
 
     def __init__(self, url: str, settings: StoreSettings) -> None:
         """`Misconfigured` if the place cannot be listed, or has nothing."""

@@ -55,7 +55,7 @@ class ServedFile:
         self._datasets = {chunk_prefix(id): id for id in self._records if id.startswith("d-")}
         self._ids = {storage_key(id): id for id in self._records}
         self._by_id = {one.id: one for one in self._objects.by_address.values()}
-        self._chunks: dict[str, FileChunks] = {}
+        self._chunks: dict[str, tuple[ChunkSpec, FileChunks]] = {}
         self._lock = Lock()
 
     def get(self, key: str) -> Buffer | None:
@@ -85,12 +85,12 @@ class ServedFile:
         return dict(sorted(found.items()))
 
     def _opened(self, dataset: str) -> tuple[ChunkSpec, FileChunks]:
-        spec = chunk_spec(self._records[dataset])
         with self._lock:
             found = self._chunks.get(dataset)
             if found is None:
-                found = self._chunks[dataset] = self._open(self._by_id[dataset], spec)
-        return spec, found
+                spec = chunk_spec(self._records[dataset])
+                found = self._chunks[dataset] = spec, self._open(self._by_id[dataset], spec)
+        return found
 
     def _open(self, one: FileObject, spec: ChunkSpec) -> FileChunks:
         objects = self._objects

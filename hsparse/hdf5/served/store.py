@@ -12,6 +12,7 @@ import builtins
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
 
@@ -43,6 +44,9 @@ class ServedFiles(DelegatingStore):
     def __init__(self, store: ObjectStore, folders: dict[str, FileFolder]) -> None:
         super().__init__(store)
         self._folders = folders
+        self._readers = {
+            name: ThreadPoolExecutor(one.readers, f"files-{name}") for name, one in folders.items()
+        }
         self._places: OrderedDict[str, tuple[str, str, FileState]] = OrderedDict()
         """Where the file of each root is: the folder's name, the path in it, and the state that the root is of."""
         self._open: OrderedDict[str, asyncio.Task[ServedFile]] = OrderedDict()
@@ -83,7 +87,8 @@ class ServedFiles(DelegatingStore):
         return await self._store.presigned(key, seconds)
 
     async def close(self) -> None:
-        for folder in self._folders.values():
+        for name, folder in self._folders.items():
+            await asyncio.to_thread(self._readers[name].shutdown)
             await asyncio.to_thread(folder.close)
         await super().close()
 
@@ -144,7 +149,8 @@ class ServedFiles(DelegatingStore):
         if root is None:
             return None
         file = await self._file(root)
-        data = await asyncio.to_thread(file.get, key)
+        readers = self._readers[self._places[root][0]]
+        data = await asyncio.get_running_loop().run_in_executor(readers, file.get, key)
         if data is None:
             raise NotFound(f"There is no object {key}.")
         return Stored(bytes(data), root, len(data))
@@ -203,7 +209,7 @@ class ServedFiles(DelegatingStore):
         self._open[root] = opened
         while len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)  # it is closed once nobody reads it
-        return await asyncio.shield(opened)
+        return opened.result() if opened.done() else await asyncio.shield(opened)
 
     async def _keys(self, prefix: str, *, delimiter: bool) -> Sequence[Entry | str] | None:
         """Return what a listing of the files has in order, folders as text; None for a prefix of the store below."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -21,10 +23,12 @@ import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.config import load_settings
 from hsparse.errors import Conflict, Forbidden, Misconfigured, NotFound
+from hsparse.hdf5.served.file_chunks import MatrixChunks
 from hsparse.hdf5.served.folders import DirectoryFiles
 from hsparse.hdf5.served.places import named_folders
+from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.hdf5.served.store import ServedFiles
-from hsparse.model.ids import storage_key
+from hsparse.model.ids import root_id, storage_key
 from hsparse.storage.object_store import Entry
 from hsparse.testing.memory_store import MemoryStore
 from hsparse.testing.store_model import Move, check_moves, moves
@@ -120,6 +124,67 @@ def test_a_compressed_matrix_is_a_sparse_dataset(url: str, name: str) -> None:
         assert (sp.csr_matrix(X[:, [0, 39]]) != MATRIX[:, [0, 39]]).nnz == 0
         assert X.sum() == pytest.approx(MATRIX.sum(), rel=1e-6)
         assert min(X.chunks) < min(X.shape) or X.chunks[0] < X.shape[0]  # bands of rows, or of columns
+
+
+def _write_matrix(path: Path, indices: Any, pointers: Any) -> None:
+    """Write a csr matrix of 4 rows and 300 columns, whose values count from 1."""
+    options: Any = {"chunks": (3,), "compression": "gzip"}
+    with h5py.File(path, "w") as file:
+        group = file.create_group("X")
+        group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": (4, 300)})
+        group.create_dataset("data", data=np.arange(1, len(indices) + 1, dtype="f4"), **options)
+        group.create_dataset("indices", data=indices, **options)
+        group["indptr"] = pointers
+
+
+def test_indices_of_every_type_and_order(tmp_path: Path) -> None:
+    place, pointers = tmp_path / "m", [0, 3, 3, 5, 7]
+    place.mkdir()
+    orders = [0, 2, 5, 1, 299, 0, 4], [5, 0, 2, 299, 1, 4, 0], [0, 1, 2, 0, 1, 0, 1]
+    cases = {
+        f"{dtype}{number}.h5": (dtype, order)
+        for dtype in ("i2", "u2", "i8", "u8")
+        for number, order in enumerate(orders)
+    }
+    for name, (dtype, order) in cases.items():
+        _write_matrix(place / name, np.array(order, f">{dtype}" if dtype == "i2" else dtype), pointers)
+    settings = load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
+    with embedded_server(settings) as url:
+        for name, (_, order) in cases.items():
+            expected = sp.csr_matrix((np.arange(1, 8, dtype="f4"), order, pointers), (4, 300))
+            with hsparse.open(f"{url}/m/{name}") as file:
+                assert (sp.csr_matrix(file["X"][...]) != expected).nnz == 0, name
+
+
+def test_threads_that_need_a_block_wait_for_one_decoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _write_matrix(tmp_path / "m.h5", np.arange(7), [0, 7, 7, 7, 7])
+    folder = DirectoryFiles(tmp_path)
+    state = folder.state("m.h5")
+    assert state is not None
+    served = ServedFile("/m.h5", root_id(b"12345678"), 0.0, lambda: folder.open("m.h5", state))
+    [dataset] = [id for id in served._records if id.startswith("d-")]
+    chunks = served._opened(dataset)[1]
+    assert isinstance(chunks, MatrixChunks)
+    column, begun, go_on = chunks._indices, Event(), Event()
+    decoded, real = [], column._decoded
+
+    def decode(number: int) -> Any:
+        decoded.append(number)
+        begun.set()
+        assert go_on.wait(10)
+        return real(number)
+
+    monkeypatch.setattr(column, "_decoded", decode)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(column.read, 0, 3)
+        assert begun.wait(10)
+        others = [threads.submit(column.read, 0, 3) for _ in range(2)]
+        go_on.set()
+        for one in (first, *others):
+            assert np.array_equal(one.result(10), np.arange(3))
+    assert decoded == [0]
 
 
 @pytest.mark.parametrize(
