@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from anndata.tests.helpers import assert_equal
 
 import hsparse
+from hsparse.cli.main import parse_arguments
 from hsparse.client.connection import Connection
 from hsparse.client.errors import InvalidValue, QuotaExceeded, WrongType
 from hsparse.client.integrations.anndata import grown_matrix
@@ -211,6 +212,24 @@ def test_an_anndata_below_a_group_and_an_imported_file(
         for one in (found, wanted):
             one.strings_to_categoricals()
         assert_like(found, wanted)
+
+
+def test_the_exported_file_is_what_anndata_concatenates(
+    url: str, new_file: hsparse.File, tmp_path: Path
+) -> None:
+    old, new = first(), more(OTHERS["some of both"])
+    new_file.write_anndata(old)
+    hsparse.append_anndata(new_file, new, join="outer")
+    new_file.obs["leiden"] = pd.Categorical(["0"] * (ROWS + MORE))
+    target = tmp_path / "cells.h5ad"
+    args = parse_arguments(["export", new_file.filename, str(target), "--endpoint", url])
+    assert args.run(args) == 0
+    found = anndata.read_h5ad(target)
+    wanted = anndata.concat([old, new], join="outer")[:, found.var_names].copy()
+    wanted.obs["leiden"] = pd.Categorical(["0"] * (ROWS + MORE))
+    for one in (found, wanted):
+        one.strings_to_categoricals()
+    assert_like(found, wanted)
 
 
 def changed(change: Callable[[anndata.AnnData], Any]) -> anndata.AnnData:
