@@ -21,10 +21,14 @@ from hsparse.cli.progress import ProgressForm, interruptible, print_message, rep
 from hsparse.client.connection import Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound
+from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound, Unsupported
 from hsparse.hdf5.format.messages.group_messages import ExternalLink
 from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
+from hsparse.hdf5.importer.formats.domain_parts import DomainParts
+from hsparse.hdf5.importer.formats.file_formats import check_known, read_format
+from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory, read_directory
+from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
@@ -45,6 +49,8 @@ HDF5 files are imported as they are: groups, links, attributes, committed types,
 filters. Groups that are sparse matrices (AnnData, Binsparse), and datasets with a defined set, become sparse datasets;
 --as-is leaves them what they are.
 Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz) become one sparse dataset.
+Matrices of Cell Ranger (.h5, or a directory with matrix.mtx, barcodes.tsv and features.tsv) and loom files become
+AnnData; coolers sparse datasets of their pixels, with the bins. --as-is imports the HDF5 file.
 
 When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
 
@@ -68,7 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Add the arguments of `import`; the parsed ones have `run`."""
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("file", metavar="FILE", help="the file, or an object, s3://bucket/key")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="the file, an object, s3://bucket/key, or Cell Ranger's directory of a matrix",
+    )
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
     )
@@ -87,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "--as-is",
         action="store_true",
-        help="leave sparse matrices in HDF5 files as groups, and defined sets as datasets",
+        help="leave HDF5 files of other formats, sparse matrices in groups, and defined sets what they are",
     )
     parser.add_argument(
         "--chunk",
@@ -112,6 +122,12 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         help="name of the dataset of a matrix file (default: matrix)",
     )
     parser.add_argument(
+        "--part",
+        default="",
+        metavar="NAME",
+        help="which of several matrices in a file: a resolution of an .mcool, a genome of Cell Ranger 2",
+    )
+    parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
     )
     file_arguments.add_s3_flags(parser)
@@ -133,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
     server, sending = RetryingClient(connect), RetryingClient(connect)
     left: list[str] = []
     try:
-        with interruptible(), _open(args, args.file) as source:
+        with interruptible(), _open_main(args) as source:
             name = source.name.rpartition("/")[2]
             files = SourceFiles(args.file, partial(_open, args), args.sources or ())
             with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
@@ -152,6 +168,13 @@ def run(args: argparse.Namespace) -> int:
     for text in left:
         print_message(args.progress, text, sys.stderr)
     return INCOMPLETE if left and not args.piped else 0
+
+
+def _open_main(args: argparse.Namespace) -> Source:
+    check_known(args.file)
+    if is_directory(args.file):
+        return open_directory(args.file, partial(_open, args))
+    return _open(args, args.file)
 
 
 def _open(args: argparse.Namespace, file: str) -> Source:
@@ -187,12 +210,18 @@ class _Run:
 
         What was left behind is appended to `left`, in words.
         """
+        parts = None
+        if is_directory(self._args.file):
+            parts = read_directory(self._args.file, self._source, partial(_open, self._args))
         known = None
         if self._args.resume:
             known = self._target.root_to_resume(self._source.fingerprint)
         else:
             self._target.refuse_existing()
         root = known or new_root_id(SystemClock())
+        if parts is not None:
+            left += self._parts(known, root, parts)
+            return
         opener = _matrix_reader(self._args.file)
         if opener is not None:
             check_title(self._args.path)
@@ -207,6 +236,10 @@ class _Run:
             matrix_chunk=self._args.chunk,
             strict=self._args.strict,
         )
+        parts = None if self._args.as_is else read_format(objects, self._args.part)
+        if parts is not None:
+            left += self._parts(known, root, parts)
+            return
         resumed = known is not None
         self._guarded(
             known,
@@ -232,6 +265,21 @@ class _Run:
             "External links to files that are no domains; import them too",
             self._target.missing(objects.external),
         )
+
+    def _parts(self, known: str | None, root: str, parts: DomainParts) -> list[str]:
+        """Import a file of another format; return what was left behind."""
+        for path, (matrix, attributes) in parts.matrices.items():
+            if self._args.chunk:
+                parts.matrices[path] = replace(matrix, chunk=self._args.chunk), attributes
+        if parts.left and self._args.strict:
+            raise Unsupported(parts.left[0])
+        self._guarded(
+            known,
+            root,
+            False,
+            lambda uploads: PartUpload(self._sending, uploads, root, self._advance).run(parts),
+        )
+        return _listed("Not imported", parts.left)
 
     def _guarded(
         self,

@@ -61,7 +61,7 @@ def open_matrix_market(source: Source) -> Matrix:
 
     `Corrupt` names the line.
     """
-    with _open(source) as file:
+    with open_text(source) as file:
         header = _read_header(source.name, file)
     dtype, item, _ = FIELDS[header.field]
     count = header.entries
@@ -71,7 +71,8 @@ def open_matrix_market(source: Source) -> Matrix:
     return Matrix((header.rows, header.columns), item, itemsize, count, _batches(source))
 
 
-def _open(source: Source) -> IO[bytes]:
+def open_text(source: Source) -> IO[bytes]:
+    """Open a file that may be gzipped, by its name, to read its text."""
     file = source.file()
     return cast(IO[bytes], gzip.open(file)) if source.name.lower().endswith(".gz") else file
 
@@ -126,7 +127,7 @@ def _array_places(header: _Header, before: int, count: int) -> NDArray[np.int64]
 def _batches(source: Source) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
     """Yield the pieces of the file; `Corrupt` if the number of entries is not that of the header."""
     path = source.name
-    with _open(source) as file:
+    with open_text(source) as file:
         header = _read_header(path, file)
         found, rest = 0, b""
         while True:

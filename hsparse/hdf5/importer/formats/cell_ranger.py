@@ -1,0 +1,73 @@
+"""Cell Ranger's `.h5`: the group `matrix` of today, or a group for each genome, as versions before 3 wrote it.
+
+https://www.10xgenomics.com/support/software/cell-ranger/latest/analysis/outputs/cr-outputs-h5-matrices. Data, indices
+and pointers are those of genes x cells compressed by columns, so of cells x genes by rows. The domain is what
+`scanpy.read_10x_h5(..., gex_only=False)` returns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hsparse.errors import Corrupt
+from hsparse.hdf5.importer.formats.domain_parts import DomainParts, anndata, float_matrix
+from hsparse.hdf5.importer.formats.file_parts import FileParts
+
+MATRIX = {"data", "indices", "indptr", "shape", "barcodes"}
+FEATURES = {"id", "name", "feature_type"}
+OLD = MATRIX | {"genes", "gene_names"}
+TAGS = "_all_tag_keys"
+"""The names of the other columns, which is no column."""
+
+
+def find_matrix(file: FileParts) -> list[str] | None:
+    """Return the group of the matrix, or the genomes; None for other files."""
+    names = sorted(file.members())
+    if file.members("matrix") >= MATRIX and file.members("matrix/features") >= FEATURES:
+        return ["matrix"]
+    return names if names and all(file.members(name) >= OLD for name in names) else None
+
+
+def read_matrix(file: FileParts, part: str) -> DomainParts:
+    """Return an AnnData of cells x features, with names of features that may be there twice."""
+    genes, cells = _shape(file, part)
+    matrix = file.matrix("csr", (cells, genes), *(f"{part}/{name}" for name in ("data", "indices", "indptr")))
+    if matrix.item["base"] == "H5T_STD_I32LE":
+        matrix = float_matrix(matrix)
+    parts = anndata(file.attributes())
+    parts.add_matrix("X", matrix)
+    filtered = f"{part}/filtered_barcodes"
+    is_filtered = "filtered_barcodes" in file.members(part)
+    columns = {"filtered_barcodes": file.array(filtered, cells).astype(bool)} if is_filtered else {}
+    parts.add_frame("obs", file.array(f"{part}/barcodes", cells), columns)
+    if "features" in file.members(part):
+        features = {name: file.array(f"{part}/features/{name}", genes) for name in _columns(file, part)}
+        parts.add_frame("var", features.pop("name"), _named(features))
+        parts.left = file.unread(f"{part}/features/{TAGS}")
+    else:
+        gene_ids = file.array(f"{part}/genes", genes)
+        parts.add_frame("var", file.array(f"{part}/gene_names", genes), {"gene_ids": gene_ids})
+        parts.left = file.unread(below=f"{part}/")
+    return parts
+
+
+def _shape(file: FileParts, part: str) -> tuple[int, int]:
+    genes, cells = (int(length) for length in file.array(f"{part}/shape", 2))
+    if min(genes, cells) < 0:
+        raise Corrupt(f"/{part}/shape: It is {genes} x {cells}.")
+    return genes, cells
+
+
+def _columns(file: FileParts, part: str) -> list[str]:
+    return [name for name in file.datasets(f"{part}/features") if name != TAGS]
+
+
+def _named(features: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return columns in scanpy's order, and by its names; a matrix of probes has ids of both."""
+    ids = features.pop("id")
+    first = {"gene_ids": ids}
+    if "gene_id" in features:
+        first = {"gene_ids": features.pop("gene_id"), "probe_ids": ids}
+    return {**first, "feature_types": features.pop("feature_type"), **features}

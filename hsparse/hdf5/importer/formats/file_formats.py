@@ -1,0 +1,72 @@
+"""Formats of files that become domains of another form; all that `hsparse import` asks about them.
+
+A format that is kept in HDF5 is a row of `FORMATS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.formats import cell_ranger, cooler, loom
+from hsparse.hdf5.importer.formats.domain_parts import DomainParts
+from hsparse.hdf5.importer.formats.file_parts import FileParts
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A format in HDF5: `find` returns the groups of which each can be a domain, None for files of other formats.
+
+    `read` returns what one of them becomes. A file of several asks the user for one.
+    """
+
+    name: str
+    find: Callable[[FileParts], list[str] | None]
+    read: Callable[[FileParts, str], DomainParts]
+
+
+FORMATS = (
+    FileFormat("Cell Ranger matrix", cell_ranger.find_matrix, cell_ranger.read_matrix),
+    FileFormat("loom file", loom.find_matrix, loom.read_matrix),
+    FileFormat("cooler", cooler.find_coolers, cooler.read_cooler),
+)
+REMEDIES = {
+    ".hic": ("a Juicer .hic file", "make a .cool of it (hic2cool, hictk convert)"),
+    ".rds": ("a file of R", "write an .h5ad from it (zellkonverter::writeH5AD)"),
+    ".zarr.zip": ("a Zarr store", "write an .h5ad from it (anndata.read_zarr, write_h5ad)"),
+}
+"""By the end of the name: formats that are known and not imported, and what to do."""
+
+
+def check_known(name: str) -> None:
+    """Raise `Unsupported` for a file whose name says that it is of a format that is not imported."""
+    for end, (what, remedy) in REMEDIES.items():
+        if name.lower().endswith(end):
+            raise Unsupported(f"{name} is {what}: {remedy}, and import that.")
+
+
+def read_format(objects: FileObjects, part: str) -> DomainParts | None:
+    """Return what a file of one of the formats becomes, None for other HDF5 files.
+
+    `part` is the one that the user wants, by its path or its name; `BadRequest` if there is none, or several and no
+    `part`.
+    """
+    file, name = FileParts(objects), objects.source.name
+    for one in FORMATS:
+        found = one.find(file)
+        if found is None:
+            continue
+        wanted = (
+            [path for path in found if part.strip("/") in (path, path.rpartition("/")[2])] if part else found
+        )
+        if len(wanted) != 1:
+            raise BadRequest(
+                f"{name} has {'no ' + part if part else f'{len(found)} of the format {one.name}'}: name one of "
+                f"{', '.join(path.rpartition('/')[2] for path in found)} by --part, or use --as-is."
+            )
+        return one.read(file, wanted[0])
+    if part:
+        raise BadRequest(f"{name} is of no format with several parts; leave --part out.")
+    return None

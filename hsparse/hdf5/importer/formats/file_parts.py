@@ -1,0 +1,126 @@
+"""Objects of an HDF5 file by their paths, for what reads a format that is kept in one."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.errors import Corrupt, Unsupported
+from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind
+from hsparse.hdf5.importer.file_data import FileData
+from hsparse.hdf5.importer.file_objects import FileObject, FileObjects, MatrixForm
+from hsparse.hdf5.importer.hdf5_matrix import open_matrix
+from hsparse.hdf5.importer.object_body import attribute_body, values_bytes
+from hsparse.hdf5.importer.source import path_in_errors
+from hsparse.hdf5.importer.sparse_matrix import Matrix
+from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
+
+LARGEST = 4 << 30
+"""The most bytes of an array that is read as a whole: the names of some 100 million cells."""
+Data = FileData | VirtualData
+
+
+class FileParts:
+    """Objects of `objects` by paths without a slash in front; those that are read count as imported."""
+
+    def __init__(self, objects: FileObjects) -> None:
+        self.objects = objects
+        self._used: set[int] = set()
+
+    def members(self, path: str = "") -> set[str]:
+        """Return the names of the hard links of a group; none if there is no group."""
+        one = self._find(path)
+        if one is None or one.kind != ObjectKind.GROUP:
+            return set()
+        return {link.name for link in self.objects.read(one).links if isinstance(link.target, HardLink)}
+
+    def datasets(self, path: str) -> list[str]:
+        """Return the names of the datasets of a group, sorted."""
+        found = {name: self._find(f"{path}/{name}") for name in sorted(self.members(path))}
+        return [name for name, one in found.items() if one is not None and one.kind == ObjectKind.DATASET]
+
+    def attributes(self, path: str = "") -> dict[str, Any]:
+        """Return the bodies of a group's attributes, none if there is no group."""
+        one = self._find(path)
+        with path_in_errors(f"/{path}"):
+            found = () if one is None else self.objects.read(one).attributes
+            return {each.name: attribute_body(self.objects, each) for each in found}
+
+    def dims(self, path: str) -> tuple[int, ...]:
+        """Return the extent of a dataset; `Corrupt` if there is none."""
+        return self.open(path).dims
+
+    def open(self, path: str) -> Data:
+        """Return the data of a dataset; `Corrupt` if there is none."""
+        dataset = self.objects.read(self._dataset(path)).dataset
+        assert dataset is not None
+        with path_in_errors(f"/{path}"):
+            return open_data(self.objects, dataset)
+
+    def array(self, path: str, *dims: int) -> NDArray[Any]:
+        """Return the values of a dataset, which has the extent `dims` if that is given; text is objects."""
+        data = self.open(path)
+        with path_in_errors(f"/{path}"):
+            if dims and data.dims != dims:
+                raise Corrupt(f"It has the extent {list(data.dims)}, where {list(dims)} is to be.")
+            if prod(data.dims) * data.size > LARGEST:
+                raise Unsupported(f"It has more than {LARGEST} bytes; --as-is imports it as it is.")
+            kind = Hdf5Type.parse(data.dataset.type.item)
+            values = kind.decode(values_bytes(data.read((0,) * len(data.dims), data.dims)), data.dims)
+            return (
+                _text(values) if values.dtype.kind == "S" else values.astype(values.dtype.newbyteorder("<"))
+            )
+
+    def matrix(self, kind: str, shape: tuple[int, int], values: str, *indices: str) -> Matrix:
+        """Return a matrix of datasets: `indices` are those of MatrixForm, of a compressed one the pointers last."""
+        addresses = [self._dataset(path).address for path in indices]
+        pointers = addresses.pop() if kind != "coo" else None
+        form = MatrixForm(kind, shape, self._dataset(values).address, tuple(addresses), pointers)
+        with path_in_errors(f"/{values}"):
+            return open_matrix(self.objects, form)
+
+    def unread(self, *ignored: str, below: str = "") -> list[str]:
+        """Name the datasets below a path that were not read, but for those below others that do not matter."""
+        paths = {one.path: one.address in self._used for one in self.objects.of(ObjectKind.DATASET)}
+        no_place = "it has no place in what the file becomes; --as-is imports it."
+        said = {path: f"{path}: {no_place}" for path, is_used in paths.items() if not is_used}
+        unimportant = tuple(f"/{path}" for path in ignored)
+        return [
+            text
+            for path, text in (said | self.objects.skipped).items()
+            if path.startswith(f"/{below}") and not path.startswith(unimportant)
+        ]
+
+    def _dataset(self, path: str) -> FileObject:
+        one = self._find(path)
+        if one is None or one.kind != ObjectKind.DATASET:
+            raise Corrupt(self.objects.skipped.get(f"/{path}", f"/{path}: there is no such dataset."))
+        self._used.add(one.address)
+        return one
+
+    def _find(self, path: str) -> FileObject | None:
+        """Return the object that hard links lead to, None without one, or if it cannot be imported."""
+        one: FileObject | None = self.objects.by_address[self.objects.file.root]
+        for name in filter(None, path.split("/")):
+            if one is None or one.kind != ObjectKind.GROUP:
+                return None
+            links = (link for link in self.objects.read(one).links if link.name == name)
+            targets = [link.target.address for link in links if isinstance(link.target, HardLink)]
+            one = self.objects.by_address.get(targets[0]) if targets else None
+        return one
+
+
+def _text(values: NDArray[Any]) -> NDArray[Any]:
+    """Return text of fixed size as objects; `Corrupt` for what is no text."""
+    try:
+        texts = [one.decode() for one in values.reshape(-1).tolist()]
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"It has text that is no UTF-8: {error}.") from error
+    found = np.empty(len(texts), object)
+    found[:] = texts
+    return found.reshape(values.shape)

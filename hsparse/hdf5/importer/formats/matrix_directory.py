@@ -1,0 +1,123 @@
+"""Directories of `matrix.mtx`, `barcodes.tsv` and `features.tsv`, or `genes.tsv` before Cell Ranger 3.
+
+Each may have `.gz` behind. The matrix is of features x cells. The domain is what
+`scanpy.read_10x_mtx(..., gex_only=False)` returns.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.file_arguments import SCHEME
+from hsparse.errors import Corrupt, NotFound, Unsupported
+from hsparse.hdf5.importer.formats.domain_parts import DomainParts, anndata, float_matrix, transposed
+from hsparse.hdf5.importer.matrix_market import open_matrix_market, open_text
+from hsparse.hdf5.importer.source import Source
+
+OpenSource = Callable[[str], Source]
+LARGEST = 1 << 30
+"""The most bytes of text of names."""
+OTHERS = {
+    ".zgroup": "a Zarr store (anndata.read_zarr, then write_h5ad)",
+    "zarr.json": "a Zarr store (anndata.read_zarr, then write_h5ad)",
+    "__group": "a TileDB group (tiledbsoma.io.to_h5ad)",
+}
+"""Directories of other formats, by a name in them, and what makes files of them that are imported."""
+
+
+def is_directory(place: str) -> bool:
+    """Say whether a place is a directory, or a prefix s3://bucket/path/."""
+    return place.endswith("/") if place.startswith(SCHEME) else Path(place).is_dir()
+
+
+def open_directory(place: str, open_source: OpenSource) -> Source:
+    """Open the matrix of a directory; `Unsupported` or `NotFound` if it has none, which says what it is."""
+    try:
+        return _open(place, ("matrix.mtx",), open_source)
+    except NotFound:
+        for name, what in OTHERS.items():
+            if not place.startswith(SCHEME) and (Path(place) / name).exists():
+                raise Unsupported(f"{place} is {what}; make an .h5ad of it, and import that.") from None
+        raise
+
+
+def read_directory(place: str, matrix: Source, open_source: OpenSource) -> DomainParts:
+    """Return an AnnData; its names are those of features, made different by numbers behind them."""
+    found = float_matrix(transposed(open_matrix_market(matrix)))
+    cells, genes = found.shape
+    parts, fingerprint = anndata({}), sha256(matrix.fingerprint.encode())
+    tables = []
+    for names, rows in ((("barcodes.tsv",), cells), (("features.tsv", "genes.tsv"), genes)):
+        with _open(place, names, open_source) as source:
+            fingerprint.update(source.fingerprint.encode())
+            tables.append((source.name, _table(source, rows)))
+    matrix.fingerprint = fingerprint.hexdigest()[:32]
+    (_, barcodes), (name, features) = tables
+    if len(features) < 2:
+        raise Corrupt(f"{name} has one column, where ids and names are to be, with a tab between them.")
+    parts.add_matrix("X", found)
+    parts.add_frame("obs", barcodes[0], {})
+    columns = {"gene_ids": features[0]} | ({"feature_types": features[2]} if len(features) > 2 else {})
+    parts.add_frame("var", _unique(features[1]), columns)
+    if len(features) > 3:
+        parts.left.append(f"{name}: columns from the 4th on.")
+    return parts
+
+
+def _open(place: str, names: Sequence[str], open_source: OpenSource) -> Source:
+    for name in (f"{name}{end}" for name in names for end in (".gz", "")):
+        try:
+            return open_source(f"{place.rstrip('/')}/{name}")
+        except NotFound:
+            continue
+    raise NotFound(
+        f"{place} has no {' or '.join(names)}, nor with .gz: a directory that is imported has matrix.mtx, "
+        "barcodes.tsv, and features.tsv or genes.tsv, as Cell Ranger writes them."
+    )
+
+
+def _table(source: Source, rows: int) -> list[NDArray[Any]]:
+    """Return the columns of a file of text with tabs; `Corrupt` unless it has `rows` lines of as many each."""
+    try:
+        with open_text(source) as file:
+            text = file.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Corrupt(f"{source.name} is damaged: {error}.") from error
+    if len(text) > LARGEST:
+        raise Unsupported(f"{source.name} has more than {LARGEST} bytes.")
+    try:
+        lines = [line.rstrip("\r").split("\t") for line in text.decode().removesuffix("\n").split("\n")]
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"{source.name} is no UTF-8: {error}.") from error
+    if len(lines) != rows or len({len(line) for line in lines}) != 1:
+        raise Corrupt(
+            f"{source.name} has {len(lines)} lines, or not as many columns in each; there are to be {rows}."
+        )
+    table = np.array(lines, object)
+    return [np.ascontiguousarray(table[:, column]) for column in range(table.shape[1])]
+
+
+def _unique(names: NDArray[Any]) -> NDArray[Any]:
+    """Return names with -1, -2 and so on behind those that stand before, as AnnData's `var_names_make_unique`."""
+    taken, seen, counts, found = set(names.tolist()), set(), Counter[str](), []
+    for name in names.tolist():
+        if name not in seen:
+            seen.add(name)
+            found.append(name)
+            continue
+        while True:
+            counts[name] += 1
+            other = f"{name}-{counts[name]}"
+            if other not in taken:
+                break
+        taken.add(other)
+        found.append(other)
+    return np.array(found, object)
