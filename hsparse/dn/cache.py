@@ -320,8 +320,8 @@ class StoredForm(Protocol[V]):
         """Replace `state` by a value, of which `data` is what `encode` returned; return the new state."""
         ...
 
-    async def delete(self, state: ObjectState[V], data: Any, *, checked: bool) -> ObjectState[V]:
-        """Delete the object, as `encode` has said; if not `checked`, whatever its state may be."""
+    async def delete(self, state: ObjectState[V], data: Any) -> ObjectState[V]:
+        """Delete the object in the state that was seen, as `encode` has said; `PreconditionFailed` in another one."""
         ...
 
 
@@ -392,9 +392,7 @@ class SingleObject(Generic[V]):
             nbytes += self._tail
         return ObjectState(value, etag, nbytes=nbytes, tail=tail)
 
-    async def delete(self, state: ObjectState[V], data: Any, *, checked: bool) -> ObjectState[V]:
-        if state.version is not None and checked:
+    async def delete(self, state: ObjectState[V], data: Any) -> ObjectState[V]:
+        if state.version is not None:
             await self._store.delete_if_match(self.key, state.version)
-        else:
-            await self._store.delete(self.key)
         return ObjectState(None, None)

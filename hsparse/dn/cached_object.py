@@ -403,7 +403,7 @@ class CachedObject(Generic[V]):
             applied = await compute(weight, apply_group, group, state, self._form.encode)
             try:
                 if applied.changed:
-                    await self._put(state, applied, base, term)
+                    await self._put(state, applied, term)
                     self._check(term)
                     count_commit(group)
                 elif remembered:
@@ -438,18 +438,17 @@ class CachedObject(Generic[V]):
         if not (self._ownership.always or self._ownership.may_change(term)):
             raise Unanswered(f"Another node may own {self.key} by now.")
 
-    async def _put(self, state: ObjectState[V], group: AppliedGroup[V], base: Base, term: int) -> None:
+    async def _put(self, state: ObjectState[V], group: AppliedGroup[V], term: int) -> None:
         """Store what the group made of a state, or delete the object if that is nothing."""
-        if group.value is None and base is Base.ABSENT and not state.decoded:
-            raise PreconditionFailed(
-                f"{self.key} is not known, and nothing may be deleted that is not known."
-            )
+        if group.value is None and not state.decoded and state.version is None:
+            # A deletion names what it deletes: the store may carry it out after it was given up, and sent again.
+            raise PreconditionFailed(f"{self.key} is not known, and only what is known is deleted.")
         self._check(term)
         certain, outdated = self._is_trusted(), self._outdated
         self._putting = asyncio.get_running_loop().create_future()
         try:
             if group.value is None:
-                stored = await self._form.delete(state, group.data, checked=base is Base.NEEDED)
+                stored = await self._form.delete(state, group.data)
             else:
                 stored = await self._form.put(state, group.value, group.data)
             self._unanswered = False

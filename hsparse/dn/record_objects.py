@@ -337,10 +337,8 @@ class RecordObjects:
         delta = value.delta.stored(len(data.data))
         return self._state(RecordValue(value.record, delta), replace(version, delta=etag))
 
-    async def delete(
-        self, state: ObjectState[RecordValue], data: EncodedRecord, *, checked: bool
-    ) -> ObjectState[RecordValue]:
-        """Delete the record; the state is always checked, since a delta must be sealed before."""
+    async def delete(self, state: ObjectState[RecordValue], data: EncodedRecord) -> ObjectState[RecordValue]:
+        """Delete the record, whose delta must be sealed before."""
         if not state.decoded:
             raise PreconditionFailed(f"{self.key} is to be read before it is deleted.")
         version = await self._sealed(state, data)

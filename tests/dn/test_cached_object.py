@@ -202,6 +202,18 @@ async def test_an_ignored_base_is_replaced_without_loading(
     assert (await store.store.get(KEY)).data == b"newer"
 
 
+async def test_what_is_not_known_is_looked_at_before_it_is_deleted(
+    store: CountingStore, owned: CachedObject[str]
+) -> None:
+    """A store may carry out a deletion long after it was given up: it must not take away what was put since."""
+    await store.store.put(KEY, b"old")
+    await owned.apply(lambda value: (None, None), base=Base.IGNORED)
+    assert store.calls == {"get_range": 1, "delete_if_match": 1}
+    store.reset()
+    await again(store).apply(lambda value: (None, None), base=Base.IGNORED)
+    assert not any("delete" in call for call in store.calls), "nothing is there to delete"
+
+
 async def test_a_known_object_is_replaced_by_one_put(owned: CachedObject[str], store: CountingStore) -> None:
     await owned.apply(add("a"))
     store.reset()

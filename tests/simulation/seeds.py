@@ -17,6 +17,7 @@ from hsparse.dn.redo_log import RedoLog
 from tests.simulation.clients import MOST_WRITES
 from tests.simulation.linearizability import DELETIONS
 from tests.simulation.nemesis import (
+    BESIDE,
     Fault,
     bad_network,
     bad_store,
@@ -71,6 +72,7 @@ SEEDS = (
     KeptSeed(
         1032, SERVERS, "an append was acknowledged that a server of another time had dropped", servers=2
     ),
+    KeptSeed(417, BESIDE, "a deletion that was given up took away what was written after it was sent again"),
     KeptSeed(932, SERVERS, "of two who rebuilt the membership in step neither came to an end", servers=2),
 )
 
