@@ -19,6 +19,7 @@ import hsparse
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from tests.cli.importer.conftest import Import
+from tests.cli.importer.test_command import Stopped, stop_after
 from tests.cli.importer.test_sparse_matrix import elements_at, elements_of, random_matrix
 from tests.client.anndata.conftest import assert_same
 
@@ -176,6 +177,24 @@ def test_a_directory_is_what_scanpy_reads(imported: Import, tmp_path: Path, is_o
         assert_same(file.to_anndata(), expected)
     with opened(imported(path, "--chunk", "8x40")) as file:
         assert file["X"].chunks == (8, 40)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 8, 12])
+def test_an_import_that_was_stopped_goes_on(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.INLINE", 500)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.BAND", 300)
+    path, domain = cell_ranger(tmp_path / "cells.h5"), f"/home/admin/stopped-format-{count}.h5"
+    command = ["import", str(path), domain, "--endpoint", url, "--requests", "2"]
+    with monkeypatch.context() as patch:
+        stop_after(count, patch)
+        with pytest.raises(Stopped):
+            main([*command, "--keep"])
+    for _ in range(2):
+        assert main([*command, "--resume"]) == 0
+        with hsparse.open(f"{url}{domain}") as file:
+            assert_same(file.to_anndata(), read_h5(path))
 
 
 def test_names_with_carriage_returns_and_without_kinds(imported: Import, tmp_path: Path) -> None:

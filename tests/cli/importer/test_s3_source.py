@@ -24,6 +24,7 @@ from hsparse.storage.s3.s3_store import S3Store
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.test_command import write_file
+from tests.cli.importer.test_file_formats import directory
 from tests.cli.importer.test_sparse_matrix import compressed, elements_at, elements_of, random_matrix
 from tests.support.s3_servers import make_bucket
 
@@ -245,3 +246,14 @@ def test_an_object_that_changes(moto_endpoint: str, put: Put) -> None:
         put("changes", bytes(100_000) + b"x" * 100_000)
         with pytest.raises(Conflict, match="changed while it was read"):
             source.read(0, 100_000)
+
+
+def test_a_directory_of_cell_ranger_in_a_bucket(
+    imported: Import, tmp_path: Path, moto_endpoint: str, put: Put
+) -> None:
+    path = directory(tmp_path / "cells")
+    for one in path.iterdir():
+        put(f"run/cells/{one.name}", one.read_bytes())
+    connection = imported("s3://files/run/cells/", *flags(moto_endpoint))
+    assert elements_at(connection, "/X") == elements_at(imported(path), "/X")
+    imported("s3://files/run/", *flags(moto_endpoint), status=2)
