@@ -18,8 +18,8 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
+from hsparse.storage.clouds.obstore_store import ObstoreStore
 from hsparse.storage.object_store import ObjectStore
-from hsparse.storage.obstore_store import ObstoreStore
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.memory_store import MemoryStore

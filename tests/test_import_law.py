@@ -105,7 +105,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "model": {"numpy"},
     "format": {"numpy", "imagecodecs"},
     "storage": set(),
-    "storage.obstore_store": {"obstore"},
+    "storage.clouds.obstore_store": {"obstore"},
     "storage.s3.s3_client": {"aiobotocore", "botocore", "aiohttp"},
     "storage.s3.s3_store": {"botocore"},
     "cluster": set(),

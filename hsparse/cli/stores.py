@@ -25,7 +25,7 @@ DEFAULT_ROOT = Path("hsparse-data")
 ONLY_READS = "This server only reads (--read-only): make changes on one that writes to the same place."
 S3_STORE = OptionalModule("hsparse.storage.s3.s3_store")
 """The store of a bucket: aiobotocore takes a sixth of the time in which a data node starts."""
-CLOUD_STORE = OptionalModule("hsparse.storage.obstore_store", "clouds")
+CLOUD_STORE = OptionalModule("hsparse.storage.clouds.obstore_store", "clouds")
 CLOUDS = ("az://", "gs://")
 DIRECTORY_BUCKET = "--x-s3"
 """How the names of S3's directory buckets end, and of those alone."""

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hsparse.errors import BadRequest, HsparseError, Misconfigured, PreconditionFailed, StoreFailed
+from hsparse.storage.clouds.obstore_store import ObstoreStore
 from hsparse.storage.conditional_put import LookBeforeDelete, probe, with_conditional_delete
-from hsparse.storage.obstore_store import ObstoreStore
 from hsparse.testing import store_conformance
 from hsparse.testing.store_model import Move, check_moves, moves
 from tests.storage.s3.test_s3_store import (

@@ -11,9 +11,9 @@ from hsparse.client.connection import Connection
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import PreconditionFailed
 from hsparse.hdf5.domain_file import PART, DomainFile, JsonReader
+from hsparse.hdf5.exporter.multipart_upload import CopySource
 from hsparse.hdf5.exporter.part_plan import FileChunk
 from hsparse.hdf5.format.plan.file_plan import FileForm
-from hsparse.storage.s3.multipart_upload import CopySource
 
 Result = TypeVar("Result")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from hsparse.errors import TooLarge
-from hsparse.storage.s3.multipart_upload import CopySource
+from hsparse.hdf5.exporter.multipart_upload import CopySource
 
 MIB = 1024 * 1024
 

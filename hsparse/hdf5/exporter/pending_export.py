@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from hsparse.errors import BadRequest, NotFound
+from hsparse.hdf5.exporter.multipart_upload import S3Upload
 from hsparse.hdf5.exporter.part_plan import FilePart
-from hsparse.storage.s3.multipart_upload import S3Upload
 from hsparse.storage.s3.s3_store import S3Store
 
 SUFFIX = ".part"

@@ -17,10 +17,10 @@ from hsparse.cli.progress import print_message, show_progress
 from hsparse.errors import BadRequest, HsparseError, NotFound, PreconditionFailed
 from hsparse.hdf5.domain_file import ReportProgress
 from hsparse.hdf5.exporter.file_reads import FileReads
+from hsparse.hdf5.exporter.multipart_upload import CopySource, Part, S3Upload, find_marked
 from hsparse.hdf5.exporter.part_plan import LIMITS, FileChunk, FilePart, plan_parts
 from hsparse.hdf5.exporter.pending_export import PendingExport, forget, plan_digest
 from hsparse.hdf5.format.plan.file_plan import FileForm
-from hsparse.storage.s3.multipart_upload import CopySource, Part, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
 
 AT_ONCE = 16

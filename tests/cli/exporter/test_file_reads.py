@@ -9,9 +9,9 @@ import pytest
 from hsparse.client.connection import Connection
 from hsparse.errors import HsparseError, NotFound, PreconditionFailed
 from hsparse.hdf5.exporter.file_reads import FileReads
+from hsparse.hdf5.exporter.multipart_upload import CopySource
 from hsparse.hdf5.exporter.part_plan import FileChunk
 from hsparse.hdf5.format.plan.file_plan import STOCK
-from hsparse.storage.s3.multipart_upload import CopySource
 from tests.client.scripted_server import answer, scripted_server
 
 NO_DOMAIN = answer(json.dumps({"error": {"kind": "not_found", "message": "none"}}).encode(), "404 Not Found")

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hsparse.errors import TooLarge
+from hsparse.hdf5.exporter.multipart_upload import CopySource
 from hsparse.hdf5.exporter.part_plan import LIMITS, MIB, FileChunk, FilePart, Limits, plan_parts
-from hsparse.storage.s3.multipart_upload import CopySource
 
 
 def chunk(start: int, size: int, address: int = 0) -> FileChunk:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from hsparse.errors import NotFound
+from hsparse.hdf5.exporter.multipart_upload import S3Upload
 from hsparse.hdf5.exporter.part_plan import FilePart
 from hsparse.hdf5.exporter.pending_export import PendingExport, forget, plan_digest
-from hsparse.storage.s3.multipart_upload import S3Upload
 from hsparse.storage.s3.s3_store import S3Store
 from tests.conftest import MakeStore
 

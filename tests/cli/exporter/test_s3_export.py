@@ -21,8 +21,8 @@ from hsparse.format.selections.points import Points
 from hsparse.format.structured.region import encode_region
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter import s3_export
+from hsparse.hdf5.exporter.multipart_upload import Part, S3Upload
 from hsparse.hdf5.exporter.part_plan import MIB
-from hsparse.storage.s3.multipart_upload import Part, S3Upload
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support import s3_servers
 from tests.support.endurance import spread

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hsparse.errors import Misconfigured, NotFound, PreconditionFailed, StoreFailed
-from hsparse.storage.s3.multipart_upload import CopySource, S3Upload, find_marked
+from hsparse.hdf5.exporter.multipart_upload import CopySource, S3Upload, find_marked
 from hsparse.storage.s3.s3_store import S3Store
 from tests.support.faulty_proxy import FaultyProxy, Loss, error_reply
 from tests.support.s3_servers import make_bucket

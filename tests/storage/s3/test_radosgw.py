@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 from demo.__main__ import main as demo
 from hsparse.cli.stores import probed_bucket
 from hsparse.errors import Misconfigured, NotFound
+from hsparse.hdf5.exporter.multipart_upload import CopySource, S3Upload
 from hsparse.storage.conditional_put import LookBeforeDelete
 from hsparse.storage.object_store import ObjectStore
-from hsparse.storage.s3.multipart_upload import CopySource, S3Upload
 from hsparse.storage.s3.s3_store import S3Store
 from hsparse.testing.store_conformance import *  # noqa: F403
 from hsparse.testing.store_conformance import PAGE_SIZE
