@@ -121,8 +121,10 @@ async def _serve_clients(
     app = make_app(service, settings.server, parts, tracer)
     runner = AppRunner(app, settings.server.stop_timeout, settings.server.idle_timeout)
     async with listening(runner, settings) as url:
-        named = [f"bucket {bucket}" for bucket in store.bucket]
-        where = ", ".join(named if store.bucket and store.root is None else [str(root_of(store)), *named])
+        places = [f"bucket {bucket}" for bucket in store.bucket]
+        if store.root is not None or not places:
+            places = [str(root_of(store)), *places]
+        where = ", ".join([*places, *(f"the files of {item}" for item in settings.data.files)])
         async with running(parts, service, url):
             print(f"hsparse serves {where} on {url} (Ctrl-C stops)", flush=True)
             await stop.wait()
