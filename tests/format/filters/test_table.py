@@ -34,6 +34,8 @@ EXCEPTIONS = {
     "client/dataset.py": "h5py's names of options",
     "client/dataset_creation.py": "h5py's names of options",
     "client/integrations/batches/": "the order of rows in training",
+    "client/html_repr.py": "a picture in PNG",
+    "hdf5/importer/formats/matrix_directory.py": "compressed text files, which are no HDF5",
     "hdf5/importer/matrix_market.py": "compressed text files, which are no HDF5",
     "hdf5/importer/npz_matrix.py": "compressed archives, which are no HDF5",
     "hdf5/exporter/": "examples in the help and the errors of the command line",
