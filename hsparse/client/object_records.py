@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from hsparse.client.connection import Connection, Json
-from hsparse.client.html_repr import LINE, html_text
 from hsparse.client.sparse_dataset import is_sparse
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import Forbidden, HsparseError, NotFound
 from hsparse.model.ids import domain_hex
 from hsparse.model.link import EXTERNAL, HARD
+from hsparse.optional_module import OptionalModule
 
 UNREACHABLE = (NotFound, Forbidden)
 """What a link raises that leads to nothing, or to a domain that the user may not read."""
 MOST = 200
 """The most objects of a tree in HTML."""
+HTML = OptionalModule("hsparse.client.html_repr")
 MAX_HOPS = 64
 """The most links followed for one path; more are taken for a cycle."""
 MAX_ENTERED = 100_000
@@ -217,13 +218,14 @@ def tree_html(connection: Connection, id: str, name: str, title: str) -> str:
     records: Json = {}
     with suppress(HsparseError):  # one was deleted by now, or the server answers for no lists
         records = connection.json("POST", "/", {"h5paths": paths})["h5paths"] if paths else {}
-    lines = [LINE.format(0, f"<b>{html_text(title)}</b>")]
+    html = HTML.load()
+    lines = [html.LINE.format(0, f"<b>{html.html_text(title)}</b>")]
     for at, link in rows[:MOST]:
         about = _about(link, records.get(f"{start}/{at}"))
-        text = f"{html_text(link['title'])}{html_text(about)}"
-        lines.append(LINE.format(1 + 2 * at.count("/"), text))
+        text = f"{html.html_text(link['title'])}{html.html_text(about)}"
+        lines.append(html.LINE.format(1 + 2 * at.count("/"), text))
     if len(rows) > MOST:
-        lines.append(LINE.format(1, f"... only {MOST} are shown"))
+        lines.append(html.LINE.format(1, f"... only {MOST} are shown"))
     return "".join(lines)
 
 

@@ -369,6 +369,8 @@ def test_ctrl_c(
         raise AssertionError(f"nothing was cancelled by {handler}; {blocked=}, {asyncio.all_tasks()}")
 
     monkeypatch.setattr(S3Upload, "put", interrupted)
+    # A server that was refused in this process, by another test, has left a handler of its own.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     key = export(in_bucket, *(("--resume",) if resume else ()), status=130)
     assert ("--resume goes on" if resume else "nothing was left") in capsys.readouterr().err
     objects, pending = stored(key)

@@ -366,7 +366,7 @@ def test_bytes_changed_anywhere_are_no_crash(
 def test_a_missing_file_and_a_missing_folder(url: str, tmp_path: Path) -> None:
     for path, domain, words in (
         (tmp_path / "none.h5", "/home/admin/x.h5", "no file"),
-        (tmp_path, "/home/admin/x.h5", "is no file"),
+        (tmp_path, "/home/admin/x.h5", "has no matrix.mtx"),
         (write_file(tmp_path / "some.h5"), "/home/admin/no folder/x.h5", "folder"),
     ):
         with pytest.raises(HsparseError, match=words):
