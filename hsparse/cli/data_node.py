@@ -18,7 +18,7 @@ from aiohttp.web import AppRunner
 
 from hsparse.cli.node_process import add_node_arguments, listening, node_tracer, stop_signal
 from hsparse.cli.store_schema import needed_schema
-from hsparse.cli.stores import are_buckets, are_writable, open_stores, serving_store
+from hsparse.cli.stores import are_buckets, are_writable, closed_on_failure, open_stores, serving_store
 from hsparse.clock import Clock, SystemClock
 from hsparse.concurrency.admission import Admission
 from hsparse.concurrency.request_trace import Tracer
@@ -87,7 +87,7 @@ async def _open_member(settings: Settings, requests: StoreRequests, admission: A
     stores, clock, token = await open_stores(settings.store), SystemClock(), settings.cluster.node_token
     make = partial(_make_node, stores, clock, settings, requests=requests, admission=admission)
     membership = TracedStore(stores[0], requests)
-    async with _closed_on_failure(stores):
+    async with closed_on_failure(stores):
         return MemberNode(
             make,
             membership,
@@ -198,7 +198,7 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
     """
     stores, clock = await open_stores(settings.store), SystemClock()
     buckets = tuple(store.name for store in stores)
-    async with _closed_on_failure(stores):
+    async with closed_on_failure(stores):
         if not are_writable(stores):
             node: DataNode = _make_node(stores, clock, settings, NoOwnership())
         elif are_buckets(settings.store) and not settings.store.single_writer:
@@ -209,17 +209,6 @@ async def server_data_node(settings: Settings) -> AsyncIterator[tuple[DataNode, 
         yield node, buckets
     finally:
         await node.close()
-
-
-@asynccontextmanager
-async def _closed_on_failure(stores: list[ObjectStore]) -> AsyncIterator[None]:
-    """Close stores whose data node cannot be made: what it is to serve besides may not be there."""
-    try:
-        yield
-    except BaseException:
-        for store in stores:
-            await store.close()
-        raise
 
 
 async def _open_member_server(settings: Settings, stores: list[ObjectStore], clock: Clock) -> MemberNode:

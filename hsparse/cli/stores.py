@@ -57,14 +57,21 @@ async def open_stores(settings: StoreSettings) -> list[ObjectStore]:
     `Misconfigured` if one ignores conditions, is of a newer hsparse or cannot be used.
     """
     stores: list[ObjectStore] = []
-    try:
+    async with closed_on_failure(stores):
         for place in _places(settings):
             stores.append(await _open_store(settings, place))
+    return stores
+
+
+@asynccontextmanager
+async def closed_on_failure(stores: list[ObjectStore]) -> AsyncIterator[None]:
+    """Close stores if the context fails: another one cannot be opened, or what serves them cannot be made."""
+    try:
+        yield
     except BaseException:
         for store in stores:
             await store.close()
         raise
-    return stores
 
 
 @asynccontextmanager

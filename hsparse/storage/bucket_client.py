@@ -12,7 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
-from typing import Any, ClassVar, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeVar
 
 from hsparse.clock import Clock, SystemClock, jitter
 from hsparse.errors import HsparseError, NotFound, PreconditionFailed, StoreFailed
@@ -62,6 +63,22 @@ class BucketClient(ABC):
         self._sleep = sleep
         self._slots = asyncio.Semaphore(connections)
         self._client: Any = None
+
+    @abstractmethod
+    async def open(self) -> Self:
+        """Create the pooled client; nothing is sent yet."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release its connections."""
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:

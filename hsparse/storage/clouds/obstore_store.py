@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -150,14 +149,6 @@ class ObstoreStore(BucketClient):
 
     async def close(self) -> None:
         self._client = None
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # --- reads --------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from aiobotocore.config import AioConfig
@@ -134,14 +133,6 @@ class S3Client(BucketClient):
         if self._client is not None:
             await self._context.__aexit__(None, None, None)
             self._client = None
-
-    async def __aenter__(self) -> Self:
-        return await self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def call(
         self,

@@ -6,7 +6,6 @@ logged at once; what stays in a log, and not in its file, waits for a recovery.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hsparse.storage.filesystem.object_file import file_status, is_half_written
 from hsparse.storage.filesystem.root_directory import RootDirectory
 from hsparse.storage.object_store import Entry, is_key
 from hsparse.storage.wal.deletion_markers import DeletionMarkers
-from hsparse.storage.wal.write_ahead_log import LogRecord, latest_record, log_paths, read_log
+from hsparse.storage.wal.write_ahead_log import LogRecord, latest_record, logged_records
 
 LOOKS = 20
 PAUSE = 0.1
@@ -50,17 +49,9 @@ def logged_state(root: RootDirectory, key: str) -> tuple[Entry, bytes] | None:
 def _unapplied(root: RootDirectory) -> set[tuple[str, int]]:
     """Return the keys and dates of logged puts whose files have an earlier state, or are not there."""
     latest: dict[str, LogRecord] = {}
-    for path in log_paths(root):
-        try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
-        try:
-            for record in read_log(file):
-                if is_key(record.key) and record.date >= latest.get(record.key, record).date:
-                    latest[record.key] = record
-        finally:
-            os.close(file)
+    for record in logged_records(root):
+        if is_key(record.key) and record.date >= latest.get(record.key, record).date:
+            latest[record.key] = record
     markers = DeletionMarkers(root)
     return {(key, one.date) for key, one in latest.items() if not _is_applied(root, one, markers)}
 

@@ -247,21 +247,23 @@ def is_damaged(file: int) -> bool:
     return False
 
 
-def latest_record(root: RootDirectory, key: str) -> LogRecord | None:
-    """Return the latest record of `key` in any log, of a live or a dead process; None when there is none."""
-    found: LogRecord | None = None
+def logged_records(root: RootDirectory) -> Iterator[LogRecord]:
+    """Yield the records of all logs, of live and of dead processes."""
     for path in log_paths(root):
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             continue
         try:
-            for record in read_log(file):
-                if record.key == key and (found is None or record.date > found.date):
-                    found = record
+            yield from read_log(file)
         finally:
             os.close(file)
-    return found
+
+
+def latest_record(root: RootDirectory, key: str) -> LogRecord | None:
+    """Return the latest record of `key` in any log; None when there is none."""
+    found = (record for record in logged_records(root) if record.key == key)
+    return max(found, key=lambda record: record.date, default=None)
 
 
 def _encode(generation: int, record: LogRecord) -> bytes:
