@@ -19,6 +19,8 @@ from aiohttp import hdrs, web
 from hsparse.clock import Clock
 from hsparse.config import Settings
 from hsparse.errors import NotFound
+from hsparse.model.acl import Right
+from hsparse.model.file_backed import SERVED
 from hsparse.sn.app import Parts
 from hsparse.sn.coding import Coding, accepted_coding
 from hsparse.sn.http.challenge import is_known
@@ -26,7 +28,7 @@ from hsparse.sn.http.request import named_types
 from hsparse.sn.http.response import respond_computed
 from hsparse.sn.policies.access import Access
 from hsparse.sn.policies.policy import Next
-from hsparse.sn.request import Request
+from hsparse.sn.request import Request, respond
 from hsparse.sn.route import Route
 
 PAGE = "index.html"
@@ -103,6 +105,7 @@ HEADERS = {
 YEAR = "public, max-age=31536000, immutable"
 """For files whose names change with their content."""
 ALWAYS_ASK = "no-cache"
+READING = (Right.READ, Right.READ_ACL)
 
 
 def wants_explorer(request: Request) -> bool:
@@ -129,6 +132,20 @@ async def get_explorer_file(request: Request) -> web.StreamResponse:
     """`GET /explorer/{file}`: a file that the page names."""
     name = request.params["file"]
     return await _respond(request, static_file(name), ALWAYS_ASK if name in NAMED else YEAR)
+
+
+async def get_rights(request: Request) -> web.StreamResponse:
+    """Answer with the rights that the caller has in a domain or folder, for a page to show only what may be done.
+
+    Nobody changes what is only read: all that a read-only server has, and served files.
+    """
+    domain = request.domain
+    is_fixed = request.service.settings.read_only or domain.record.get(SERVED) is True
+    rights = {
+        right.value: domain.allows(request.principal, right) and not (is_fixed and right not in READING)
+        for right in Right
+    }
+    return respond({"rights": rights})
 
 
 async def _respond(request: Request, file: StaticFile, caching: str) -> web.StreamResponse:
@@ -163,6 +180,7 @@ class ExplorerPolicy:
 
 ROUTES = (
     Route("GET", "/docs", get_docs, None),
+    Route("GET", "/explorer/rights", get_rights, Right.READ),
     Route("GET", "/explorer/{file}", get_explorer_file, None),
     Route("GET", "/sign-in", get_sign_in, None),
 )

@@ -51,7 +51,10 @@ def file_backed_layout(record: Json) -> Json | None:
 
 
 SERVED = "served"
-"""The creation property of datasets whose chunks have no objects: they are made of a served file when they are read."""
+"""The creation property of datasets whose chunks have no objects: they are made of a served file when they are read.
+
+In the records of the domains of such files, and of their folders, it says that nobody changes them.
+"""
 
 
 def has_no_objects(record: dict[str, Any]) -> bool:

@@ -22,6 +22,7 @@ from hsparse.hdf5.served.folders import FileFolder, FileState, joined, walked
 from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.model.acl import readable
+from hsparse.model.file_backed import SERVED
 from hsparse.model.ids import is_map_key, root_id, tree_of_key
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, no_urls, resolve_range
@@ -157,7 +158,7 @@ class ServedFiles(DelegatingStore):
 
     def _domain(self, name: str, path: str, key: str) -> Stored:
         """Return the record of the domain of a file, or of a folder."""
-        folder, record = self._folders[name], {"owner": "admin", "acls": readable()}
+        folder, record = self._folders[name], {"owner": "admin", "acls": readable(), SERVED: True}
         state = folder.state(path)
         if state is None:
             modified, etag = 0.0, "folder"

@@ -1,16 +1,22 @@
-"""Who gets the explorer at `/`, and the headers of all its files."""
+"""Who gets the explorer at `/`, the headers of all its files, and the rights by which it shows what may be done."""
 
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from hsparse.explorer.handlers import NAMED, PAGE, static_file, static_files
+from hsparse.model.acl import Right
 from hsparse.sn.records import listing as bulk_listing
+from tests.sn.conftest import DOMAIN
 from tests.support.rest_client import Reply, RestClient
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+NONE = dict.fromkeys([right.value for right in Right], False)
+ALL = dict.fromkeys(NONE, True)
 
 
 async def test_a_browser_gets_the_page_and_a_program_the_top_level(bare: RestClient) -> None:
@@ -102,3 +108,35 @@ async def test_what_is_at_the_top_depends_on_accept(
 async def test_a_file_of_another_version(bare: RestClient) -> None:
     reply = await bare("GET", "/explorer/index-00000000.js", user=None)
     assert (reply.status, reply["error"]["kind"]) == (404, "not_found")
+
+
+async def rights_of(rest: RestClient, **options: Any) -> Any:
+    return (await rest("GET", "/explorer/rights", **options)).body.get("rights")
+
+
+async def test_they_are_those_of_the_entries_that_decide(rest: RestClient) -> None:
+    other: dict[str, Any] = {"user": "test_user2"}
+    assert await rights_of(rest) == ALL
+    assert await rights_of(rest, user="admin") == ALL
+    refused = await rest("GET", "/explorer/rights", **other)
+    assert (refused.status, refused["error"]["kind"]) == (403, "forbidden")
+    await rest("PUT", "/acls/default", {"read": True})
+    assert await rights_of(rest, **other) == NONE | {"read": True} == await rights_of(rest, user=None)
+    await rest("PUT", "/acls/g:test_group", {"read": True, "update": True})
+    assert await rights_of(rest, **other) == NONE | {"read": True, "update": True}
+    await rest("PUT", "/acls/test_user2", {"read": True, "delete": True})
+    assert await rights_of(rest, **other) == NONE | {"read": True, "delete": True}
+
+
+async def test_folders_have_them_too(rest: RestClient) -> None:
+    folder = DOMAIN.rpartition("/")[0]
+    assert await rights_of(rest, domain=folder) == ALL
+    assert await rights_of(rest, domain=folder, user="test_user2") == NONE | {"read": True}
+    assert await rights_of(rest, domain="/", user="test_user2") == NONE | {"read": True}
+    assert await rights_of(rest, domain="/", user="admin") == ALL
+
+
+@pytest.mark.parametrize("user", ["test_user1", "admin"])
+async def test_nobody_changes_what_a_server_only_reads(rest: RestClient, user: str) -> None:
+    rest.service.settings = replace(rest.service.settings, read_only=True)
+    assert await rights_of(rest, user=user) == NONE | {"read": True, "readACL": True}

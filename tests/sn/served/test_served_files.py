@@ -223,6 +223,12 @@ def test_a_change_is_refused(url: str, change: Any) -> None:
         change(file)
 
 
+@pytest.mark.parametrize("domain", ["/runs", "/runs/sub/run.h5"])
+def test_nobody_is_told_to_have_a_right_to_change_it(url: str, domain: str) -> None:
+    rights = ask(url, f"/explorer/rights?domain={domain}")["rights"]
+    assert [right for right, given in rights.items() if given] == ["read", "readACL"]
+
+
 def test_nothing_is_made_or_deleted_below_the_folder(url: str, folder: Path) -> None:
     before = _state_of(folder)
     with pytest.raises(hsparse.HsparseError, match="only read"):
