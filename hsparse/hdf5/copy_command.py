@@ -29,10 +29,10 @@ from hsparse.errors import BadRequest
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
-from hsparse.hdf5.importer.command import TargetDomain
 from hsparse.hdf5.importer.dense_upload import Advance
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
+from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.model.ids import new_root_id
 
 REQUESTS = 8

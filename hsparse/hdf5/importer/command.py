@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,11 @@ from hsparse.cli.progress import ProgressForm, interruptible, print_message, rep
 from hsparse.client.connection import Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
-from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, HsparseError, NotFound, Unsupported
-from hsparse.hdf5.format.messages.group_messages import ExternalLink
-from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
+from hsparse.errors import Conflict, HsparseError, Unsupported
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts
 from hsparse.hdf5.importer.formats.file_formats import check_known, read_format
-from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory, read_directory
+from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory
 from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
@@ -35,8 +33,9 @@ from hsparse.hdf5.importer.npz_matrix import open_npz
 from hsparse.hdf5.importer.source import LocalSource, Source
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
+from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.model.ids import derived_id, new_root_id
-from hsparse.model.link import check_title, external_domain
+from hsparse.model.link import check_title
 
 ABOUT = """\
 Import a file into a new domain of a running server.
@@ -68,6 +67,7 @@ NAMED = 20
 INCOMPLETE = 3
 """The exit status of an import that left something behind."""
 Advance = Callable[[int], None]
+Reader = Callable[[], DomainParts]
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -125,7 +125,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--part",
         default="",
         metavar="NAME",
-        help="which of several matrices in a file: a resolution of an .mcool, a genome of Cell Ranger 2",
+        help="which of several matrices: a resolution of an .mcool, a genome of Cell Ranger 2, what the names of a "
+        "directory's files begin with",
     )
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
@@ -149,11 +150,13 @@ def run(args: argparse.Namespace) -> int:
     server, sending = RetryingClient(connect), RetryingClient(connect)
     left: list[str] = []
     try:
-        with interruptible(), _open_main(args) as source:
+        with interruptible(), ExitStack() as opened:
+            source, read = _open_main(args)
+            opened.enter_context(source)
             name = source.name.rpartition("/")[2]
             files = SourceFiles(args.file, partial(_open, args), args.sources or ())
             with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
-                _Run(args, server, sending, source, files, shown.advance).run(left)
+                _Run(args, server, sending, source, files, shown.advance).run(read, left)
     except KeyboardInterrupt:
         kept = f"--resume goes on with {args.domain}."
         gone = "What was imported is deleted again; --keep keeps it, for --resume."
@@ -170,11 +173,12 @@ def run(args: argparse.Namespace) -> int:
     return INCOMPLETE if left and not args.piped else 0
 
 
-def _open_main(args: argparse.Namespace) -> Source:
+def _open_main(args: argparse.Namespace) -> tuple[Source, Reader | None]:
+    """Open what is imported; return what reads all of it, too, of other formats than those of a file."""
     check_known(args.file)
     if is_directory(args.file):
-        return open_directory(args.file, partial(_open, args))
-    return _open(args, args.file)
+        return open_directory(args.file, args.part, partial(_open, args))
+    return _open(args, args.file), None
 
 
 def _open(args: argparse.Namespace, file: str) -> Source:
@@ -205,14 +209,12 @@ class _Run:
         self._advance = advance
         self._target = TargetDomain(server, args.domain)
 
-    def run(self, left: list[str]) -> None:
+    def run(self, read: Reader | None, left: list[str]) -> None:
         """Read as much as possible first; then create the domain, and delete it after a failure.
 
         What was left behind is appended to `left`, in words.
         """
-        parts = None
-        if is_directory(self._args.file):
-            parts = read_directory(self._args.file, self._source, partial(_open, self._args))
+        parts = read() if read is not None else None
         known = None
         if self._args.resume:
             known = self._target.root_to_resume(self._source.fingerprint)
@@ -339,86 +341,3 @@ def _dimensions(text: str) -> tuple[int, ...]:
             f"{text} is not numbers above 0 with x between them, such as 4096x256"
         )
     return tuple(map(int, parts))
-
-
-FINGERPRINT = "importedFile"
-"""The creation property of the root group with the fingerprint of the imported file."""
-
-
-class TargetDomain:
-    """The domain `path` of an import."""
-
-    def __init__(self, server: RetryingClient, path: str) -> None:
-        self._server = server
-        self.path = path
-
-    def root_to_resume(self, fingerprint: str) -> str | None:
-        """Return the root group of an interrupted import, None without a domain.
-
-        `Conflict` if another object is there.
-        """
-        try:
-            root = self._server.json("GET", "/").get("root")
-        except (NotFound, Gone):
-            return None
-        found: Json = {}
-        if root is not None:
-            found = self._server.json("GET", f"/groups/{root}").get("creationProperties") or {}
-        if root is None or found.get(FINGERPRINT) != fingerprint:
-            raise Conflict(
-                f"{self.path} was not imported from this file, or the file has changed since: import it into another "
-                "domain, or delete this one first."
-            )
-        return str(root)
-
-    def refuse_existing(self) -> None:
-        """Raise `Conflict` if the domain exists."""
-        try:
-            self._server.json("GET", "/")
-        except (NotFound, Gone):
-            return
-        raise Conflict(
-            f"{self.path} exists already: go on with an import that was stopped by --resume, or name another domain."
-        )
-
-    def missing(self, links: Mapping[str, ExternalLink]) -> list[str]:
-        """Return the external links, by their paths, that lead to no domain beside this one, in words."""
-        found: dict[str, bool] = {}
-        left = []
-        for path, target in links.items():
-            domain = external_domain(target.file, self.path)
-            if domain not in found:
-                found[domain] = self._exists(domain)
-            if not found[domain]:
-                left.append(f"{path}: {target.path} in {target.file} (looked at {domain})")
-        return left
-
-    def _exists(self, domain: str) -> bool:
-        try:
-            self._server.json("GET", "/", domain=domain)
-        except (NotFound, Gone, Forbidden, BadRequest):
-            return False
-        return True
-
-    def create(
-        self, root: str, fingerprint: str | None, *, ordered: bool, user_block: Json | None = None
-    ) -> None:
-        """Create the domain with this root group; `ordered`: the order of creation is tracked.
-
-        Without a fingerprint no import can resume it.
-        """
-        properties: Json = {} if fingerprint is None else {FINGERPRINT: fingerprint}
-        properties |= {"CreateOrder": 1} if ordered else {}
-        properties |= {} if user_block is None else {USER_BLOCK: user_block}
-        body = {"root_id": root, "group": {"creationProperties": properties}}
-        try:
-            self._server.json("PUT", "/", body)
-        except Conflict:  # created by this request, which was repeated after a lost answer
-            if self._server.json("GET", "/").get("root") != root:
-                raise
-
-    def delete(self, root: str) -> None:
-        """Delete the domain with all its objects, if it exists and `root` is its root group."""
-        with suppress(NotFound, Gone):
-            if self._server.json("GET", "/").get("root") == root:
-                self._server.json("DELETE", "/")

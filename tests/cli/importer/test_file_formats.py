@@ -81,9 +81,9 @@ def genomes(path: Path, *names: str) -> Path:
     return path
 
 
-def directory(path: Path, *, is_old: bool = False, dtype: str = "<i8") -> Path:
-    """Write the three files, gzipped but for those of the old form."""
-    path.mkdir()
+def directory(path: Path, *, is_old: bool = False, dtype: str = "<i8", prefix: str = "") -> Path:
+    """Write the three files, gzipped but for those of the old form; an archive puts a prefix in front."""
+    path.mkdir(exist_ok=True)
     end, opened = ("", open) if is_old else (".gz", gzip.open)
     columns = [ids(), NAMES] if is_old else [ids(), NAMES, KINDS]
     lines = {
@@ -91,9 +91,9 @@ def directory(path: Path, *, is_old: bool = False, dtype: str = "<i8") -> Path:
         "genes.tsv" if is_old else "features.tsv": ["\t".join(row) for row in zip(*columns, strict=True)],
     }
     for name, some in lines.items():
-        with opened(path / f"{name}{end}", "wb") as file:
+        with opened(path / f"{prefix}{name}{end}", "wb") as file:
             file.write("".join(f"{line}\n" for line in some).encode())
-    with opened(path / f"matrix.mtx{end}", "wb") as file:
+    with opened(path / f"{prefix}matrix.mtx{end}", "wb") as file:
         scipy.io.mmwrite(file, random_matrix(3, dtype, (GENES, CELLS)).tocoo())
     return path
 
@@ -177,6 +177,30 @@ def test_a_directory_is_what_scanpy_reads(imported: Import, tmp_path: Path, is_o
         assert_same(file.to_anndata(), expected)
     with opened(imported(path, "--chunk", "8x40")) as file:
         assert file["X"].chunks == (8, 40)
+
+
+def test_a_matrix_of_an_archive_has_a_prefix(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GEO puts the sample in front of the names."""
+    path = directory(tmp_path / "GSE1_RAW", prefix="GSM1_lung_")
+    one = scanpy.read_10x_mtx(path, prefix="GSM1_lung_", gex_only=False)
+    one.X = one.X.tocsr()
+    with opened(imported(path)) as file:
+        assert_same(file.to_anndata(), one)
+    directory(path, prefix="GSM2_liver_", is_old=True, dtype="<f8")
+    other = scanpy.read_10x_mtx(path, prefix="GSM2_liver_", gex_only=False)
+    other.X = other.X.tocsr()
+    imported(path, status=2)
+    assert "has 2 matrices: name one of GSM1_lung, GSM2_liver by --part" in capsys.readouterr().err
+    imported(path, "--part", "GSM", status=2)
+    assert "has no GSMmatrix.mtx" in capsys.readouterr().err
+    for part, expected in (("GSM1_lung_", one), ("GSM2_liver", other)):
+        with opened(imported(path, "--part", part)) as file:
+            assert_same(file.to_anndata(), expected)
+    (path / "GSM2_liver_genes.tsv").unlink()
+    imported(path, "--part", "GSM2_liver", status=2)
+    assert "has no GSM2_liver_features.tsv or GSM2_liver_genes.tsv" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", [1, 3, 5, 8, 12])

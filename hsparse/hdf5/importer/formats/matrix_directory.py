@@ -1,7 +1,7 @@
 """Directories of `matrix.mtx`, `barcodes.tsv` and `features.tsv`, or `genes.tsv` before Cell Ranger 3.
 
-Each may have `.gz` behind. The matrix is of features x cells. The domain is what
-`scanpy.read_10x_mtx(..., gex_only=False)` returns.
+Each may have `.gz` behind, and a prefix in front, as in archives: GEO's is `GSM123_sample_`. The matrix is of features
+x cells. The domain is what `scanpy.read_10x_mtx(..., prefix=..., gex_only=False)` returns.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.file_arguments import SCHEME
-from hsparse.errors import Corrupt, NotFound, Unsupported
+from hsparse.errors import BadRequest, Corrupt, NotFound, Unsupported
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts, anndata, float_matrix, transposed
 from hsparse.hdf5.importer.matrix_market import open_matrix_market, open_text
 from hsparse.hdf5.importer.source import Source
@@ -25,6 +26,11 @@ from hsparse.hdf5.importer.source import Source
 OpenSource = Callable[[str], Source]
 LARGEST = 1 << 30
 """The most bytes of text of names."""
+MATRIX = "matrix.mtx"
+ENDS = "_.-"
+"""What a prefix ends with, which the user may leave out."""
+NAMED = 20
+"""The most prefixes that an error lists."""
 OTHERS = {
     ".zgroup": "a Zarr store (anndata.read_zarr, then write_h5ad)",
     "zarr.json": "a Zarr store (anndata.read_zarr, then write_h5ad)",
@@ -38,25 +44,51 @@ def is_directory(place: str) -> bool:
     return place.endswith("/") if place.startswith(SCHEME) else Path(place).is_dir()
 
 
-def open_directory(place: str, open_source: OpenSource) -> Source:
-    """Open the matrix of a directory; `Unsupported` or `NotFound` if it has none, which says what it is."""
+def open_directory(
+    place: str, part: str, open_source: OpenSource
+) -> tuple[Source, Callable[[], DomainParts]]:
+    """Open the matrix of a directory; return what reads its AnnData, too.
+
+    `part` is the prefix of one of several. `BadRequest` without it, `Unsupported` or `NotFound` if there is no matrix.
+    """
+    prefixes = [part] if place.startswith(SCHEME) else _prefixes(Path(place), part)
+    if len(prefixes) > 1:
+        names = ", ".join(one.rstrip(ENDS) or MATRIX for one in prefixes[:NAMED])
+        raise BadRequest(f"{place} has {len(prefixes)} matrices: name one of {names} by --part.")
+    prefix = "".join(prefixes)
     try:
-        return _open(place, ("matrix.mtx",), open_source)
+        matrix = _open(place, (f"{prefix}{MATRIX}",), open_source)
     except NotFound:
         for name, what in OTHERS.items():
             if not place.startswith(SCHEME) and (Path(place) / name).exists():
                 raise Unsupported(f"{place} is {what}; make an .h5ad of it, and import that.") from None
         raise
+    return matrix, partial(_read, place, prefix, matrix, open_source)
 
 
-def read_directory(place: str, matrix: Source, open_source: OpenSource) -> DomainParts:
+def _prefixes(place: Path, part: str) -> list[str]:
+    """Return what the names of matrices have in front, sorted; only that which is meant by `part`, if any is named."""
+    try:
+        names = {one.name.removesuffix(".gz") for one in place.iterdir() if not one.name.startswith(".")}
+    except OSError as error:
+        raise BadRequest(f"The directory {place} cannot be read: {error.strerror}.") from error
+    found = sorted(one.removesuffix(MATRIX) for one in names if one.endswith(MATRIX))
+    if not part:
+        return found
+    meant = [one for one in found if part in (one, one.rstrip(ENDS), f"{one}{MATRIX}")]
+    if not meant:
+        raise BadRequest(f"{place} has no {part}{MATRIX}, nor with .gz; leave --part out to see what it has.")
+    return meant[:1]
+
+
+def _read(place: str, prefix: str, matrix: Source, open_source: OpenSource) -> DomainParts:
     """Return an AnnData; its names are those of features, made different by numbers behind them."""
     found = float_matrix(transposed(open_matrix_market(matrix)))
     cells, genes = found.shape
     parts, fingerprint = anndata({}), sha256(matrix.fingerprint.encode())
     tables = []
     for names, rows in ((("barcodes.tsv",), cells), (("features.tsv", "genes.tsv"), genes)):
-        with _open(place, names, open_source) as source:
+        with _open(place, [f"{prefix}{name}" for name in names], open_source) as source:
             fingerprint.update(source.fingerprint.encode())
             tables.append((source.name, _table(source, rows)))
     matrix.fingerprint = fingerprint.hexdigest()[:32]
@@ -80,7 +112,7 @@ def _open(place: str, names: Sequence[str], open_source: OpenSource) -> Source:
             continue
     raise NotFound(
         f"{place} has no {' or '.join(names)}, nor with .gz: a directory that is imported has matrix.mtx, "
-        "barcodes.tsv, and features.tsv or genes.tsv, as Cell Ranger writes them."
+        "barcodes.tsv, and features.tsv or genes.tsv, as Cell Ranger writes them, all with the same prefix or none."
     )
 
 

@@ -1,0 +1,95 @@
+"""The domain of an import: created, found again by an import that goes on, and deleted after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from hsparse.client.connection import Json
+from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.errors import BadRequest, Conflict, Forbidden, Gone, NotFound
+from hsparse.hdf5.format.messages.group_messages import ExternalLink
+from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
+from hsparse.model.link import external_domain
+
+FINGERPRINT = "importedFile"
+"""The creation property of the root group with the fingerprint of the imported file."""
+
+
+class TargetDomain:
+    """The domain `path` of an import."""
+
+    def __init__(self, server: RetryingClient, path: str) -> None:
+        self._server = server
+        self.path = path
+
+    def root_to_resume(self, fingerprint: str) -> str | None:
+        """Return the root group of an interrupted import, None without a domain.
+
+        `Conflict` if another object is there.
+        """
+        try:
+            root = self._server.json("GET", "/").get("root")
+        except (NotFound, Gone):
+            return None
+        found: Json = {}
+        if root is not None:
+            found = self._server.json("GET", f"/groups/{root}").get("creationProperties") or {}
+        if root is None or found.get(FINGERPRINT) != fingerprint:
+            raise Conflict(
+                f"{self.path} was not imported from this file, or the file has changed since: import it into another "
+                "domain, or delete this one first."
+            )
+        return str(root)
+
+    def refuse_existing(self) -> None:
+        """Raise `Conflict` if the domain exists."""
+        try:
+            self._server.json("GET", "/")
+        except (NotFound, Gone):
+            return
+        raise Conflict(
+            f"{self.path} exists already: go on with an import that was stopped by --resume, or name another domain."
+        )
+
+    def missing(self, links: Mapping[str, ExternalLink]) -> list[str]:
+        """Return the external links, by their paths, that lead to no domain beside this one, in words."""
+        found: dict[str, bool] = {}
+        left = []
+        for path, target in links.items():
+            domain = external_domain(target.file, self.path)
+            if domain not in found:
+                found[domain] = self._exists(domain)
+            if not found[domain]:
+                left.append(f"{path}: {target.path} in {target.file} (looked at {domain})")
+        return left
+
+    def _exists(self, domain: str) -> bool:
+        try:
+            self._server.json("GET", "/", domain=domain)
+        except (NotFound, Gone, Forbidden, BadRequest):
+            return False
+        return True
+
+    def create(
+        self, root: str, fingerprint: str | None, *, ordered: bool, user_block: Json | None = None
+    ) -> None:
+        """Create the domain with this root group; `ordered`: the order of creation is tracked.
+
+        Without a fingerprint no import can resume it.
+        """
+        properties: Json = {} if fingerprint is None else {FINGERPRINT: fingerprint}
+        properties |= {"CreateOrder": 1} if ordered else {}
+        properties |= {} if user_block is None else {USER_BLOCK: user_block}
+        body = {"root_id": root, "group": {"creationProperties": properties}}
+        try:
+            self._server.json("PUT", "/", body)
+        except Conflict:  # created by this request, which was repeated after a lost answer
+            if self._server.json("GET", "/").get("root") != root:
+                raise
+
+    def delete(self, root: str) -> None:
+        """Delete the domain with all its objects, if it exists and `root` is its root group."""
+        with suppress(NotFound, Gone):
+            if self._server.json("GET", "/").get("root") == root:
+                self._server.json("DELETE", "/")
