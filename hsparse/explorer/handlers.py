@@ -20,9 +20,9 @@ from hsparse.clock import Clock
 from hsparse.config import Settings
 from hsparse.errors import NotFound
 from hsparse.model.acl import Right
-from hsparse.model.file_backed import SERVED
 from hsparse.sn.app import Parts
 from hsparse.sn.coding import Coding, accepted_coding
+from hsparse.sn.domains.folder_handlers import usable_rights
 from hsparse.sn.http.challenge import is_known
 from hsparse.sn.http.request import named_types
 from hsparse.sn.http.response import respond_computed
@@ -105,7 +105,6 @@ HEADERS = {
 YEAR = "public, max-age=31536000, immutable"
 """For files whose names change with their content."""
 ALWAYS_ASK = "no-cache"
-READING = (Right.READ, Right.READ_ACL)
 
 
 def wants_explorer(request: Request) -> bool:
@@ -139,13 +138,7 @@ async def get_rights(request: Request) -> web.StreamResponse:
 
     Nobody changes what is only read: all that a read-only server has, and served files.
     """
-    domain = request.domain
-    is_fixed = request.service.settings.read_only or domain.record.get(SERVED) is True
-    rights = {
-        right.value: domain.allows(request.principal, right) and not (is_fixed and right not in READING)
-        for right in Right
-    }
-    return respond({"rights": rights})
+    return respond({"rights": usable_rights(request, request.domain)})
 
 
 async def _respond(request: Request, file: StaticFile, caching: str) -> web.StreamResponse:

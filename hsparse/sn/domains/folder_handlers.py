@@ -22,6 +22,7 @@ from aiohttp import web
 from hsparse.compute import YIELD_EVERY, gather_all, with_pauses
 from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, BadRequest
 from hsparse.model.acl import Right
+from hsparse.model.file_backed import SERVED
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
 from hsparse.sn.http.stream import NO_HEADERS
 from hsparse.sn.records.listing import name_matcher, respond_parts, wrap_items
@@ -279,9 +280,17 @@ async def _entry(request: Request, domain: Domain) -> Record:
     entry: Record = {"root": domain.root} if domain.root is not None and _may_read(request, domain) else {}
     entry["class"] = "folder" if domain.root is None else "domain"
     entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
+    entry |= {"rights": usable_rights(request, domain)} if request.flag("include_rights") else {}
     if domain.root is not None and request.flag("verbose") and _may_read(request, domain):
         summary = await request.service.component(Statistics).of_domain(domain.root, lasting=False)
         entry |= summary_json(summary, entry.get("lastModified", 0))
     entry["name"] = domain.path
     entry["hrefs"] = [{"rel": "domain", "href": href(request, "/", domain=domain.path)}]
     return entry
+
+
+def usable_rights(request: Request, domain: Domain) -> dict[str, bool]:
+    """Return which rights the principal has in a domain or folder, as far as it can be changed."""
+    is_fixed = request.service.settings.read_only or domain.record.get(SERVED) is True
+    rights = (Right.READ, Right.READ_ACL) if is_fixed else Right
+    return {right.value: right in rights and domain.allows(request.principal, right) for right in Right}

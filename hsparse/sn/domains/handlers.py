@@ -36,12 +36,7 @@ from hsparse.sn.records.second_names import (
 from hsparse.sn.request import Domain, Request, respond
 from hsparse.sn.statistics import Statistics, summary_json
 from hsparse.wire.message import Record
-from hsparse.wire.record_message import (
-    ChangedLately,
-    ListKeys,
-    PutAcl,
-    SettleChanges,
-)
+from hsparse.wire.record_message import ChangedLately, ListKeys, PutAcl, SettleChanges
 
 MAX_PATHS = 10_000
 VARYING: dict[str, str] = {hdrs.VARY: hdrs.ACCEPT}

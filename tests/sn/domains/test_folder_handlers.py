@@ -6,7 +6,7 @@ import pytest
 
 from hsparse.clock import ManualClock
 from hsparse.dn.service import DataService
-from hsparse.model.acl import Principal
+from hsparse.model.acl import Principal, Right
 from hsparse.sn.domains import folder_handlers
 from hsparse.testing.memory_store import MemoryStore
 from tests.support.rest_client import RestClient
@@ -41,6 +41,17 @@ async def test_an_entry_is_as_hsds_shows_it(folder: RestClient) -> None:
     assert (first["class"], last["class"]) == ("domain", "folder")
     assert "root" not in last
     assert first["hrefs"][0]["href"].endswith(f"/?domain={HOME}/a.h5")
+
+
+async def test_with_the_rights_of_who_asks(folder: RestClient) -> None:
+    await folder("PUT", "/acls/test_user2", {"read": True, "update": True}, domain=f"{HOME}/a.h5")
+    for user, of_file, of_folder in (
+        ("test_user1", set(Right), set(Right)),
+        ("test_user2", {"read", "update"}, {"read"}),
+    ):
+        reply = await folder("GET", "/domains", domain=HOME, include_rights=1, user=user)
+        first, *_, last = ({name for name, has in one["rights"].items() if has} for one in reply["domains"])
+        assert (first, last) == (of_file, of_folder)
 
 
 async def test_in_parts(folder: RestClient) -> None:

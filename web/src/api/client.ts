@@ -81,7 +81,10 @@ export interface RequestOptions {
   accept?: string;
   signal?: AbortSignal | undefined;
   method?: string;
+  /** Sent as JSON. */
   body?: unknown;
+  /** Sent as they are. */
+  bytes?: ArrayBuffer;
   authorization?: string;
 }
 
@@ -91,6 +94,7 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
   const credentials = options.authorization ?? authorization;
   if (credentials !== undefined) headers['Authorization'] = credentials;
   if (options.body !== undefined) headers['Content-Type'] = 'application/json';
+  if (options.bytes !== undefined) headers['Content-Type'] = 'application/octet-stream';
   let answer: Response;
   try {
     answer = await fetch(urlOf(path, query), {
@@ -99,7 +103,7 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
       credentials: 'omit',
       redirect: 'manual',
       signal: options.signal ?? null,
-      body: options.body === undefined ? null : JSON.stringify(options.body),
+      body: options.bytes ?? (options.body === undefined ? null : JSON.stringify(options.body)),
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
@@ -167,6 +171,8 @@ export const ANONYMOUS = 'anonymous';
 export interface About {
   username: string;
   isadmin: boolean;
+  /** Whether the server changes nothing. */
+  read_only?: boolean;
   hsparse_version: string;
   /** The URL of the issuer at which the explorer signs people in. */
   sign_in_issuer?: string;
