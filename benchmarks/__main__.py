@@ -17,10 +17,10 @@ from aiohttp import ClientError
 from rich.console import Console
 from rich.status import Status
 
-from benchmarks import explorer, first_value, machine, memory, walk
+from benchmarks import explorer, first_value, frames, machine, memory, small_objects, walk
 from benchmarks.bench import Bench
 from benchmarks.failure import Failed
-from benchmarks.peers import cell_libraries, hsds, hsparse, tiledb
+from benchmarks.peers import cell_libraries, hsds, hsparse, tiled, tiledb
 from benchmarks.report import OLDER, Report
 from benchmarks.scaling import command as scaling
 from benchmarks.scaling import profile
@@ -42,7 +42,7 @@ from benchmarks.workloads.metadata import metadata
 from benchmarks.workloads.single_cell import single_cell
 from benchmarks.workloads.uniform import uniform
 
-PEERS = ("hsds", "tiledb", "cells")
+PEERS = ("hsds", "tiledb", "cells", "tiled")
 FOLDER = Path(__file__).resolve().parent.parent / ".bench"
 
 
@@ -88,6 +88,8 @@ WORKLOADS: dict[str, Callable[[Bench], Awaitable[None]]] = {
     "rfc-table": lambda bench: StoredTrial(bench).run(),
     "dense": run_dense,
     "metadata": lambda bench: MetadataTrial(bench, metadata(bench.quick)).run(),
+    "small-objects": small_objects.run,
+    "frames": frames.run,
     "files": lambda bench: FilesTrial(bench, files(bench.quick)).run(),
     "memory": memory.run,
     "first-value": first_value.run,
@@ -109,7 +111,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--peers",
         default=",".join(PEERS),
-        help=f"a comma-separated part of {','.join(PEERS)}; '' for none. cells are the libraries of that workload",
+        help=f"a comma-separated part of {','.join(PEERS)}; '' for none. cells and tiled are those of one workload",
     )
     parser.add_argument(
         "--against",
@@ -142,6 +144,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     options.workloads = options.workloads or list(WORKLOADS)
     if "cells" not in options.workloads:
         peers = [peer for peer in peers if peer != "cells"]  # two gigabytes to install
+    if "frames" not in options.workloads:
+        peers = [peer for peer in peers if peer != "tiled"]
     options.repeats = options.repeats or (1 if options.quick else 3)
     options.peers = frozenset({*peers, "bare"} | (set() if options.no_hsparse else {"hsparse"}))
     return options
@@ -160,6 +164,7 @@ def install(options: argparse.Namespace, tell: Callable[[str], None]) -> dict[st
         ("hsds", hsds.environment(FOLDER), ("hsds",)),
         ("tiledb", tiledb.environment(FOLDER), ("tiledb",)),
         ("cells", cell_libraries.environment(FOLDER), cell_libraries.VERSIONED),
+        ("tiled", tiled.environment(FOLDER), ("tiled",)),
     ):
         if peer in peers:
             tell(f"installing {peer}")

@@ -48,6 +48,14 @@ class Aim:
         return f"{sign} {number(self.value)} {metric.unit}: {word} ({number(ours.median)})"
 
 
+SAME = {
+    "metadata": (Aim("HSDS", 3), Aim("bare", 0.5)),
+    "small-objects": (Aim("HSDS", 1),),
+    "frames": (Aim("Tiled", 1),),
+}
+"""The aims of workloads whose metrics all have the same."""
+
+
 def best_peer(metric: MeasuredMetric, report: Report) -> str | None:
     """Return the peer with the best median, None where none was measured."""
     medians = {
@@ -76,8 +84,8 @@ def aims(metric: MeasuredMetric) -> tuple[Aim, ...]:
     """Return the aims that a metric is held to; none for most."""
     if metric.workload in SPARSE:
         return _sparse(metric)
-    if metric.workload == "metadata":
-        return (Aim("HSDS", 3), Aim("bare", 0.5))
+    if metric.workload in SAME:
+        return SAME[metric.workload]
     if metric.workload == "dense" and metric.name.startswith("1 000 000 points"):
         return (Aim(None, 1000),)
     if metric.workload == "dense":

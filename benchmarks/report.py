@@ -10,7 +10,19 @@ OURS, OLDER = "hsparse", "older hsparse"
 """This revision, and the one that `--against` names."""
 CELL_LIBRARIES = ("TileDB-SOMA", "AnnData h5ad", "AnnData h5ad gzip", "AnnData zarr", "scDataset")
 """Those of the workload `cells`."""
-SIDES = (OURS, OLDER, "HSDS", "HSDS flushed", "h5pyd", "TileDB", *CELL_LIBRARIES, "bare", "copy")
+SIDES = (
+    OURS,
+    OLDER,
+    "HSDS",
+    "HSDS flushed",
+    "h5pyd",
+    "Tiled",
+    "h5py",
+    "TileDB",
+    *CELL_LIBRARIES,
+    "bare",
+    "copy",
+)
 
 
 def number(value: float) -> str:

@@ -5,9 +5,10 @@
 - *REST*: requests to a service node, and the client, over data nodes in this process.
 - *endure*: processes, kills, other libraries, browsers, campaigns.
 
-`make test` is the first three and, of each part of the fourth, the tests that stand beside it below. `make endure` is
-the rest of the fourth, campaigns at full length, and properties with all their examples. `make check` has a few of its
-own. What is in no other lane is of REST. `pytest` without `--lane` runs all that it is given.
+`make test` is the first three, but for most cases of tests that have many, and, of each part of the fourth, the tests
+that stand beside it below. `make endure` is the rest, campaigns at full length, and properties with all their examples.
+`make check` has a few of its own. What is in no other lane is of REST. `pytest` without `--lane` runs all that it is
+given.
 """
 
 from __future__ import annotations
@@ -130,12 +131,85 @@ SAME = {
 }
 """Folders whose tests run over more stores, or ways to them, than `make test` needs: what the names of those have."""
 
+SAMPLED = {
+    "cli/importer/test_defined_upload.py": ("test_it_is_imported_as_it_was",),
+    "cli/importer/test_file_formats.py": (
+        "test_a_file_with_other_bytes_is_refused_or_read_as_others_do",
+        "test_parts_that_do_not_fit_are_named",
+    ),
+    "cli/importer/test_hdf5_import.py": (
+        "test_a_domain_has_what_the_file_has",
+        "test_elements_with_gaps_and_padding",
+        "test_random_types",
+        "test_xarray_reads_a_domain_as_the_file",
+    ),
+    "cli/importer/test_netcdf_round_trip.py": ("test_netcdf_reads_the_same",),
+    "cli/importer/test_sparse_matrix.py": (
+        "test_matrix_market",
+        "test_npz_of_scipy",
+    ),
+    "cli/importer/test_structured_upload.py": ("test_every_revision",),
+    "cli/importer/test_virtual_data.py": ("test_it_is_what_h5py_reads",),
+    "cli/test_serve.py": ("test_what_is_refused_says_what_to_do",),
+    "client/anndata/test_anndata_part.py": (
+        "test_a_column_is_added_or_replaced_in_its_place",
+        "test_an_element_of_a_part_is_added_or_replaced",
+        "test_what_does_not_fit_a_part_is_named_and_changes_nothing",
+    ),
+    "client/anndata/test_anndata_reader.py": ("test_it_is_what_anndata_reads",),
+    "client/anndata/test_element_writer.py": (
+        "test_what_fails_leaves_what_mode_w_was_to_replace",
+        "test_what_is_refused_makes_no_domain",
+        "test_what_is_written_is_read_back_and_read_by_anndata",
+    ),
+    "client/anndata/test_query.py": (
+        "test_an_anndata_of_a_query_is_a_copy_of_a_view",
+        "test_reductions_are_those_of_the_matrix",
+    ),
+    "client/test_array_keys.py": (
+        "test_keys_return_what_scipy_and_numpy_return",
+        "test_orthogonal_keys_return_products",
+    ),
+    "client/test_late_links.py": ("test_mode_w_replaces_a_file_once_all_is_stored",),
+    "client/test_object_records.py": ("test_linked_elements_are_those_of_read_h5ad",),
+    "client/test_public_names.py": ("test_examples_print_what_they_say",),
+    "client/test_sparse_arrays.py": (
+        "test_another_fill_value_gives_coo",
+        "test_reductions_are_numpys",
+    ),
+    "client/test_sparse_assignment.py": ("test_assignment_makes_the_region_equal",),
+    "dn/test_payload_lifetime.py": ("test_nothing_outlives_its_request",),
+    "format/filters/test_pipeline.py": (
+        "test_libhdf5_reads_this",
+        "test_this_reads_libhdf5",
+    ),
+    "format/hdf5/chunk_indexes/test_index_registry.py": (
+        "test_addresses_and_lengths_of_other_widths",
+        "test_libhdf5_reads_ours",
+        "test_what_libhdf5_wrote_is_read",
+    ),
+    "format/kinds/test_kinds.py": ("test_a_chunk_takes_no_more_memory_than_is_reserved",),
+    "sn/chunks/test_dmrpp.py": ("test_values_by_the_chunks_that_are_told",),
+    "sn/files/test_file_addresses.py": ("test_a_change_meanwhile_is_refused",),
+    "sn/files/test_matrix_pieces.py": ("test_scipy_reads_them",),
+    "sn/values/test_append.py": ("test_many_append_while_others_read",),
+    "sn/values/test_append_groups.py": ("test_appends_of_any_kind_by_two_nodes",),
+    "sn/values/test_defined_read.py": ("test_pieces_are_bounded_and_in_order",),
+    "sn/values/test_defined_vlen_read.py": ("test_pieces_are_within_a_page_and_in_order",),
+    "sn/values/test_reduce.py": ("test_results_are_those_of_numpy",),
+    "storage/s3/test_s3_store.py": ("test_a_lossy_put_is_settled",),
+    "test_shrink_race.py": ("test_shrinking_growing_and_writing_at_once",),
+}
+"""Files with tests of many cases: `make test` runs a fourth of each, which has every value of each parameter."""
+
 LANES = ("pure", "contract", "REST", "test", "endure")
 
 
 def is_of(item: pytest.Item, lane: str) -> bool:
     """Return whether a test is of the lane that is asked for: "test" is what `make test` runs."""
     name = item.nodeid.removeprefix("tests/")
+    if lane in {"test", "endure"} and _is_left_out(item, name):
+        return lane == "endure"
     path, own = name.partition("::")[0], _lane(name)
     short = any(
         form in name for place in _places(path) if _is_in(name, place) for form in ENDURE.get(place, ())
@@ -148,6 +222,14 @@ def is_of(item: pytest.Item, lane: str) -> bool:
     return (own == "endure" and not short) or any(
         item.get_closest_marker(mark) for mark in ("endurance", "hypothesis")
     )
+
+
+def _is_left_out(item: pytest.Item, name: str) -> bool:
+    """Say whether a case of a test in `SAMPLED` is left to `make endure`."""
+    path, _, test = name.partition("::")
+    if test.partition("[")[0].rpartition("::")[2] not in SAMPLED.get(path, ()):
+        return False
+    return sum(item.callspec.indices.values()) % 4 > 0  # type: ignore[attr-defined]  # of a test with cases
 
 
 def is_passed_over(path: str, lane: str) -> bool:

@@ -131,11 +131,11 @@ class FilesTrial:
     async def requests(self, name: str, domain: str, server: Server) -> None:
         """Count the requests that opening the file takes."""
         async with server.rest() as rest:
-            before = await answered(rest)
+            before = await requests_answered(rest, "/files")
             # In a process of its own: fsspec keeps its session, and the threads it has.
             argv = [sys.executable, "-m", "benchmarks.trials.files", f"{server.base}{virtual(domain)}"]
             await run(argv, self.path("opened.log"))
-            count = await answered(rest) - before
+            count = await requests_answered(rest, "/files") - before
         self.bench.report.add(
             MeasuredMetric(WORKLOAD, f"{REQUESTS}, {name}", "requests", higher=False), "hsparse", count
         )
@@ -196,14 +196,14 @@ def virtual(domain: str) -> str:
     return f"/files{domain}.h5"
 
 
-async def answered(rest: Rest) -> int:
-    """Return how many requests for files the server has answered."""
+async def requests_answered(rest: Rest, below: str = "/") -> int:
+    """Return how many requests an hsparse has answered whose route begins so."""
     text = (await rest.send("GET", "/metrics", accept="*/*")).decode()
     return sum(
         int(sample.value)
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == "hsparse_requests_total" and sample.labels["route"].startswith("/files")
+        if sample.name == "hsparse_requests_total" and sample.labels["route"].startswith(below)
     )
 
 

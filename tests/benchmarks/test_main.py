@@ -25,7 +25,7 @@ from benchmarks.report import MeasuredMetric, Report
 def test_all_workloads_and_peers_by_default() -> None:
     options = main.arguments([])
     assert options.workloads == list(main.WORKLOADS)
-    assert options.peers == {"hsparse", "hsds", "tiledb", "cells", "bare"}
+    assert options.peers == {"hsparse", "hsds", "tiledb", "cells", "tiled", "bare"}
     assert options.repeats == 3
 
 
@@ -53,7 +53,7 @@ def test_an_older_revision_is_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     ("argv", "remedy"),
     [
         (["densest"], "there is no workload 'densest'; there are lcls-points"),
-        (["--peers", "zarr"], "there is no peer 'zarr'; there are hsds, tiledb, cells"),
+        (["--peers", "zarr"], "there is no peer 'zarr'; there are hsds, tiledb, cells, tiled"),
         (["--repeats", "0"], "at least 1"),
         (["--against", "no-such-tag"], "has no revision 'no-such-tag'"),
     ],

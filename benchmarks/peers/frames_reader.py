@@ -1,0 +1,49 @@
+"""One turn of `frames`: a process that opens a stack of images, reads frames and all of it, and prints the seconds.
+
+Its argument is JSON: `side`, `place` (a URL or a file), `path` of the dataset, `frames` to read one by one. It is run
+by the Python of each side, so it imports nothing but that side's library and numpy.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import zlib
+from typing import Any
+
+
+def opened(side: str, place: str, path: str) -> Any:
+    """Return the dataset as an array that reads what it is indexed with."""
+    if side == "Tiled":
+        from tiled.client import from_uri  # type: ignore[import-not-found,unused-ignore]  # of that side alone
+
+        node = from_uri(place)
+        for name in path.split("/"):
+            node = node[name]
+        return node
+    if side == "h5py":
+        import h5py
+
+        return h5py.File(place, "r")[path]
+    import hsparse
+
+    return hsparse.open(place)[path]
+
+
+def turn(side: str, place: str, path: str, frames: list[int]) -> dict[str, float]:
+    """Return the seconds of a frame's median and of all, and a checksum of all."""
+    dataset = opened(side, place, path)
+    seconds = []
+    for frame in frames:
+        began = time.perf_counter()
+        dataset[frame]
+        seconds.append(time.perf_counter() - began)
+    began = time.perf_counter()
+    values = dataset[:]
+    whole = time.perf_counter() - began
+    return {"frame": sorted(seconds)[len(seconds) // 2], "all": whole, "sum": zlib.crc32(values.tobytes())}
+
+
+if __name__ == "__main__":
+    print(json.dumps(turn(**json.loads(sys.argv[1]))))
