@@ -11,7 +11,7 @@ from functools import partial
 
 from hsparse.cli import progress
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.progress import ProgressForm
+from hsparse.cli.progress import ProgressForm, print_message, reports_failure
 from hsparse.cli.tree.mkdir import make_folder
 from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
 from hsparse.cli.tree.tree_command import (
@@ -21,6 +21,7 @@ from hsparse.cli.tree.tree_command import (
     add_tree_arguments,
     pairs,
     require_free,
+    run,
 )
 from hsparse.client.connection import Connection
 from hsparse.client.http.retrying_client import RetryingClient
@@ -56,37 +57,39 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "-r", "--recursive", action="store_true", help="copy folders with all that is in them"
     )
-    add_tree_arguments(parser, ABOUT, copy_paths)
+    progress.add_progress_flag(parser)
+    add_tree_arguments(parser, ABOUT, copy_paths, piped=True)
+    parser.set_defaults(run=reports_failure(run))
 
 
 def copy_paths(args: argparse.Namespace, tree: ServerTree, output: Output) -> None:
     """Copy each source to its new path."""
+    bar = ProgressForm.NONE if output.is_json else args.progress
     for entry, path in pairs(args, tree):
         if entry.kind is Kind.FOLDER and not args.recursive:
             raise BadRequest(f"{entry.path} is a folder; copy it with all that is in it by hsparse cp -r.")
-        copy_all(tree, output, entry, path)
+        copy_all(tree, output, entry, path, bar)
 
 
-def copy_all(tree: ServerTree, output: Output, entry: Entry, path: str) -> None:
+def copy_all(tree: ServerTree, output: Output, entry: Entry, path: str, bar: ProgressForm) -> None:
     """Copy a domain, or a folder with all that is in it; `Conflict` if there is anything at `path`."""
     require_free(tree, path)
     if entry.kind is Kind.DOMAIN:
-        copy_domain(tree, output, entry.path, path)
+        copy_domain(tree, output, entry.path, path, bar)
         return
     members = list(tree.members(entry))  # before the copy may become one of them
     make_folder(tree, output, path)
     for member in members:
-        copy_all(tree, output, member, f"{path}/{member.name}")
+        copy_all(tree, output, member, f"{path}/{member.name}", bar)
 
 
-def copy_domain(tree: ServerTree, output: Output, source: str, target: str) -> None:
+def copy_domain(tree: ServerTree, output: Output, source: str, target: str, bar: ProgressForm) -> None:
     """Copy a domain; `PreconditionFailed` if it is changed meanwhile. After a failure the copy is deleted."""
     form = FileForm(FileLayout.STRUCTURED)
 
     def file_of(connection: Connection) -> DomainFile:
         return DomainFile(connection, source, form)
 
-    bar = ProgressForm.NONE if output.is_json else ProgressForm.BAR
     with (
         DomainSource(source, partial(tree.connect, None), file_of) as file,
         progress.show_progress(bar, target, file.size) as shown,
@@ -95,9 +98,11 @@ def copy_domain(tree: ServerTree, output: Output, source: str, target: str) -> N
         objects = FileObjects(file, root, matrices=())
         _send(partial(tree.connect, target), target, objects, root, shown.advance)
     if objects.lost:
-        output.warn(
-            f"{target}: {objects.lost} references lead to objects that no link leads to: they are null."
-        )
+        text = f"{target}: {objects.lost} references lead to objects that no link leads to: they are null."
+        if bar is ProgressForm.JSON:
+            print_message(bar, text)
+        else:
+            output.warn(text)
     output.report("copied", source, to=target)
 
 

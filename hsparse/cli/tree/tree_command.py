@@ -46,12 +46,14 @@ class Output:
 Action: TypeAlias = Callable[[argparse.Namespace, ServerTree, Output], None]
 
 
-def add_tree_arguments(parser: argparse.ArgumentParser, about: str, action: Action) -> None:
-    """Add what all these commands have; the parsed arguments have `run`."""
+def add_tree_arguments(
+    parser: argparse.ArgumentParser, about: str, action: Action, *, piped: bool = False
+) -> None:
+    """Add what all these commands have; the parsed arguments have `run`. `piped` is for those that servers start."""
     parser.description = about
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", action="store_true", help="print a JSON object on each line, for programs")
-    add_server_flags(parser)
+    add_server_flags(parser, piped=piped)
     parser.set_defaults(run=run, action=action)
 
 
@@ -76,6 +78,11 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for sources and the target."""
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help="a domain or a folder")
     parser.add_argument("target", metavar="TARGET", help="the new path, or an existing folder to put it in")
+    parser.add_argument(
+        "--exact",
+        action="store_true",
+        help="SOURCE is a path and no pattern, TARGET the new path and no folder to put it in",
+    )
 
 
 def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[Entry, str]]:
@@ -84,11 +91,12 @@ def pairs(args: argparse.Namespace, tree: ServerTree) -> Iterator[tuple[Entry, s
     All sources are found first. `BadRequest` for a folder that would get into itself, and for several sources
     without a folder to put them in.
     """
-    entries = [require_place(entry) for text in args.sources for entry in tree.expand(text)]
+    find = (lambda text: (tree.find(text),)) if args.exact else tree.expand
+    entries = [require_place(entry) for text in args.sources for entry in find(text)]
     target = normal_path(args.target)
-    folder = tree.exists(target)
+    folder = None if args.exact else tree.exists(target)
     into = folder is not None and folder.kind is Kind.FOLDER
-    several = len(args.sources) > 1 or any(map(PATTERN.search, args.sources))
+    several = len(args.sources) > 1 or (not args.exact and any(map(PATTERN.search, args.sources)))
     if not into and (several or args.target.endswith("/")):
         raise BadRequest(
             f"There is no folder {target} to put these in; create it first: hsparse mkdir {target}"

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from hsparse.cli import file_arguments, progress
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.connection_flags import add_server_flags, connector
+from hsparse.cli.connection_flags import add_server_flags, domain_connector
 from hsparse.cli.file_arguments import SCHEME
 from hsparse.cli.progress import ProgressForm, interruptible, print_message, reports_failure
-from hsparse.client.connection import Json
+from hsparse.client.connection import Connection, Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import Conflict, HsparseError, Unsupported
@@ -31,9 +31,11 @@ from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
 from hsparse.hdf5.importer.source import LocalSource, Source
-from hsparse.hdf5.importer.source_files import SourceFiles
+from hsparse.hdf5.importer.source_files import NoOtherFiles, OpenSource, SourceFiles
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.hdf5.importer.target_domain import TargetDomain
+from hsparse.hdf5.importer.upload import UPLOAD
+from hsparse.hdf5.importer.upload_source import UploadSource
 from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title
 
@@ -77,7 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="the file, an object, s3://bucket/key, or Cell Ranger's directory of a matrix",
+        help="the file, an object, s3://bucket/key, Cell Ranger's directory of a matrix, or an upload, "
+        "upload:///home/ada/run.h5.upload, which is deleted then",
     )
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
@@ -145,18 +148,24 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Import the file; raise the `HsparseError` that stops it."""
-    connect = connector(args, args.domain)
+    connections = domain_connector(args)
+    connect, open_source = partial(connections, args.domain), partial(_open, args, connections)
     # There is a client of its own for undoing, because the other one is stopped.
     server, sending = RetryingClient(connect), RetryingClient(connect)
     left: list[str] = []
     try:
         with interruptible(), ExitStack() as opened:
-            source, read = _open_main(args)
+            source, read = _open_main(args, open_source)
             opened.enter_context(source)
+            check_known(source.name)
             name = source.name.rpartition("/")[2]
-            files = SourceFiles(args.file, partial(_open, args), args.sources or ())
+            files = SourceFiles(args.file, open_source, args.sources or ())
+            if isinstance(source, UploadSource):
+                files = NoOtherFiles()
             with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
                 _Run(args, server, sending, source, files, shown.advance).run(read, left)
+            if isinstance(source, UploadSource) and (failure := source.delete()):
+                print_message(args.progress, failure, sys.stderr)
     except KeyboardInterrupt:
         kept = f"--resume goes on with {args.domain}."
         gone = "What was imported is deleted again; --keep keeps it, for --resume."
@@ -173,15 +182,17 @@ def run(args: argparse.Namespace) -> int:
     return INCOMPLETE if left and not args.piped else 0
 
 
-def _open_main(args: argparse.Namespace) -> tuple[Source, Reader | None]:
+def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[Source, Reader | None]:
     """Open what is imported; return what reads all of it, too, of other formats than those of a file."""
     check_known(args.file)
-    if is_directory(args.file):
-        return open_directory(args.file, args.part, partial(_open, args))
-    return _open(args, args.file), None
+    if not args.file.startswith(UPLOAD) and is_directory(args.file):
+        return open_directory(args.file, args.part, open_source)
+    return open_source(args.file), None
 
 
-def _open(args: argparse.Namespace, file: str) -> Source:
+def _open(args: argparse.Namespace, connections: Callable[[str | None], Connection], file: str) -> Source:
+    if file.startswith(UPLOAD):
+        return UploadSource(file, connections)
     if not file.startswith(SCHEME):
         return LocalSource(Path(file))
     source: Source = args.load_part("s3").S3Source(file, **file_arguments.s3_options(args))
@@ -224,7 +235,7 @@ class _Run:
         if parts is not None:
             left += self._parts(known, root, parts)
             return
-        opener = _matrix_reader(self._args.file)
+        opener = _matrix_reader(self._source.name)
         if opener is not None:
             check_title(self._args.path)
             matrix = replace(opener(self._source), chunk=self._args.chunk)
@@ -314,7 +325,7 @@ class _Run:
         id = derived_id("datasets", root, bytes(8))
         with suppress(Conflict):  # it existed before: its elements are written again
             self._sending.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
-        upload = MatrixUpload(self._sending, uploads, self._args.file, {"id": id}, matrix, self._advance)
+        upload = MatrixUpload(self._sending, uploads, self._source.name, {"id": id}, matrix, self._advance)
         upload.submit()
         uploads.finish()
         upload.check()

@@ -215,6 +215,19 @@ NO_FILES = SourceFiles("/nowhere/none", _refuse)
 """For files of which no others are read."""
 
 
+class NoOtherFiles(SourceFiles):
+    """For a file without any beside it: what it names is missing, wherever it is said to be."""
+
+    def __init__(self) -> None:
+        super().__init__("/nowhere/none", _refuse)
+
+    def find(self, name: str, beside: str) -> str | None:
+        return None
+
+    def looked_at(self, name: str, beside: str) -> str:
+        return ""
+
+
 class ExternalData(Source):
     """The bytes of a dataset that the file `beside` has in other files. A file that is too short ends in zeros.
 

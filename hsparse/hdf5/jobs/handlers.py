@@ -1,4 +1,4 @@
-"""Handlers of `/jobs`: imports and exports that the server runs with the rights of the user."""
+"""Handlers of `/jobs`: imports, exports and copies that the server runs with the rights of the user."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hsparse.errors import MISSING_KINDS, BadRequest, Conflict, NotFound, Unauth
 from hsparse.hdf5.file_backed.chunk_locator import FileBackedData
 from hsparse.hdf5.files.file_plans import FilePlans
 from hsparse.hdf5.files.handlers import get_file, head_file
+from hsparse.hdf5.importer.upload import UPLOAD, Upload, bytes_id, root_id, upload_path
 from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_options, job_json, job_status
 from hsparse.hdf5.jobs.job_queue import S3, JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
@@ -36,7 +37,7 @@ MAX_LISTED_JOBS = 1000
 
 
 async def post_job(request: Request) -> web.StreamResponse:
-    """Accept a job. An import needs the right to create in the domain's folder, an export that to read the domain."""
+    """Accept a job. What makes a domain needs the right to create in its folder, what reads one the right to."""
     _require_user(request)
     if request.service.named_bucket is not None:
         raise Unsupported(
@@ -45,10 +46,14 @@ async def post_job(request: Request) -> web.StreamResponse:
     job = _parse(request, await read_json_object(request))
     jobs = request.service.component(JobQueue)
     await jobs.argument(job)
-    if job.kind is JobKind.IMPORT:
-        await _require_import(request, job)
+    if job.kind is JobKind.EXPORT:
+        await _require_domain(request, job.domain, "exported")
     else:
-        await _require_export(request, job)
+        await _require_new(request, job)
+    if job.kind is JobKind.COPY:
+        await _require_domain(request, job.place, "copied")
+    elif job.is_inside:
+        await _require_upload(request, upload_path(job.place))
     record = await jobs.submit(job, request.http.headers.get(hdrs.AUTHORIZATION))
     response = respond(job_json(record, request.service.clock.now()), 202)
     response.headers[hdrs.LOCATION] = f"/jobs/{job.id}"
@@ -125,6 +130,10 @@ def _parse(request: Request, body: Record) -> Job:
     domain, place = body.get("domain"), body.get(PLACE[kind])
     if not isinstance(domain, str) or not isinstance(place, str):
         raise BadRequest(f"domain and {PLACE[kind]} must be strings.")
+    if kind is JobKind.COPY:
+        place = normal_path(request.service, place)
+    elif kind is JobKind.IMPORT and place.startswith(UPLOAD):
+        place = UPLOAD + normal_path(request.service, upload_path(place))
     path = normal_path(request.service, domain)
     if path == "/":
         raise BadRequest("domain must be the path of a domain, such as /home/user/file.h5, not of a folder.")
@@ -135,18 +144,25 @@ def _parse(request: Request, body: Record) -> Job:
     return Job(new_job_id(owner, request.service.clock), kind, owner, path, place, options)
 
 
-async def _require_import(request: Request, job: Job) -> None:
+async def _require_new(request: Request, job: Job) -> None:
     await require_creation(request, job.domain)
     if not job.options.get("resume") and (await request.service.owners.read(job.domain))[0].failure is None:
-        raise Conflict(
-            f"{job.domain} exists already; go on with an import that was stopped by the option resume."
-        )
+        remedy = "go on with an import that was stopped by the option resume"
+        if job.kind is JobKind.COPY:
+            remedy = "choose another name"
+        raise Conflict(f"{job.domain} exists already; {remedy}.")
 
 
-async def _require_export(request: Request, job: Job) -> None:
-    domain = await request.find(job.domain, Right.READ)
+async def _require_domain(request: Request, path: str, done: str) -> None:
+    domain = await request.find(path, Right.READ)
     if domain.root is None:
-        raise BadRequest(f"{job.domain} is a folder: only domains are exported.")
+        raise BadRequest(f"{path} is a folder: only domains are {done}.")
+
+
+async def _require_upload(request: Request, path: str) -> None:
+    owners = request.service.owners
+    root = await owners.record(root_id(path, (await request.find(path, Right.READ)).record))
+    Upload.parse(path, root, await owners.record(bytes_id(path, root)))
 
 
 ROUTES = (

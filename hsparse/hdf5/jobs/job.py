@@ -1,4 +1,4 @@
-"""A job: an import or export that the server runs, its options and its record.
+"""A job: an import, export or copy that the server runs, its options and its record.
 
 Options are the flags of `hsparse import` and `hsparse export` that make sense on a server.
 """
@@ -14,6 +14,7 @@ from hsparse.errors import BadRequest, ErrorKind
 from hsparse.format.dataspace_message import FormatRevision
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
 from hsparse.hdf5.format.plan.matrix_encoding import MatrixEncoding
+from hsparse.hdf5.importer.upload import UPLOAD
 from hsparse.model.link import check_title
 from hsparse.wire.message import Record
 
@@ -26,10 +27,11 @@ CANCEL = "cancel"
 
 
 class JobKind(StrEnum):
-    """What a job does: the name of its command."""
+    """What a job does."""
 
     IMPORT = "import"
     EXPORT = "export"
+    COPY = "copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def one_of(choices: type[Enum]) -> JobOption:
 
 
 OPTIONS: dict[JobKind, dict[str, JobOption]] = {
-    JobKind.IMPORT: {"resume": TRUTH, "as_is": TRUTH, "path": NAME, "requests": COUNT},
+    JobKind.IMPORT: {"resume": TRUTH, "as_is": TRUTH, "path": NAME, "part": NAME, "requests": COUNT},
     JobKind.EXPORT: {
         "layout": one_of(FileLayout),
         "revision": one_of(FormatRevision),
@@ -71,6 +73,7 @@ OPTIONS: dict[JobKind, dict[str, JobOption]] = {
         "force": TRUTH,
         "resume": TRUTH,
     },
+    JobKind.COPY: {},
 }
 """The options of each kind of job, by flag, with `_` for `-`."""
 
@@ -87,7 +90,7 @@ def check_options(kind: JobKind, options: Any) -> dict[str, Any]:
     known = OPTIONS[kind]
     for name, value in options.items():
         if name not in known:
-            raise BadRequest(f"{kind} has no option {name[:80]!r}; it has {', '.join(known)}.")
+            raise BadRequest(f"{kind} has no option {name[:80]!r}; it has {', '.join(known) or 'none'}.")
         if not known[name].fits(value):
             raise BadRequest(f"The option {name} must be {known[name].description}.")
     if "path" in options:
@@ -106,8 +109,8 @@ def flags(kind: JobKind, options: dict[str, Any]) -> list[str]:
     ]
 
 
-PLACE = {JobKind.IMPORT: "source", JobKind.EXPORT: "target"}
-"""The key of the file in the body, for each kind of job."""
+PLACE = {JobKind.IMPORT: "source", JobKind.EXPORT: "target", JobKind.COPY: "source"}
+"""The key of the file in the body, for each kind of job; of the copied domain."""
 
 
 class JobStatus(StrEnum):
@@ -123,7 +126,7 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A requested job of the user `owner`: a domain, and the file at the URL `place`."""
+    """A requested job of the user `owner`: a domain, and the file at the URL `place`, or the path of what is copied."""
 
     id: str
     kind: JobKind
@@ -131,6 +134,11 @@ class Job:
     domain: str
     place: str
     options: dict[str, Any]
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the job reads what the server has itself, and no file elsewhere."""
+        return self.kind is JobKind.COPY or self.place.startswith(UPLOAD)
 
     def new_record(self, now: float) -> Record:
         """Return the record of a waiting job."""
@@ -152,8 +160,10 @@ class Job:
 
         `sources` are the places of files that an imported file may name.
         """
-        both = (file, self.domain) if self.kind is JobKind.IMPORT else (self.domain, file)
         own: tuple[str, ...] = ("--endpoint", endpoint, "--piped", "--progress", "json")
+        if self.kind is JobKind.COPY:
+            return ("cp", *own, "--exact", file, self.domain)
+        both = (file, self.domain) if self.kind is JobKind.IMPORT else (self.domain, file)
         if self.kind is JobKind.IMPORT:
             own += tuple(f"--sources={place}" for place in sources)
         return (self.kind.value, *own, *flags(self.kind, self.options), *both)

@@ -63,7 +63,7 @@ class JobPlaces:
         check_file_url(url)
         if not self.entries:
             raise Forbidden(
-                "This server runs no jobs: its setting job_places lists no place for their files."
+                "Jobs of this server have no files but uploads: its setting job_places lists no place for them."
             )
         for place in self._of(user):
             if url.startswith(place):
@@ -199,7 +199,7 @@ class JobQueue:
         async def prepare() -> JobProcess:
             # Checked again: symbolic links may have changed while the job waited.
             file = await self.argument(job)
-            sources = self.places.folders(job.owner)
+            sources = () if job.is_inside else self.places.folders(job.owner)
             return JobProcess(command, job.arguments(file, command.endpoint, sources), authorization)
 
         run = self._runs[job.id] = JobRun(job, self._owners, self._clock, prepare)
@@ -218,6 +218,8 @@ class JobQueue:
 
     async def argument(self, job: Job) -> str:
         """Return the argument of the command for the job's file; raise as `JobPlaces.argument`."""
+        if job.is_inside:
+            return job.place
         writes = job.kind is JobKind.EXPORT
         # It looks at the file system, which may be a slow one.
         return await asyncio.to_thread(self.places.argument, job.place, job.owner, writes=writes)

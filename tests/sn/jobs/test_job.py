@@ -22,7 +22,7 @@ from hsparse.hdf5.jobs.job import (
 )
 
 GIVEN: list[tuple[JobKind, dict[str, Any]]] = [
-    (JobKind.IMPORT, {"resume": True, "as_is": True, "path": "--force", "requests": 3}),
+    (JobKind.IMPORT, {"resume": True, "as_is": True, "path": "--force", "part": "1000", "requests": 3}),
     (JobKind.EXPORT, {"layout": "structured", "revision": "rfc-2025-10", "force": True, "resume": True}),
     (JobKind.EXPORT, {"matrices": "anndata-csr", "filter": "shuffle+gzip=4"}),
 ]
@@ -31,6 +31,13 @@ GIVEN: list[tuple[JobKind, dict[str, Any]]] = [
 @pytest.mark.parametrize("kind", JobKind)
 def test_all_options_are_given(kind: JobKind) -> None:
     assert {name for one, options in GIVEN if one is kind for name in options} == set(OPTIONS[kind])
+
+
+def test_a_copy_is_of_one_path_to_another() -> None:
+    job = Job("j-1", JobKind.COPY, "ada", "/home/ada/b*.h5", "/home/ada/a[1].h5", {})
+    parsed = parse_arguments(job.arguments(job.place, "http://127.0.0.1:1", ["/x/"]))
+    assert (parsed.sources, parsed.target, parsed.exact) == ([job.place], job.domain, True)
+    assert (parsed.piped, parsed.progress, parsed.endpoint) == (True, "json", "http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(("kind", "options"), GIVEN)
