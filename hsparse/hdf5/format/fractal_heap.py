@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.codec_library import lookup3
@@ -343,6 +344,8 @@ def read_local_heap(file: Hdf5File, address: int) -> Reads[LocalHeap]:
 
 MIN_COLLECTION = 4096
 """Bytes of the smallest collection that libhdf5 writes."""
+KEPT, MOST_KEPT = 64, 64 * 1024
+"""Collections whose objects are remembered, and the bytes of the largest one."""
 MAX_OBJECTS = 65_535
 OBJECT_HEAD = 16
 """Bytes before the first object, and before each object's bytes: multiples of 8, whatever the width of a length."""
@@ -350,17 +353,19 @@ OBJECT_HEAD = 16
 
 @dataclass(frozen=True, slots=True)
 class GlobalHeap:
-    """A collection's objects by number."""
+    """A collection, and where in it each object is, and its bytes, by number."""
 
     address: int
-    objects: Mapping[int, memoryview]
+    data: memoryview
+    places: Mapping[int, tuple[int, int]]
 
     def __getitem__(self, number: int) -> memoryview:
         """Return an object; raises `Corrupt` where there is none."""
-        found = self.objects.get(number)
+        found = self.places.get(number)
         if found is None:
             raise Corrupt(f"The global heap collection at address {self.address} has no object {number}.")
-        return found
+        place, size = found
+        return self.data[place : place + size]
 
 
 def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> Reads[GlobalHeap]:
@@ -372,9 +377,20 @@ def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> R
 
     reader = yield from walk.read_sized(address, OBJECT_HEAD, guess, whole, "global heap collection")
     check_signature(reader, b"GCOL", 1)
-    data, subject = reader.data, reader.subject
+    data = reader.data
+    try:
+        # the values of many attributes are in one collection
+        places = (_objects_of if len(data) <= MOST_KEPT else _objects_of.__wrapped__)(bytes(data), length)
+    except ValueError as error:
+        raise Corrupt(f"The {reader.subject} {error}.") from error
+    return GlobalHeap(address, data, places)
+
+
+@lru_cache(maxsize=KEPT)
+def _objects_of(data: bytes, length: int) -> dict[int, tuple[int, int]]:
+    """Return where in a collection each object is, and its bytes, by number; `ValueError` if it is damaged."""
     head = struct.Struct(f"<H6x{WIDTH_CODES[length]}").unpack_from
-    objects: dict[int, memoryview] = {}
+    found: dict[int, tuple[int, int]] = {}
     place = OBJECT_HEAD
     # the rest may be too small for the object that describes free space
     while place + OBJECT_HEAD <= len(data):
@@ -382,11 +398,11 @@ def read_global_heap(walk: Walk, address: int, guess: int = MIN_COLLECTION) -> R
         if not number:
             break
         place += OBJECT_HEAD
-        if number in objects or size > len(data) - place:
-            raise Corrupt(f"The {subject} has two objects {number}, or ends inside the object {number}.")
-        objects[number] = data[place : place + size]
+        if number in found or size > len(data) - place:
+            raise ValueError(f"has two objects {number}, or ends inside the object {number}")
+        found[number] = place, size
         place += size + -size % 8
-    return GlobalHeap(address, objects)
+    return found
 
 
 def collection_size(sizes: Sequence[int]) -> int:

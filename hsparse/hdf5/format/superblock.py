@@ -53,9 +53,10 @@ def _find(size: int) -> Reads[int]:
     places = [0]
     while (place := max(FIRST_USER_BLOCK, 2 * places[-1])) + len(SIGNATURE) <= size:
         places.append(place)
-    if size >= len(SIGNATURE):
-        found = yield tuple(ByteRange(place, len(SIGNATURE)) for place in places)
-        for place, data in zip(places, found, strict=True):
+    # Most files have no user block: the other places are looked at, together, where that is not so.
+    for some in (places[:1], places[1:]) if size >= len(SIGNATURE) else ():
+        found = yield tuple(ByteRange(place, len(SIGNATURE)) for place in some)
+        for place, data in zip(some, found, strict=True):
             if bytes(data) == SIGNATURE:
                 return place
     raise Corrupt("The file is no HDF5 file: no superblock is at byte 0, 512, 1024 and so on.")

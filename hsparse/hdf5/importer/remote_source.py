@@ -6,12 +6,14 @@ Requests are coroutines on an event loop in a thread of its own; any number of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any, TypeVar
 
 from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer.opening_reads import Begin, OpeningReads
 from hsparse.hdf5.importer.source import BlockCache, Blocks, Source
 
 Result = TypeVar("Result")
@@ -56,16 +58,30 @@ class RemoteSource(Source):
     Concurrent threads that need the same block wait for one request. Files may have their `blocks` in common.
     """
 
+    is_far = True
+
     def __init__(
         self, name: str, size: int, etag: str, thread: LoopThread, get: Get, blocks: Blocks | None = None
     ) -> None:
         self.name, self.size, self.fingerprint = name, size, etag
-        self._cache = BlockCache(size, lambda one: thread.start(get(one)), blocks)
+        self._begin: Begin = lambda one: thread.start(get(one))
+        self._cache = BlockCache(size, self._begin, blocks)
+        self._opening: OpeningReads | None = None
 
     def close(self) -> None:
         """Close nothing: what opened the file has the connections."""
 
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        self._opening = OpeningReads(self.size, self._begin)
+        try:
+            yield
+            for start, data in self._opening.fetched():
+                self._cache.add(start, data)
+        finally:
+            self._opening = None
+
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
         for one in wanted:
             self.check(one)
-        return self._cache.read(wanted)
+        return (self._opening or self._cache).read(wanted)

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from errno import EINVAL
 from hashlib import sha256
 from io import SEEK_CUR, SEEK_END, SEEK_SET, BufferedReader, RawIOBase
@@ -37,6 +37,8 @@ class Source(ABC):
     name: str
     size: int
     fingerprint: str
+    is_far = False
+    """Whether a read is a request to another machine."""
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +55,10 @@ class Source(ABC):
     @abstractmethod
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
         """Return the bytes of ranges; `Corrupt` if the file ends before."""
+
+    def opening(self) -> AbstractContextManager[None]:
+        """While it lasts, one thread reads what describes the file: a request may fetch more than it asks for."""
+        return nullcontext()
 
     def read(self, address: int, size: int) -> bytes:
         """Return `size` bytes from `address` on; `Corrupt` if the file ends before."""
@@ -182,6 +188,12 @@ class Blocks:
             self._blocks.move_to_end((file, number))
             return found
 
+    def add(self, file: object, number: int, data: bytes) -> None:
+        """Add a block of a file that was fetched otherwise."""
+        found = Future[bytes]()
+        found.set_result(data)
+        self.get(file, number, lambda: found)
+
 
 class BlockCache:
     """The blocks of a file of `size` bytes, for any number of threads; `blocks` may be those of other files, too.
@@ -200,6 +212,15 @@ class BlockCache:
         """Return the bytes of ranges inside the file; all are requested before the first one is awaited."""
         parts = list(map(self._parts, wanted))
         return [_joined(one, part) for one, part in zip(wanted, parts, strict=True)]
+
+    def add(self, start: int, data: memoryview) -> None:
+        """Add the blocks that are wholly in the bytes from `start` on."""
+        stop = start + len(data)
+        for number in range(-(-start // BLOCK), -(-self._size // BLOCK)):
+            first, end = number * BLOCK - start, min((number + 1) * BLOCK, self._size) - start
+            if end > stop - start:
+                break
+            self._blocks.add(self, number, bytes(data[first:end]))
 
     def _parts(self, wanted: ByteRange) -> list[Future[bytes]]:
         """Return futures of the bytes of a range or, for a small one, of the blocks that have them."""

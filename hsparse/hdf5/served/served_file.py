@@ -27,6 +27,7 @@ from hsparse.hdf5.served.file_chunks import (
     StructuredChunks,
 )
 from hsparse.hdf5.served.file_records import FileRecords
+from hsparse.hdf5.served.opening import RememberedSource
 from hsparse.model.ids import chunk_of_key, chunk_prefix, storage_key
 
 COMPRESSED = ("csr", "csc")
@@ -41,10 +42,14 @@ class ServedFile:
     ) -> None:
         """Parse the file; `Corrupt`, `Unsupported` and `Conflict` name it."""
         with path_in_errors(path):
-            self._source, files = opened()
+            source, files = opened()
+            self._source = RememberedSource(source)
             try:
+                if source.is_far:
+                    self._source.remember()
                 self._objects = FileObjects(self._source, root, matrices=COMPRESSED, files=files)
                 records = FileRecords(self._objects, root, modified)
+                self._source.forget()
             except BaseException:
                 self._source.close()
                 raise

@@ -1,0 +1,93 @@
+"""What describes a file that is far away, read by few requests while it is opened.
+
+A file of up to `WHOLE` bytes is read in ever larger parts, and soon as a whole: that takes as long as some requests one
+after the other. Of a larger one what is asked for together is fetched at once, what is near each other by one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+
+from hsparse.hdf5.format.file_fields import ByteRange
+
+Begin = Callable[[ByteRange], Future[bytes]]
+"""Starts to fetch a range of a file."""
+MIB = 1024 * 1024
+PAGE = 64 * 1024
+WHOLE = 64 * MIB
+"""Bytes of a file that may be read as a whole."""
+MOST = 32 * MIB
+"""The most bytes of a request."""
+NEAR = MIB
+"""Bytes between two ranges that are fetched by one request: they take about as long as another one would."""
+FIRST, GROWS, MOST_AHEAD = MIB, 4, 4 * MIB
+"""Bytes of the first request, how many times more each next one has, and how many at the most, unless all is read."""
+KEPT_PAGES = WHOLE // PAGE
+
+
+class OpeningReads:
+    """The pages of a file of `size` bytes that one thread opens: `WHOLE` bytes are kept, and what it asks for."""
+
+    def __init__(self, size: int, begin: Begin) -> None:
+        self._size = size
+        self._begin = begin
+        self._pages: dict[int, tuple[Future[bytes], int]] = {}
+        """The request that has each page, and where in its bytes the page begins."""
+        self._ahead = FIRST
+
+    def read(self, wanted: Sequence[ByteRange]) -> list[bytes]:
+        """Return the bytes of ranges inside the file."""
+        numbers = {number for one in wanted for number in _pages(one)}
+        for first, end in self._runs(sorted(numbers - self._pages.keys())):
+            self._fetch(first, end)
+        found = [self._joined(one) for one in wanted]
+        for number in [*self._pages][: max(0, len(self._pages) - KEPT_PAGES)]:
+            del self._pages[number]
+        return found
+
+    def fetched(self) -> Iterator[tuple[int, memoryview]]:
+        """Yield where each run of pages that are there begins, and its bytes."""
+        wholes = {id(whole): (number * PAGE - at, whole) for number, (whole, at) in self._pages.items()}
+        for start, whole in wholes.values():
+            yield start, memoryview(whole.result())
+
+    def _runs(self, missing: list[int]) -> Iterator[tuple[int, int]]:
+        """Yield the first and the end of runs of pages to fetch, which have those that are missing."""
+        if not missing:
+            return
+        last = -(-self._size // PAGE)
+        if self._size <= WHOLE and self._ahead > MOST_AHEAD:
+            missing = [number for number in range(last) if number not in self._pages]
+        runs: list[tuple[int, int]] = []
+        for number in missing:
+            if runs and (self._size <= WHOLE or (number - runs[-1][1]) * PAGE <= NEAR):
+                runs[-1] = runs[-1][0], number + 1
+            else:
+                runs.append((number, number + 1))
+        if len(runs) == 1:
+            first, end = runs[0]
+            runs = [(first, max(end, first + min(self._ahead, MOST_AHEAD) // PAGE))]
+            self._ahead *= GROWS
+        for first, end in runs:
+            for start in range(first, min(end, last), MOST // PAGE):
+                yield start, min(start + MOST // PAGE, end, last)
+
+    def _fetch(self, first: int, end: int) -> None:
+        start = first * PAGE
+        whole = self._begin(ByteRange(start, min(end * PAGE, self._size) - start))
+        self._pages |= {number: (whole, (number - first) * PAGE) for number in range(first, end)}
+
+    def _joined(self, wanted: ByteRange) -> bytes:
+        stop = wanted.address + wanted.size
+        parts = []
+        for number in _pages(wanted):
+            whole, at = self._pages[number]
+            begin, end = max(wanted.address - number * PAGE, 0), min(stop - number * PAGE, PAGE)
+            parts.append(whole.result()[at + begin : at + end])
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _pages(wanted: ByteRange) -> range:
+    """Return the numbers of the pages that have the bytes of a range."""
+    return range(wanted.address // PAGE, -(-(wanted.address + wanted.size) // PAGE))

@@ -1,0 +1,119 @@
+"""What opening a file that is far away reads: few requests where it is small or dense, few bytes where it is large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from hsparse.hdf5.format.file_fields import ByteRange
+from hsparse.hdf5.importer import opening_reads
+from hsparse.hdf5.importer.opening_reads import MIB, OpeningReads
+from hsparse.hdf5.importer.source import Source
+from hsparse.hdf5.importer.source_files import NO_FILES
+from hsparse.hdf5.served.opening import RememberedSource
+from hsparse.hdf5.served.served_file import ServedFile
+from hsparse.model.ids import root_id, storage_key
+
+ROOT = root_id(b"12345678")
+GROUPS = 100
+
+
+class FarSource(Source):
+    """A file whose requests are counted."""
+
+    is_far = True
+
+    def __init__(self, path: Path) -> None:
+        data = path.read_bytes()
+        self.name, self.size, self.fingerprint = "far.h5", len(data), ""
+        self.asked: list[ByteRange] = []
+
+        def begin(wanted: ByteRange) -> Future[bytes]:
+            self.asked.append(wanted)
+            found = Future[bytes]()
+            found.set_result(data[wanted.address : wanted.address + wanted.size])
+            return found
+
+        self._begin = begin
+        self._reads = OpeningReads(self.size, begin)
+        self.is_opening = False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        self.is_opening = True
+        yield
+        self.is_opening = False
+
+    def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:
+        for one in wanted:
+            self.check(one)
+        if self.is_opening:
+            return self._reads.read(wanted)
+        return [self._begin(one).result() for one in wanted]
+
+
+@pytest.fixture(scope="module", params=["earliest", "latest"])
+def spread(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of 200 objects, between the headers of which are values."""
+    path = tmp_path_factory.mktemp("far") / "spread.h5"
+    with h5py.File(path, "w", libver=request.param) as file:
+        for number in range(GROUPS):
+            group = file.create_group(f"g{number}")
+            group.attrs["text"] = f"number {number}"
+            group.create_dataset("x", data=np.full(32 * 1024, number), chunks=(16 * 1024,))
+    assert path.stat().st_size > 24 * MIB
+    return path
+
+
+def _opened(path: Path) -> tuple[ServedFile, FarSource]:
+    source = FarSource(path)
+    return ServedFile("/far.h5", ROOT, 0.0, lambda: (source, NO_FILES)), source
+
+
+def test_few_requests(spread: Path) -> None:
+    file, source = _opened(spread)
+    assert len([one for one in file.keys(_tree()) if one.endswith(".json")]) == 2 * GROUPS + 1
+    assert len(source.asked) <= 4, source.asked
+    assert sum(one.size for one in source.asked) < 1.4 * source.size
+
+
+def test_few_bytes_of_a_large_file(spread: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening_reads, "WHOLE", 8 * MIB)
+    monkeypatch.setattr(opening_reads, "NEAR", 0)
+    monkeypatch.setattr(opening_reads, "PAGE", 8 * 1024)
+    monkeypatch.setattr(opening_reads, "MOST_AHEAD", MIB // 4)
+    file, source = _opened(spread)
+    assert sum(not key.endswith(".json") for key in file.keys(_tree())) == 2 * GROUPS
+    assert sum(one.size for one in source.asked) < source.size / 4
+    assert len(source.asked) < 4 * GROUPS
+
+
+def test_what_was_remembered_is_not_read_again(spread: Path) -> None:
+    file, source = _opened(spread)
+    asked = len(source.asked)
+    keys = file.keys(_tree())
+    assert len(source.asked) == asked, "the chunk indexes were read, too"
+    chunk = next(key for key in keys if not key.endswith(".json"))
+    assert file.get(chunk) is not None
+    assert len(source.asked) == asked + 1
+    assert len(file.get(storage_key(ROOT)) or b"") > GROUPS
+
+
+def test_what_is_remembered_is_bounded(spread: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hsparse.hdf5.served.opening.REMEMBERED", 10_000)
+    source = RememberedSource(FarSource(spread))
+    source.remember()
+    assert 0 < sum(map(len, source.ranges.values())) <= 10_000
+
+
+def _tree() -> str:
+    return storage_key(ROOT).rpartition("/")[0] + "/"
