@@ -10,12 +10,12 @@ https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphbla
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from hsparse.errors import HsparseError, Unsupported
+from hsparse.errors import Conflict, HsparseError, StoreFailed, Unsupported
 from hsparse.format.filters.pipeline import CODECS, filter_name
 from hsparse.hdf5.format.file_fields import encode_name
 from hsparse.hdf5.format.hdf5_file import Hdf5File
@@ -126,6 +126,8 @@ class FileObjects:
         matrix_chunk: tuple[int, ...] = (),
         strict: bool = False,
         copied: bool = False,
+        damaged: bool = False,
+        known: Sequence[FileObject] = (),
     ) -> None:
         """Walk the file, whose root group becomes `root`; raise `Corrupt` and `Unsupported`, with the path.
 
@@ -133,7 +135,8 @@ class FileObjects:
         any, datasets with a defined set become sparse ones, and the set is left out. Without
         `files`, no other file is read. `matrix_chunk` are the chunk dimensions of those matrices, if not chosen.
         With `copied`, all stays as it is; otherwise what no server can have is left out, with the reason in `skipped`,
-        or with `strict` raises `Unsupported`.
+        or with `strict` raises `Unsupported`. With `damaged`, so is what cannot be read, but for the root group.
+        A file that was walked before is not if its objects are `known`.
         """
         self.source = source
         self.files = files or NO_FILES
@@ -148,9 +151,15 @@ class FileObjects:
         self.lost = 0
         self._strict = strict
         self._copied = copied
+        self._left_out = (HsparseError,) if damaged else (Unsupported,)
+        self.failed: dict[int, str] = {}
+        """Why objects are left out, by the addresses of their headers."""
         self.is_ordered = False
         self._root = root
-        self._walk(matrices)
+        if known:
+            self.by_address = {one.address: one for one in known}
+        else:
+            self._walk(matrices)
 
     def of(self, kind: ObjectKind) -> list[FileObject]:
         """Return the objects of a kind; groups that become sparse datasets are left out."""
@@ -199,7 +208,7 @@ class FileObjects:
         ahead = [("/", self.file.root)]
         while ahead:
             path, address = ahead.pop()
-            if address in self.by_address:
+            if address in self.by_address or address in self.failed:
                 continue
             try:
                 with path_in_errors(path):
@@ -207,10 +216,13 @@ class FileObjects:
                     check_names(found)
                     if not self._copied:
                         check_stored(found)
-            except Unsupported as error:
+            except (StoreFailed, Conflict):
+                raise
+            except self._left_out as error:
                 if address == self.file.root:
                     raise
                 self._skip(path, error)
+                self.failed[address] = self.skipped[path]
                 continue
             self._note_links(path, found)
             if address == self.file.root:
@@ -261,7 +273,7 @@ class FileObjects:
                 )
                 self._skip(f"{parent}/{link.name}", Unsupported(reason))
 
-    def _skip(self, path: str, error: Unsupported) -> None:
+    def _skip(self, path: str, error: HsparseError) -> None:
         text = error.message if error.message.startswith(f"{path}: ") else f"{path}: {error.message}"
         if self._strict:
             raise Unsupported(text)

@@ -1,6 +1,6 @@
 """The records of the objects of an HDF5 file, as a service node would store them for what an import would send.
 
-What no server can have is left out, as by an import, and named in `skipped`.
+What no server can have, as for an import, and what is damaged, is a soft link that says why, and hides nothing else.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hsparse.errors import BadRequest, HsparseError, StoreFailed
+from hsparse.errors import BadRequest, Conflict, HsparseError, StoreFailed
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import filters_to_json
+from hsparse.hdf5.format.messages.group_messages import HardLink, LinkMessage
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedObject
 from hsparse.hdf5.format.plan.file_plan import USER_BLOCK
@@ -27,13 +28,15 @@ from hsparse.model.datatype import Datatype, parse_requested_type
 from hsparse.model.file_backed import SERVED
 from hsparse.model.initial_values import parse_fill_value
 from hsparse.model.layout import parse_layout
-from hsparse.model.link import HARD, parse_link
+from hsparse.model.link import MAX_PATH, parse_link
 from hsparse.wire.message import Record
 
 Json = dict[str, Any]
 LEAST_CHUNK, MOST_CHUNK = 1024 * 1024, 4 * 1024 * 1024
 """Bytes of the chunks of datasets that have none in the file, or very small ones."""
 CREATED = "created"
+LEFT_OUT = "not served: "
+"""What the path of a soft link begins with where an object is left out; the reason follows."""
 
 
 class FileRecords:
@@ -49,20 +52,24 @@ class FileRecords:
                 self._add(one, self._type if kind == ObjectKind.DATATYPE else self._dataset)
         for one in objects.matrices():
             self._add(one, self._matrix)
+        self._links: dict[str, tuple[LinkMessage, ...]] = {}
         for one in objects.of(ObjectKind.GROUP):
             self._add(one, self._group)
+        for one in objects.of(ObjectKind.GROUP):
+            if one.id in self.records:
+                self._link(one, self._links[one.id])
 
     def _add(self, one: FileObject, make: Any) -> None:
         try:
             with path_in_errors(one.path):
                 stored = self._objects.read(one)
                 self.records[one.id] = make(one, stored)
-        except StoreFailed:
+        except (StoreFailed, Conflict):
             raise
         except HsparseError as error:
             if one.path == "/":
                 raise
-            self._objects.skipped[one.path] = error.message
+            self._objects.skipped[one.path] = self._objects.failed[one.address] = error.message
 
     def _common(self, one: FileObject, stored: ParsedObject) -> Record:
         body = common_body(self._objects, stored, one.path, attributes=False)
@@ -85,7 +92,7 @@ class FileRecords:
                     found[attribute.name] = parse_attribute(body, self._datatype(body["type"])) | {
                         CREATED: self._now
                     }
-            except StoreFailed:
+            except (StoreFailed, Conflict):
                 raise
             except HsparseError as error:
                 self._objects.skipped[path] = error.message
@@ -105,19 +112,32 @@ class FileRecords:
         return self._common(one, stored) | {"type": parse_requested_type(stored.type.item).item}
 
     def _group(self, one: FileObject, stored: ParsedObject) -> Record:
-        bodies = link_bodies(self._objects, stored.links)
-        links = {name: parse_link(body) | {CREATED: self._now} for name, body in bodies.items()}
-        there = {
-            name: link for name, link in links.items() if link["class"] != HARD or link["id"] in self.records
-        }
-        # Groups are made after all else, and a link to one that fails would lead nowhere: they fail at the root alone.
-        groups = {
-            name: link for name, link in links.items() if name not in there and link["id"].startswith("g-")
-        }
-        record = self._common(one, stored) | {"links": there | groups}
+        self._links[one.id] = stored.links
+        record = self._common(one, stored) | {"links": {}}
         if one.path == "/" and (block := self._objects.user_block()) is not None:
             record["creationProperties"][USER_BLOCK] = block
         return record
+
+    def _link(self, one: FileObject, stored: tuple[LinkMessage, ...]) -> None:
+        """Put links into the record of a group: to what there is, and for what is left out one that says why."""
+        bodies, links = link_bodies(self._objects, stored), self.records[one.id]["links"]
+        for link in stored:
+            body, path = bodies.get(link.name), f"{one.path.rstrip('/')}/{link.name}"
+            if body is None or body.get("id", self._root) not in self.records:
+                reason = self._reason(link, path)
+                if not reason:
+                    continue  # it is part of another object
+                body = {"h5path": f"{LEFT_OUT}{reason}"[:MAX_PATH]}
+            try:
+                links[link.name] = parse_link(body) | {CREATED: self._now}
+            except HsparseError as error:
+                self._objects.skipped[path] = error.message
+
+    def _reason(self, link: LinkMessage, path: str) -> str:
+        """Return why what a link leads to is left out."""
+        if isinstance(link.target, HardLink):
+            return self._objects.failed.get(link.target.address, "")
+        return self._objects.skipped.get(path, "")
 
     def _dataset(self, one: FileObject, stored: ParsedObject) -> Record:
         dataset = stored.dataset

@@ -7,6 +7,7 @@ few requests, not of one for each object.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import BoundedSemaphore
 from typing import Any, TypeVar
 
 from hsparse.errors import HsparseError
@@ -24,6 +25,8 @@ from hsparse.model.dataspace import dims_of
 Result = TypeVar("Result")
 TOGETHER = 1000
 """Objects that are asked for together."""
+OPENED = BoundedSemaphore(4)
+"""Files that are opened at a time: each takes memory for what is fetched."""
 REMEMBERED = 32 * 1024 * 1024
 """The most bytes of ranges that are remembered of a file."""
 
@@ -55,7 +58,7 @@ class RememberedSource(Source):
     def remember(self) -> None:
         """Read what describes the file and its objects, and remember that and what is read until `forget`."""
         self._remembers = True
-        with self.base.opening():
+        with OPENED, self.base.opening():
             file = self.run(read_superblock(self.size))
             for _ in _levels(self, file):
                 pass

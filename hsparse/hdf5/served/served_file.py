@@ -47,7 +47,9 @@ class ServedFile:
             try:
                 if source.is_far:
                     self._source.remember()
-                self._objects = FileObjects(self._source, root, matrices=COMPRESSED, files=files)
+                self._objects = FileObjects(
+                    self._source, root, matrices=COMPRESSED, files=files, damaged=True
+                )
                 records = FileRecords(self._objects, root, modified)
                 self._source.forget()
             except BaseException:

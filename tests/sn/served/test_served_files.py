@@ -14,6 +14,7 @@ from urllib.request import urlopen
 
 import anndata
 import h5py
+import h5pyd
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -330,3 +331,63 @@ async def test_keys_of_files_are_refused(folder: Path) -> None:
 def test_places_that_cannot_be_served(items: list[str], said: str) -> None:
     with pytest.raises(Misconfigured, match=said):
         named_folders(items)
+
+
+def _damaged(path: Path) -> None:
+    """Write a file with what is damaged or unsupported, each thing beside what is not."""
+    with h5py.File(path, "w") as file:
+        for name in ("good", "header", "index", "filter"):
+            file.create_dataset(name, data=np.arange(100), chunks=(10,), compression="gzip")
+        group = file.create_group("group")
+        group["inside"] = np.arange(3)
+        file["same"] = file["header"]
+        file["deep/below"] = np.arange(4)
+        file["deep/broken"] = np.arange(4)
+        file["group"].attrs["n"] = 7
+        at = {
+            name: h5py.h5o.get_info(file[name].id).addr
+            for name in ("header", "index", "filter", "group", "deep/broken")
+        }
+    data = bytearray(path.read_bytes())
+    for name in ("header", "deep/broken", "group"):
+        data[at[name]] = 77
+    index = data.index(b"TREE\x01", at["index"])
+    data[index : index + 4] = b"EERT"
+    place = data.index(b"deflate", at["filter"]) - 8
+    data[place : place + 2] = (305).to_bytes(2, "little")
+    path.write_bytes(data)
+
+
+def test_a_damaged_object_hides_no_other(tmp_path: Path) -> None:
+    place = tmp_path / "m"
+    place.mkdir()
+    _damaged(place / "run.h5")
+    settings = load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
+    with embedded_server(settings) as url:
+        with (
+            hsparse.open(f"{url}/m/run.h5") as file,
+            h5pyd.File("/m/run.h5", "r", endpoint=url) as other,
+        ):
+            names = ["deep", "filter", "good", "group", "header", "index", "same"]
+            for one in (file, other):
+                assert sorted(one) == names
+                assert sorted(one["deep"]) == ["below", "broken"]
+                assert np.array_equal(one["good"][...], np.arange(100))
+                assert np.array_equal(one["deep/below"][...], np.arange(4))
+                for name, said in {
+                    "header": "object header at address",
+                    "same": "object header at address",
+                    "group": "object header at address",
+                    "deep/broken": "object header at address",
+                    "index": "signature b'EERT'",
+                    "filter": "The filter LZO (id 305) is not available",
+                }.items():
+                    link = one.get(name, getlink=True)
+                    assert link.path.startswith(f"not served: /{name.replace('same', 'header')}: ")
+                    assert said in link.path
+                    with pytest.raises((KeyError, OSError, hsparse.HsparseError)):
+                        one[name]
+            found: list[str] = []
+            file.visititems(lambda name, _: found.append(name))
+            assert found == ["deep", "deep/below", "good"]
+        assert ask(url, "/domains?domain=/m/")["domains"][0]["name"] == "/m/run.h5"
