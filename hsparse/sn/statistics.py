@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from hsparse.clock import Clock
 from hsparse.concurrency.request_trace import queue_user
-from hsparse.errors import MISSING_KINDS
+from hsparse.errors import MISSING_KINDS, ErrorKind
 from hsparse.model.dataspace import num_elements
 from hsparse.model.datatype import parse_type
 from hsparse.model.file_backed import is_file_backed
@@ -291,7 +291,7 @@ class Statistics:
         if there.failure is not None or (known and not _slow(summary)):
             return
         outcome = (await self._owners.change(PutRecord(summary_id(root), summary)))[0]
-        if outcome.failure is not None:
+        if outcome.failure is not None and outcome.failure.kind != ErrorKind.FORBIDDEN:  # as of files
             # If this fails, only the next answer is slower.
             log.warning("The summary of %s could not be kept: %s", root, outcome.failure.message)
 

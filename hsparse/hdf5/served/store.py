@@ -17,7 +17,15 @@ from contextlib import suppress
 from hashlib import sha256
 
 from hsparse.dn.record_form import RecordCodec
-from hsparse.errors import Forbidden, NotFound, PreconditionFailed
+from hsparse.errors import (
+    BadRequest,
+    Corrupt,
+    Forbidden,
+    HsparseError,
+    NotFound,
+    PreconditionFailed,
+    Unsupported,
+)
 from hsparse.hdf5.served.folders import FileFolder, FileState, joined, walked
 from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.served_file import ServedFile
@@ -27,6 +35,7 @@ from hsparse.model.ids import is_map_key, root_id, tree_of_key
 from hsparse.storage.delegating_store import DelegatingStore
 from hsparse.storage.object_store import Buffer, Entry, ObjectStore, Page, Stored, no_urls, resolve_range
 from hsparse.storage.store_settings import StoreSettings
+from hsparse.wire.message import Record
 
 RECORD = ".domain.json"
 MARK = bytes.fromhex("f11e")
@@ -34,6 +43,8 @@ MARK = bytes.fromhex("f11e")
 MARKED = f"g-{MARK.hex()}"
 MOST_OPEN = 64
 """Files that are kept open, with their records."""
+MOST_REFUSED = 10_000
+"""Files that could not be opened whose reasons are known."""
 MOST_KNOWN = 100_000
 """Files whose ids are known; that of another one is looked for when it is asked for."""
 PAGE = 1000
@@ -51,6 +62,8 @@ class ServedFiles(DelegatingStore):
         self._places: OrderedDict[str, tuple[str, str, FileState]] = OrderedDict()
         """Where the file of each root is: the folder's name, the path in it, and the state that the root is of."""
         self._open: OrderedDict[str, asyncio.Task[ServedFile]] = OrderedDict()
+        self._refused: OrderedDict[str, HsparseError] = OrderedDict()
+        """Why files could not be opened, by their roots: listings tell it."""
 
     # --- what is read ------------------------------------------------------------------------------------
 
@@ -158,13 +171,17 @@ class ServedFiles(DelegatingStore):
 
     def _domain(self, name: str, path: str, key: str) -> Stored:
         """Return the record of the domain of a file, or of a folder."""
-        folder, record = self._folders[name], {"owner": "admin", "acls": readable(), SERVED: True}
+        folder = self._folders[name]
+        record: Record = {"owner": "admin", "acls": readable(), SERVED: True}
         state = folder.state(path)
         if state is None:
             modified, etag = 0.0, "folder"
         else:
             modified, etag = state.modified, state.etag
-            record["root"] = self._root(name, path, state)
+            root = record["root"] = self._root(name, path, state)
+            if (error := self._refused.get(root)) is not None:
+                record |= {"error": str(error.kind), "reason": error.message}
+                etag += f" {error.kind}"
         data = RecordCodec(key).encode(record | {"created": modified, "lastModified": modified})
         return Stored(data, etag, len(data))
 
@@ -201,16 +218,22 @@ class ServedFiles(DelegatingStore):
         opened = self._open.pop(root, None)
         if opened is None or (opened.done() and opened.exception() is not None):
             name, path, state = self._places[root]
-            folder = self._folders[name]
-            opened = asyncio.create_task(
-                asyncio.to_thread(
-                    ServedFile, f"/{name}/{path}", root, state.modified, lambda: folder.open(path, state)
-                )
-            )
+            opened = asyncio.create_task(asyncio.to_thread(self._opened, root, name, path, state))
         self._open[root] = opened
         while len(self._open) > MOST_OPEN:
             self._open.popitem(last=False)  # it is closed once nobody reads it
         return opened.result() if opened.done() else await asyncio.shield(opened)
+
+    def _opened(self, root: str, name: str, path: str, state: FileState) -> ServedFile:
+        try:
+            return ServedFile(
+                f"/{name}/{path}", root, state.modified, lambda: self._folders[name].open(path, state)
+            )
+        except (Corrupt, Unsupported, BadRequest) as error:
+            self._refused[root] = type(error)(error.message)  # without the frames that it has been in
+            while len(self._refused) > MOST_REFUSED:
+                self._refused.popitem(last=False)
+            raise
 
     async def _keys(self, prefix: str, *, delimiter: bool) -> Sequence[Entry | str] | None:
         """Return what a listing of the files has in order, folders as text; None for a prefix of the store below."""

@@ -20,7 +20,7 @@ from typing import Any
 from aiohttp import web
 
 from hsparse.compute import YIELD_EVERY, gather_all, with_pauses
-from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, BadRequest
+from hsparse.errors import MISSING_KINDS, UNREADABLE_KINDS, BadRequest, ErrorKind, HsparseError
 from hsparse.model.acl import Right
 from hsparse.model.file_backed import SERVED
 from hsparse.sn.http.response import Href, encode_json, href, hrefs
@@ -168,6 +168,16 @@ def _compare(compare: Callable[[Any, Any], bool], stored: Any, value: Any) -> bo
 KEYS_AT_ONCE = 1000
 MATCHED_AT_ONCE = 50
 """Domains that a query is compared with before other requests run."""
+ENTRY_KEYS = ("owner", "created", "lastModified", "error", "reason")
+"""What an entry has of a domain's record: the last two if it is known that it cannot be read."""
+UNREADABLE = (
+    *UNREADABLE_KINDS,
+    *MISSING_KINDS,
+    ErrorKind.BAD_REQUEST,
+    ErrorKind.CONFLICT,
+    ErrorKind.STORE_FAILED,
+)
+"""The kinds of errors of a domain that hide no other."""
 OBJECTS = "db/"
 """The prefix of object keys in the store, which is no folder."""
 
@@ -279,11 +289,16 @@ async def _entry(request: Request, domain: Domain) -> Record:
     # Whoever knows a root could name it as the root of another domain.
     entry: Record = {"root": domain.root} if domain.root is not None and _may_read(request, domain) else {}
     entry["class"] = "folder" if domain.root is None else "domain"
-    entry |= {key: record[key] for key in ("owner", "created", "lastModified") if key in record}
+    entry |= {key: record[key] for key in ENTRY_KEYS if key in record}
     entry |= {"rights": usable_rights(request, domain)} if request.flag("include_rights") else {}
     if domain.root is not None and request.flag("verbose") and _may_read(request, domain):
-        summary = await request.service.component(Statistics).of_domain(domain.root, lasting=False)
-        entry |= summary_json(summary, entry.get("lastModified", 0))
+        try:
+            summary = await request.service.component(Statistics).of_domain(domain.root, lasting=False)
+            entry |= summary_json(summary, entry.get("lastModified", 0))
+        except HsparseError as error:
+            if error.kind not in UNREADABLE:
+                raise
+            entry |= {"error": error.kind, "reason": error.message}
     entry["name"] = domain.path
     entry["hrefs"] = [{"rel": "domain", "href": href(request, "/", domain=domain.path)}]
     return entry

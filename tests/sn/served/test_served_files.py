@@ -207,6 +207,20 @@ def test_what_cannot_be_opened_is_named(url: str, folder: Path, name: str, statu
     assert str(folder) not in message
 
 
+@pytest.mark.parametrize("query", ["", "&verbose=1"])
+def test_a_file_that_cannot_be_read_is_listed_with_its_reason(url: str, query: str) -> None:
+    """`verbose` opens the files; otherwise the reason is known once one was opened."""
+    ask(url, "/groups?domain=/runs/empty.h5")
+    found = ask(url, f"/domains?domain=/runs/{query}")["domains"]
+    assert {one["name"] for one in found} >= {"/runs/broken.h5", "/runs/empty.h5", "/runs/a.NC"}
+    [empty] = [one for one in found if one["name"] == "/runs/empty.h5"]
+    assert empty["error"] == "corrupt"
+    assert "The file is no HDF5 file" in empty["reason"]
+    [whole] = [one for one in found if one["name"] == "/runs/a.NC"]
+    assert not {"error", "reason"} & whole.keys()
+    assert whole.get("num_datasets", 2) == 2
+
+
 @pytest.mark.parametrize(
     "change",
     [
