@@ -261,6 +261,7 @@ NEED_EXTRAS = [
     (["user", "list", "--password-file", "passwords"], "server"),
     (["key", "list", "--key-file", "keys"], "server"),
     (["import", "s3://bucket/key", "/a.h5"], "s3"),
+    (["import", "a.zarr.zip", "/a.h5"], "zarr"),
     (["export", "/a.h5", "s3://bucket/key"], "s3"),
     (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),
     (["completion", "bash"], "completion"),

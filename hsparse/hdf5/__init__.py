@@ -17,7 +17,10 @@ COMMANDS = {
     "import": Command(
         "hsparse.hdf5.importer.command",
         help="import an HDF5 file or a sparse matrix into a domain",
-        parts={"s3": OptionalModule("hsparse.hdf5.importer.s3_source", "s3")},
+        parts={
+            "s3": OptionalModule("hsparse.hdf5.importer.s3_source", "s3"),
+            "zarr": OptionalModule("hsparse.hdf5.importer.formats.zarr_parts", "zarr"),
+        },
     ),
     "cp": Command("hsparse.hdf5.copy_command", help="copy domains and folders"),
     "job": Command("hsparse.hdf5.jobs.command", help="have a server import or export a file by itself"),

@@ -24,13 +24,13 @@ from hsparse.clock import SystemClock
 from hsparse.errors import Conflict, HsparseError, Unsupported
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts
-from hsparse.hdf5.importer.formats.file_formats import check_known, read_format
+from hsparse.hdf5.importer.formats.file_formats import check_known, is_zarr, read_format
 from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory
 from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
-from hsparse.hdf5.importer.source import LocalSource, Source
+from hsparse.hdf5.importer.source import LocalSource, Opened, Source
 from hsparse.hdf5.importer.source_files import NoOtherFiles, OpenSource, SourceFiles
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.hdf5.importer.target_domain import TargetDomain
@@ -52,6 +52,7 @@ filters. Groups that are sparse matrices (AnnData, Binsparse), and datasets with
 Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz) become one sparse dataset.
 Matrices of Cell Ranger (.h5, or a directory with matrix.mtx, barcodes.tsv and features.tsv) and loom files become
 AnnData; coolers sparse datasets of their pixels, with the bins. --as-is imports the HDF5 file.
+Zarr stores (directories, .zarr.zip) become groups and datasets, those of AnnData as from an .h5ad file.
 
 When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
 
@@ -79,8 +80,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="the file, an object, s3://bucket/key, Cell Ranger's directory of a matrix, or an upload, "
-        "upload:///home/ada/run.h5.upload, which is deleted then",
+        help="the file, an object, s3://bucket/key, a directory (a Zarr store, Cell Ranger's of a matrix), or an "
+        "upload, upload:///home/ada/run.h5.upload, which is deleted then",
     )
     parser.add_argument(
         "domain", metavar="DOMAIN", help="the domain, like /home/ada/run.h5; its folder must exist"
@@ -182,10 +183,15 @@ def run(args: argparse.Namespace) -> int:
     return INCOMPLETE if left and not args.piped else 0
 
 
-def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[Source, Reader | None]:
+def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[Opened, Reader | None]:
     """Open what is imported; return what reads all of it, too, of other formats than those of a file."""
     check_known(args.file)
-    if not args.file.startswith(UPLOAD) and is_directory(args.file):
+    if args.file.startswith(UPLOAD):
+        return open_source(args.file), None
+    if is_zarr(args.file):
+        zarr: tuple[Opened, Reader] = args.load_part("zarr").open_zarr(args.file, args.path, as_is=args.as_is)
+        return zarr
+    if is_directory(args.file):
         return open_directory(args.file, args.part, open_source)
     return open_source(args.file), None
 
@@ -209,7 +215,7 @@ class _Run:
         args: argparse.Namespace,
         server: RetryingClient,
         sending: RetryingClient,
-        source: Source,
+        source: Opened,
         files: SourceFiles,
         advance: Advance,
     ) -> None:
@@ -235,6 +241,7 @@ class _Run:
         if parts is not None:
             left += self._parts(known, root, parts)
             return
+        assert isinstance(self._source, Source)
         opener = _matrix_reader(self._source.name)
         if opener is not None:
             check_title(self._args.path)

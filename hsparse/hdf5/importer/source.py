@@ -28,10 +28,10 @@ PIECE = 4 * 1024 * 1024
 Result = TypeVar("Result")
 
 
-class Source(ABC):
-    """A file of `size` bytes that many threads may read at once.
+class Opened(ABC):
+    """What is imported, of `size` bytes: a file, or many.
 
-    `name` is its name in messages. `fingerprint` identifies the file and its state.
+    `name` is its name in messages. `fingerprint` identifies it and its state.
     """
 
     name: str
@@ -51,6 +51,10 @@ class Source(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release the resources of reading."""
+
+
+class Source(Opened):
+    """A file that many threads may read at once."""
 
     @abstractmethod
     def fetch(self, wanted: tuple[ByteRange, ...]) -> Sequence[bytes]:

@@ -238,7 +238,7 @@ def test_names_with_carriage_returns_and_without_kinds(imported: Import, tmp_pat
     ("name", "said"),
     [
         ("", "has no matrix.mtx, nor with .gz"),
-        ("zarr.json", "is a Zarr store"),
+        ("zarr.json", "/: zarr cannot read it"),
         ("__group", "is a TileDB group"),
     ],
 )
@@ -257,6 +257,8 @@ def test_files_of_other_formats_are_named(
     (tmp_path / "contacts.hic").write_bytes(b"HIC\0")
     imported(tmp_path / "contacts.hic", status=2)
     assert "is a Juicer .hic file: make a .cool of it" in capsys.readouterr().err
+    imported("s3://bucket/a.zarr", status=2)
+    assert "is a Zarr store in a bucket: copy it to a directory" in capsys.readouterr().err
 
 
 # --- loom -----------------------------------------------------------------------------------------

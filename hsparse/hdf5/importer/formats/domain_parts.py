@@ -5,7 +5,7 @@ https://anndata.readthedocs.io/en/stable/fileformat-prose.html
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -13,14 +13,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hsparse.client.types.hdf5_type import attribute_body
+from hsparse.client.types.hdf5_type import Hdf5Type, attribute_body
 from hsparse.errors import Unsupported
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
 
 Bodies = dict[str, Any]
 """Attributes, as bodies that create them."""
 Values = NDArray[Any]
+Dims = tuple[int, ...]
 FLOAT = {"class": "H5T_FLOAT", "base": "H5T_IEEE_F32LE"}
+
+
+@dataclass(frozen=True, slots=True)
+class BoxedArray:
+    """An array of HDF5's type `kind` that is read by boxes; elements outside of them have the fill value.
+
+    Without a shape it has HDF5's null dataspace.
+    `boxes` yields the number of their bytes in the store, and their corners: the first element, and past the last one.
+    `properties` are those of the dataset's creation; `largest` is the most bytes of memory that reading a box takes.
+    """
+
+    shape: Dims | None
+    kind: Hdf5Type
+    properties: Bodies
+    boxes: Iterable[tuple[int, Dims, Dims]]
+    read: Callable[[Dims, Dims], Values]
+    largest: int
+
+
+def no_values(start: Dims, stop: Dims) -> Values:
+    """Read a null dataspace, which nothing does."""
+    raise AssertionError((start, stop))
+
+
+NULL = BoxedArray(None, Hdf5Type.of(np.zeros(0, "<f4")), {}, (), no_values, 0)
+"""None, as AnnData writes it to HDF5."""
 
 
 @dataclass
@@ -31,7 +58,7 @@ class DomainParts:
     """
 
     groups: dict[str, Bodies] = field(default_factory=dict)
-    arrays: dict[str, tuple[Values, Bodies]] = field(default_factory=dict)
+    arrays: dict[str, tuple[Values | BoxedArray, Bodies]] = field(default_factory=dict)
     matrices: dict[str, tuple[Matrix, Bodies]] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
 

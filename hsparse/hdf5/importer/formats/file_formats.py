@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from hsparse.cli.file_arguments import SCHEME
 from hsparse.errors import BadRequest, Unsupported
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.formats import cell_ranger, cooler, loom
@@ -35,13 +37,21 @@ FORMATS = (
 REMEDIES = {
     ".hic": ("a Juicer .hic file", "make a .cool of it (hic2cool, hictk convert)"),
     ".rds": ("a file of R", "write an .h5ad from it (zellkonverter::writeH5AD)"),
-    ".zarr.zip": ("a Zarr store", "write an .h5ad from it (anndata.read_zarr, write_h5ad)"),
 }
 """By the end of the name: formats that are known and not imported, and what to do."""
+ZARR = ("zarr.json", ".zgroup", ".zarray")
+"""Files of which a Zarr store has one at its top."""
+
+
+def is_zarr(place: str) -> bool:
+    """Say whether a place is a Zarr store: a directory, or a zip file by the end of its name."""
+    return place.lower().endswith(".zarr.zip") or any((Path(place) / name).is_file() for name in ZARR)
 
 
 def check_known(name: str) -> None:
     """Raise `Unsupported` for a file whose name says that it is of a format that is not imported."""
+    if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".zarr", ".zarr.zip")):
+        raise Unsupported(f"{name} is a Zarr store in a bucket: copy it to a directory, and import that.")
     for end, (what, remedy) in REMEDIES.items():
         if name.lower().endswith(end):
             raise Unsupported(f"{name} is {what}: {remedy}, and import that.")

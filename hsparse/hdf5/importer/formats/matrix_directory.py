@@ -32,8 +32,6 @@ ENDS = "_.-"
 NAMED = 20
 """The most prefixes that an error lists."""
 OTHERS = {
-    ".zgroup": "a Zarr store (anndata.read_zarr, then write_h5ad)",
-    "zarr.json": "a Zarr store (anndata.read_zarr, then write_h5ad)",
     "__group": "a TileDB group (tiledbsoma.io.to_h5ad)",
 }
 """Directories of other formats, by a name in them, and what makes files of them that are imported."""

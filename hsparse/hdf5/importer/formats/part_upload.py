@@ -6,6 +6,7 @@ import base64
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.errors import Conflict
-from hsparse.hdf5.importer.dense_upload import Advance
-from hsparse.hdf5.importer.formats.domain_parts import Bodies, DomainParts
+from hsparse.hdf5.importer.dense_upload import LARGEST, Advance
+from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims, DomainParts, Values
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.model.ids import derived_id
@@ -57,7 +58,10 @@ class PartUpload:
         self._ids[path] = id
         return id
 
-    def _array(self, path: str, values: NDArray[Any], attributes: Bodies) -> None:
+    def _array(self, path: str, values: Values | BoxedArray, attributes: Bodies) -> None:
+        if isinstance(values, BoxedArray):
+            self._boxes(path, values, attributes)
+            return
         kind = Hdf5Type.of(values)
         body: Bodies = {"type": kind.item, "shape": list(values.shape), "attributes": attributes}
         row = _nbytes(values) // max(1, len(values) if values.shape else 1)
@@ -69,14 +73,44 @@ class PartUpload:
         id = self._create("datasets", path, body)
         step = max(1, BAND // max(1, row))
         for first in range(0, len(values), step):
-            band = values[first : first + step]
-            self._uploads.submit(3 * row * len(band), partial(self._send, id, path, first, band, kind))
+            band, corner = values[first : first + step], (first, *(0,) * (values.ndim - 1))
+            self._uploads.submit(3 * row * len(band), partial(self._send, id, path, corner, band, kind))
 
-    def _send(self, id: str, path: str, first: int, band: NDArray[Any], kind: Hdf5Type) -> None:
-        rest = (f"0:{length}" for length in band.shape[1:])
-        select = f"[{','.join((f'{first}:{first + len(band)}', *rest))}]"
+    def _boxes(self, path: str, array: BoxedArray, attributes: Bodies) -> None:
+        body: Bodies = {"type": array.kind.item, "attributes": attributes}
+        if array.shape is None:
+            self._create("datasets", path, body | {"shape": "H5S_NULL"})
+            return
+        body |= {"shape": list(array.shape), "creationProperties": array.properties}
+        boxes = list(array.boxes)
+        if boxes and array.largest <= 3 * INLINE and prod(array.shape) * array.kind.dtype.itemsize <= INLINE:
+            values = array.kind.encode(array.read((0,) * len(array.shape), array.shape))
+            self._create("datasets", path, body | {"value_base64": base64.b64encode(values).decode()})
+            self._advance(sum(nbytes for nbytes, _, _ in boxes))
+            return
+        id = self._create("datasets", path, body)
+        for nbytes, start, stop in boxes:
+            self._uploads.submit(array.largest, partial(self._send_box, id, path, array, nbytes, start, stop))
+
+    def _send_box(self, id: str, path: str, array: BoxedArray, nbytes: int, start: Dims, stop: Dims) -> None:
         with path_in_errors(f"/{path}"):
-            self._server.json("PUT", f"/datasets/{id}/value", kind.encode(band), select=select)
+            values = array.read(start, stop)
+        self._send(id, path, start, values, array.kind)
+        self._advance(nbytes)
+
+    def _send(self, id: str, path: str, start: Dims, values: Values, kind: Hdf5Type) -> None:
+        """Send the values of a box, in halves if they are too many for a request."""
+        body = kind.encode(values)
+        longest = max(range(values.ndim), key=lambda axis: values.shape[axis])
+        if len(body) > LARGEST and values.shape[longest] > 1:
+            middle = values.shape[longest] // 2
+            for part, first in zip(np.split(values, [middle], longest), (0, middle), strict=True):
+                corner = tuple(at + first * (axis == longest) for axis, at in enumerate(start))
+                self._send(id, path, corner, part, kind)
+            return
+        select = f"[{','.join(f'{at}:{at + n}' for at, n in zip(start, values.shape, strict=True))}]"
+        with path_in_errors(f"/{path}"):
+            self._server.json("PUT", f"/datasets/{id}/value", body, select=select)
 
     def _matrix(self, path: str, matrix: Matrix, attributes: Bodies) -> MatrixUpload:
         with path_in_errors(f"/{path}"):

@@ -1,0 +1,225 @@
+"""The arrays of a Zarr store: dense ones by boxes of whole chunks, and the sparse matrices of AnnData."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.format.plan.grid import Grid
+from hsparse.hdf5.importer.dense_upload import LARGEST, box_bands
+from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims
+from hsparse.hdf5.importer.formats.zarr_store import LARGEST_CHUNK, zarr_errors
+from hsparse.hdf5.importer.object_body import MAX_KEPT
+from hsparse.hdf5.importer.sparse_matrix import (
+    BATCH,
+    Matrix,
+    MatrixElements,
+    check_pointers,
+    matrix_coordinates,
+    row_of,
+)
+from hsparse.model.initial_values import LARGEST_BAND, LARGEST_BATCH, chunk_of
+from hsparse.model.json_values import to_json
+from hsparse.model.layout import MAX_CHUNK_BYTES
+
+TEXT_SIZE = 64
+"""Bytes of a text, about."""
+MOST_POINTERS = 1 << 29
+FILTERS = [{"id": 2}, {"id": 1, "level": 4}]
+"""Shuffle and deflate, in the place of all compressors."""
+Sizes = Mapping[str, int]
+"""The bytes of chunks by their keys."""
+
+
+class ZarrArray:
+    """An array at `path`; `keys` are those of its chunks, or shards, that are stored."""
+
+    def __init__(self, path: str, array: zarr.Array, keys: Sizes) -> None:
+        """Raise `Unsupported` for a type that HDF5 lacks, and for chunks too large to be read."""
+        self.path = path
+        self.keys = keys
+        self._array = array
+        with zarr_errors(f"/{path}"):
+            self.shape: Dims = tuple(map(int, array.shape))
+            self.chunk: Dims = tuple(map(int, array.chunks))
+            self._stored_by: Dims = tuple(map(int, array.shards or array.chunks))
+            self._dtype = np.dtype(array.dtype)
+            self._fill = array.fill_value
+            self._is_compressed = bool(array.compressors)
+        self._form = _form_of(self._dtype)
+        self.kind = Hdf5Type.of(np.empty(0, self._form))
+        self.itemsize = TEXT_SIZE if self.kind.is_vlen else self._dtype.itemsize
+        if prod(self.chunk) * self.itemsize > LARGEST_CHUNK:
+            raise Unsupported(
+                f"It has chunks of more than {LARGEST_CHUNK} bytes; write it with smaller ones."
+            )
+
+    @property
+    def stored(self) -> int:
+        """The bytes of all its chunks."""
+        return sum(self.keys.values())
+
+    def read(self, start: Dims, stop: Dims) -> NDArray[Any]:
+        """Return the elements of a box, text as objects; errors have no path."""
+        with zarr_errors("It is damaged"):
+            found = np.asarray(self._array[tuple(map(slice, start, stop))])
+            shape = tuple(b - a for a, b in zip(start, stop, strict=True))
+            return found.astype(self._form, copy=False).reshape(shape)
+
+    def boxed(self) -> BoxedArray:
+        """Return it for a dense dataset."""
+        boxes = list(self._boxes())
+        largest = max((prod(map(int.__sub__, stop, start)) for _, start, stop in boxes), default=1)
+        return BoxedArray(
+            self.shape, self.kind, self._properties(), boxes, self.read, 3 * largest * self.itemsize
+        )
+
+    def chunks(self) -> dict[Dims, int]:
+        """Return the bytes of the stored chunks, or shards, inside the extent by their scaled coordinates."""
+        grid, found = Grid(self.shape, self._stored_by), {}
+        for key, size in self.keys.items():
+            place = tuple(map(int, re.findall(r"[0-9]{1,20}", key)))
+            place = place if self.shape else ()
+            if grid.holds(place) and self._array.metadata.encode_chunk_key(place) == key:
+                found[place] = size
+        return found
+
+    def _boxes(self) -> Iterator[tuple[int, Dims, Dims]]:
+        if 0 in self.shape:
+            return
+        grid, chunks = Grid(self.shape, self._stored_by), self.chunks()
+        size = prod(self._stored_by) * self.itemsize
+        if self.shape and 1 < len(chunks) == grid.size:
+            for first, last in box_bands(grid.counts, size):
+                start, stop = grid.origin(first), tuple(map(min, self.shape, grid.origin(last)))
+                share = prod(map(int.__sub__, stop, start)) / prod(self.shape)
+                yield from self._pieces(int(self.stored * share), start, stop)
+        else:
+            for place, nbytes in sorted(chunks.items()):
+                yield from self._pieces(nbytes, *grid.bounds(place))
+
+    def _pieces(self, nbytes: int, start: Dims, stop: Dims) -> Iterator[tuple[int, Dims, Dims]]:
+        """Yield a box, or halves of it that are not too large and have whole chunks."""
+        if prod(map(int.__sub__, stop, start)) * self.itemsize > LARGEST:
+            for axis, (a, b, length) in enumerate(zip(start, stop, self.chunk, strict=True)):
+                first, last = a // length, -(-b // length)
+                if last - first > 1:
+                    middle = (first + last) // 2 * length
+                    yield from self._pieces(nbytes // 2, start, (*stop[:axis], middle, *stop[axis + 1 :]))
+                    yield from self._pieces(nbytes // 2, (*start[:axis], middle, *start[axis + 1 :]), stop)
+                    return
+        yield nbytes, start, stop
+
+    def _properties(self) -> Bodies:
+        if not self.shape:
+            return {}
+        properties: Bodies = {}
+        dims = tuple(max(1, min(pair)) for pair in zip(self.chunk, self.shape, strict=True))
+        layout: Bodies = {"class": "H5D_CHUNKED"}
+        if 0 not in self.shape and prod(dims) * self.itemsize <= MAX_CHUNK_BYTES:
+            layout["dims"] = list(dims)
+            if Grid(self.shape, dims).size <= MAX_KEPT:
+                layout["enlarge"] = False
+        properties["layout"] = layout
+        if self._is_compressed and not self.kind.is_vlen:
+            properties["filters"] = FILTERS
+        return properties | self._fill_value()
+
+    def _fill_value(self) -> Bodies:
+        if self._fill is None or self._dtype.kind in "TU":
+            return {"fillValue": str(self._fill)} if self._fill else {}
+        data = np.asarray(self._fill, self._dtype).tobytes()
+        if not any(data):
+            return {}
+        if self.kind.is_vlen:
+            if len(self.chunks()) < Grid(self.shape, self._stored_by).size:
+                raise Unsupported("It has compounds with text, and not all of its chunks: write them all.")
+            return {}
+        try:
+            return {"fillValue": to_json(np.frombuffer(data, self.kind.wire).reshape(()), self.kind.element)}
+        except BadRequest:
+            return {"fillValue": b64encode(data).decode(), "fillValue_encoding": "base64"}
+
+
+def _form_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype that `Hdf5Type` knows: text as objects, also in compounds; `Unsupported` without one."""
+    if dtype.kind in "TU":
+        return np.dtype(object)
+    if dtype.names is not None:
+        return np.dtype([(name, _form_of(dtype[name])) for name in dtype.names])
+    if dtype.kind in "OMm":
+        raise Unsupported(f"HDF5 has no type like {dtype}; write it as numbers or text.")
+    return dtype
+
+
+def sparse_matrix(kind: str, shape: tuple[int, int], parts: Mapping[str, ZarrArray]) -> Matrix:
+    """Return the matrix of `data`, `indices` and `indptr`; `Corrupt` if they do not fit together."""
+    data, indices, pointers = (parts[name] for name in ("data", "indices", "indptr"))
+    for name, one in parts.items():
+        if len(one.shape) != 1:
+            raise Corrupt(f"The {name} of the matrix have {len(one.shape)} dimensions, not 1.")
+        if name != "data" and one.kind.dtype.kind not in "iu":
+            raise Corrupt(f"The {name} of the matrix are no integers.")
+    if data.kind.is_vlen:
+        raise Unsupported("A matrix whose values have no fixed size cannot be imported; use --as-is.")
+    (count,), lines = indices.shape, shape[kind == "csc"]
+    if data.shape != indices.shape:
+        raise Corrupt(f"The matrix has {data.shape[0]} values and {count} indices.")
+    if pointers.shape[0] > MOST_POINTERS:
+        raise Unsupported(f"The matrix has more than {MOST_POINTERS} rows or columns; use --as-is.")
+    found = pointers.read((0,), pointers.shape).astype(np.int64)
+    check_pointers(found, lines, count)
+    if count - len(indices.chunks()) * prod(indices._stored_by) > lines:  # a missing chunk is of zeros
+        raise Corrupt("Not all indices of the matrix are there.")
+    least = min(LARGEST_BAND, max(BATCH, *data.chunk, *indices.chunk))
+    width = chunk_of(shape, count, by_chunks=False)[kind == "csc"]
+    ranges = list(_ranges(found, width, count, least))
+    batches = _batches(kind, found, data, indices, ranges)
+    most = max((end - begin for begin, end in ranges), default=0)
+    return Matrix(shape, data.kind.item, data.itemsize, count, batches, most=most)
+
+
+def _ranges(pointers: NDArray[np.int64], width: int, count: int, least: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of elements: those of some times `width` lines, about `least` of them."""
+    begin = last = 0
+    for end in [*pointers[width::width].tolist(), count]:
+        if end - begin > least and last > begin:
+            yield begin, last
+            begin = last
+        while end - begin > max(least, LARGEST_BATCH):
+            yield begin, begin + least
+            begin += least
+        last = end
+    if count > begin:
+        yield begin, count
+
+
+def _batches(
+    kind: str,
+    pointers: NDArray[np.int64],
+    data: ZarrArray,
+    indices: ZarrArray,
+    ranges: list[tuple[int, int]],
+) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
+    stored = data.stored + indices.stored
+    for begin, end in ranges:
+        nbytes = stored * (end - begin) // indices.shape[0]
+        yield nbytes, partial(_elements, kind, pointers, data, indices, begin, end)
+
+
+def _elements(
+    kind: str, pointers: NDArray[np.int64], data: ZarrArray, indices: ZarrArray, begin: int, end: int
+) -> MatrixElements:
+    lines = row_of(pointers, begin, end)
+    places = indices.read((begin,), (end,))
+    return matrix_coordinates(lines, places, kind), data.read((begin,), (end,))

@@ -1,0 +1,119 @@
+"""A Zarr hierarchy as the parts of a domain: groups, arrays with their chunks, and AnnData's sparse matrices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import zarr
+
+from hsparse.client.types.hdf5_type import attribute_body
+from hsparse.errors import Unsupported
+from hsparse.hdf5.format.plan.matrix_encoding import ANNDATA_KINDS, ENCODING_TYPE
+from hsparse.hdf5.importer.formats.domain_parts import NULL, Bodies, DomainParts
+from hsparse.hdf5.importer.formats.zarr_arrays import ZarrArray, sparse_matrix
+from hsparse.hdf5.importer.formats.zarr_store import ZarrStore
+from hsparse.hdf5.importer.source import path_in_errors
+
+MEMBERS = ("data", "indices", "indptr")
+"""The arrays of a sparse matrix of AnnData."""
+DIMENSIONS = "_ARRAY_DIMENSIONS"
+"""xarray's attribute with the names of dimensions, which format 3 has beside the attributes."""
+EXACT = 1 << 53
+"""Integers up to which are floats, too."""
+Json = dict[str, Any]
+
+
+def open_zarr(place: str, name: str, *, as_is: bool) -> tuple[ZarrStore, Callable[[], DomainParts]]:
+    """Open a store; return what reads it, too. A store of one array becomes a dataset called `name`."""
+    store = ZarrStore(place)
+    return store, partial(zarr_parts, store, name, as_is=as_is)
+
+
+def zarr_parts(store: ZarrStore, name: str, *, as_is: bool) -> DomainParts:
+    """Return all groups and arrays; groups of AnnData's csr and csc are sparse datasets, unless they stay `as_is`.
+
+    What has a type that HDF5 lacks is `left`.
+    """
+    parts, found = DomainParts(), dict(store.nodes())
+    arrays = {path: one for path, one in found.items() if isinstance(one, zarr.Array)}
+    keys = store.chunk_keys(set(arrays))
+    forms = (
+        {}
+        if as_is
+        else {path: form for path, one in found.items() if (form := _matrix_form(path, one, arrays))}
+    )
+
+    def array(path: str) -> ZarrArray:
+        with path_in_errors(f"/{path}"):
+            return ZarrArray(path, arrays[path], keys[path])
+
+    for path, node in found.items():
+        if path.rpartition("/")[0] in forms and path:
+            continue
+        attributes = _attributes(node)
+        if path in forms:
+            members = {one: array(f"{path}/{one}") for one in MEMBERS}
+            with path_in_errors(f"/{path}"):
+                parts.matrices[path] = sparse_matrix(*forms[path], members), attributes
+        elif path in arrays:
+            is_none = node.attrs.get(ENCODING_TYPE) == "null"
+            if is_none and path == "raw":
+                continue  # files of HDF5 have none then
+            try:
+                with path_in_errors(f"/{path}"):
+                    parts.arrays[path or name] = NULL if is_none else array(path).boxed(), attributes
+            except Unsupported as error:
+                parts.left.append(error.message)
+        else:
+            parts.groups[path] = attributes
+    return parts
+
+
+def _matrix_form(path: str, node: Any, arrays: Mapping[str, Any]) -> tuple[str, tuple[int, int]] | None:
+    """Return whether a group is csr or csc, and its shape; None for others, and for one without elements."""
+    attributes = node.attrs.asdict()
+    kind, shape = attributes.get(ENCODING_TYPE), attributes.get("shape")
+    if not path or isinstance(node, zarr.Array) or not isinstance(kind, str) or kind not in ANNDATA_KINDS:
+        return None
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(n) is int and n > 0 for n in shape):
+        return None
+    return (
+        (ANNDATA_KINDS[kind], (shape[0], shape[1]))
+        if all(f"{path}/{one}" in arrays for one in MEMBERS)
+        else None
+    )
+
+
+def _attributes(node: zarr.Group | zarr.Array) -> Bodies:
+    values: Json = node.attrs.asdict()
+    names = getattr(node.metadata, "dimension_names", None) or ()
+    if isinstance(node, zarr.Array) and any(names):
+        values = {DIMENSIONS: [one or "" for one in names], **values}
+    return {name: attribute_body(_attribute(value)) for name, value in values.items()}
+
+
+def _attribute(value: Any) -> Any:
+    """Return the value of an attribute that JSON has: text, numbers and arrays of them as such, others as JSON."""
+    if value is None or isinstance(value, str | bool | float) or _is_long(value):
+        return value
+    leaves = value if isinstance(value, list) else [value]
+    while any(isinstance(one, list) for one in leaves):
+        if not all(isinstance(one, list) and len(one) == len(leaves[0]) for one in leaves):
+            return json.dumps(value)
+        leaves = [leaf for one in leaves for leaf in one]
+    kinds = {type(one) for one in leaves}
+    if kinds == {str}:
+        return np.array(value, object)
+    if kinds in ({bool}, {float}, set()) or (kinds == {int} and all(map(_is_long, leaves))):
+        return np.array(value)
+    is_mixed = kinds == {int, float} and all(abs(one) <= EXACT for one in leaves if type(one) is int)
+    return np.array(value, float) if is_mixed else json.dumps(value)
+
+
+def _is_long(value: Any) -> bool:
+    """Say whether a value is an integer of 64 bits."""
+    return type(value) is int and -(1 << 63) <= value < 1 << 63

@@ -1,0 +1,184 @@
+"""Zarr stores, of formats 2 and 3: a directory or a `.zarr.zip`, its keys, and the groups and arrays in it.
+
+https://zarr-specs.readthedocs.io. Consolidated metadata is not read: every group and array has its own beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import zarr
+from zarr.storage import LocalStore, ZipStore
+
+from hsparse.errors import BadRequest, Corrupt, HsparseError, Unsupported
+from hsparse.hdf5.importer.file_objects import is_utf8_name
+from hsparse.hdf5.importer.source import Opened
+
+METADATA = {2: (".zgroup", ".zarray"), 3: ("zarr.json",)}
+"""The names of the keys that make a group or an array, for each format."""
+LARGEST_CHUNK = 1 << 30
+"""The most bytes of a chunk, or of a value in a zip file."""
+LARGEST_METADATA = 16 << 20
+Node: TypeAlias = Any
+"""A `zarr.Group` or `zarr.Array`."""
+
+
+@contextmanager
+def zarr_errors(path: str) -> Iterator[None]:
+    """Turn what zarr and its codecs raise into `Corrupt`, with a path in front."""
+    try:
+        yield
+    except HsparseError:
+        raise
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise Corrupt(f"{path}: zarr cannot read it: {type(error).__name__}: {text[:300]}.") from error
+
+
+class ZarrStore(Opened):
+    """An open store; `keys` has the bytes of each value."""
+
+    def __init__(self, place: str) -> None:
+        """List all keys; `Unsupported` for links out of the directory, `Corrupt` for what is no store."""
+        self.name = place.rstrip("/")
+        path = Path(place)
+        self._zip: zipfile.ZipFile | None = None
+        if path.is_dir():
+            self.keys, state = _files(path)
+            self._store: Any = LocalStore(path, read_only=True)
+        else:
+            with zarr_errors(place):
+                self._zip = zipfile.ZipFile(path)
+                self._store = ZipStore(path, mode="r", read_only=True)
+            self.keys, state = _members(self._zip, place)
+        self.size = sum(self.keys.values())
+        self.fingerprint = sha256(state.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        self.version = next((one for one in (3, 2) if {*METADATA[one]} & {*self.keys}), 0)
+        if not self.version:
+            self.close()
+            raise Corrupt(f"{place} has neither zarr.json, .zgroup nor .zarray: it is no Zarr store.")
+
+    def close(self) -> None:
+        self._store.close()
+        if self._zip is not None:
+            self._zip.close()
+
+    def nodes(self) -> Iterator[tuple[str, Node]]:
+        """Yield groups and arrays with their paths, those above first; the root has the empty path.
+
+        `Corrupt` for what is in no group, `Unsupported` for values whose decoding would run code.
+        """
+        groups, arrays = set[str](), set[str]()
+        for path in sorted(self._paths(), key=lambda path: path.split("/") if path else []):
+            above = path.rpartition("/")[0]
+            if arrays & _parents(path):
+                continue  # a key of an array
+            if path and above not in groups:
+                raise Corrupt(
+                    f"/{above} has members, such as /{path}, but no metadata that makes it a group."
+                )
+            if any(one in (".", "..") or not is_utf8_name(one) for one in path.split("/")):
+                raise Unsupported(f"{path!r} cannot be the path of an object; rename it.")
+            node = self._open(path)
+            (arrays if isinstance(node, zarr.Array) else groups).add(path)
+            yield path, node
+
+    def chunk_keys(self, arrays: set[str]) -> dict[str, dict[str, int]]:
+        """Return the keys below each array, without its path, and the bytes of their values."""
+        found: dict[str, dict[str, int]] = {path: {} for path in arrays}
+        for key, size in self.keys.items():
+            for path in arrays & _parents(key):
+                found[path][key[len(path) + 1 :] if path else key] = size
+        return found
+
+    def _paths(self) -> set[str]:
+        names = METADATA[self.version]
+        return {key.rpartition("/")[0] for key in self.keys if key.rpartition("/")[2] in names}
+
+    def _open(self, path: str) -> Node:
+        above = f"{path}/" if path else ""
+        with zarr_errors(f"/{path}"):
+            key = next(
+                f"{above}{name}" for name in METADATA[self.version][::-1] if f"{above}{name}" in self.keys
+            )
+            described = json.loads(self._read(key))
+            options = {"path": path, "mode": "r", "zarr_format": self.version}
+            is_array = key.endswith(".zarray") or described.get("node_type") == "array"
+            if not is_array:
+                return zarr.open_group(self._store, use_consolidated=False, **options)
+            _check_codecs(path, described)
+            return zarr.open_array(self._store, **options)
+
+    def _read(self, key: str) -> bytes:
+        if self.keys[key] > LARGEST_METADATA:
+            raise Unsupported(f"{key} has {self.keys[key]} bytes; metadata may have {LARGEST_METADATA}.")
+        return Path(self.name, key).read_bytes() if self._zip is None else self._zip.read(key)
+
+
+def _parents(path: str) -> set[str]:
+    """Return the paths above a path, the empty one of the root too."""
+    parts = path.split("/")
+    return {"/".join(parts[:count]) for count in range(len(parts))}
+
+
+def _files(place: Path) -> tuple[dict[str, int], str]:
+    """Return the sizes of all files below a directory, by their paths in it, and a text that tells their state."""
+    found, state = {}, []
+    ahead = [(os.fspath(place), "")]
+    while ahead:
+        folder, prefix = ahead.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda one: one.name)
+            for one in entries:
+                key = f"{prefix}{one.name}"
+                if one.is_dir(follow_symlinks=False):
+                    ahead.append((one.path, f"{key}/"))
+                elif one.is_file(follow_symlinks=False):
+                    status = one.stat(follow_symlinks=False)
+                    found[key] = status.st_size
+                    state.append(f"{key} {status.st_size} {status.st_mtime_ns}")
+                else:
+                    raise Unsupported(
+                        f"{one.path} is a link, or no file: copy the store with files alone (cp -rL)."
+                    )
+        except OSError as error:
+            raise BadRequest(f"The directory {folder} cannot be read: {error.strerror}.") from error
+    return found, "\n".join(sorted(state))
+
+
+def _members(file: zipfile.ZipFile, place: str) -> tuple[dict[str, int], str]:
+    """Return the sizes of all files in a zip file, by their names, and a text that tells their state."""
+    found = {}
+    for one in file.infolist():
+        if one.file_size > LARGEST_CHUNK:
+            raise Unsupported(
+                f"{place}: {one.filename} has {one.file_size} bytes; {LARGEST_CHUNK} are allowed."
+            )
+        if one.filename in found:
+            raise Corrupt(f"{place}: {one.filename} is there twice.")
+        if not one.is_dir():
+            found[one.filename] = one.file_size
+    return found, "\n".join(sorted(f"{one.filename} {one.file_size} {one.CRC}" for one in file.infolist()))
+
+
+def _check_codecs(path: str, described: Any) -> None:
+    """Raise `Unsupported` for pickles, which run code when they are read."""
+    ahead = [described]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, dict):
+            names = {str(one.get(key)).lower() for key in ("id", "name")}
+            if any("pickle" in name for name in names):
+                raise Unsupported(
+                    f"/{path}: Its values are pickles, which run code when they are read: convert it."
+                )
+            ahead += [value for key, value in one.items() if key != "attributes"]
+        elif isinstance(one, list):
+            ahead += one
