@@ -2,6 +2,9 @@
 
 export type Query = Record<string, string | number | undefined>;
 
+/** Requests that change something. */
+const CHANGES = /^(PUT|DELETE) |^POST \/(jobs|groups|datasets)$/;
+
 /** Statuses of a server that is busy, or that a proxy does not reach. */
 const PASSING = [429, 502, 503, 504];
 
@@ -9,6 +12,8 @@ const PASSING = [429, 502, 503, 504];
 export class RequestError extends Error {
   /** Whether what failed is asked for again, without a person. */
   isAskedAgain = false;
+  /** Whether it was to change something. */
+  isChange = false;
 
   constructor(
     readonly kind: string,
@@ -32,6 +37,8 @@ export class RequestError extends Error {
     if (this.isPassing) return 'Try again in a moment.';
     if (this.kind === 'redirected') return 'Load this page again: a sign-in at the proxy may have ended.';
     if (this.status === 401) return 'Sign in again, with another name, password or key.';
+    if (this.isChange && this.status === 403) return 'Ask its owner, or an admin, for that right.';
+    if (this.isChange && this.status < 500) return '';
     if (this.status === 403) return 'Sign in as a user who may read it, or ask its owner for the right to read.';
     if (this.status === 404 || this.status === 410) return 'Look for it in the folder above: it was moved or deleted, or the address has an error.';
     if (this.status === 413) return 'Select less of it, or zoom in.';
@@ -112,7 +119,7 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
   if (answer.type === 'opaqueredirect') {
     throw new RequestError('redirected', 0, 'The server, or a proxy before it, sends this page elsewhere for its data. It does not go there.');
   }
-  if (!answer.ok) throw await errorOf(answer);
+  if (!answer.ok) throw Object.assign(await errorOf(answer), { isChange: CHANGES.test(`${options.method ?? 'GET'} ${path}`) });
   return answer;
 }
 

@@ -14,7 +14,7 @@ export function ErrorNotice({ error, retry }: NoticeProps) {
   return (
     <div className="error" role="alert">
       <p>{message}</p>
-      {error instanceof RequestError && <p className="quiet">{error.remedy}</p>}
+      {error instanceof RequestError && error.remedy !== '' && <p className="quiet">{error.remedy}</p>}
       {retry !== undefined && <button onClick={retry}>Try again</button>}
     </div>
   );

@@ -10,8 +10,10 @@ import { ErrorBoundary, ErrorNotice } from './ErrorNotice';
 import { FolderView } from './FolderView';
 import { Jobs } from './Jobs';
 import { SignIn } from './SignIn';
+import { TaskList } from './TaskList';
 import { Tree } from './Tree';
 import { Users } from './Users';
+import { useTasks } from './useTasks';
 
 export function Explorer() {
   const address = useAddress();
@@ -22,6 +24,8 @@ export function Explorer() {
   const domain = useLoad(isTop ? undefined : place, (signal) => Domain.load(address.domain, address.bucket, signal));
   const isThis = domain.value?.path === address.domain && domain.value.bucket === address.bucket;
   const loaded = !isTop && isThis ? domain.value : undefined;
+  const tasks = useTasks();
+  const who = { user: about.value?.username, isAdmin: about.value?.isadmin === true };
   const [narrow, setNarrow] = useState(false);
   useEffect(() => {
     document.title = `${nameOf(address.path === '/' ? address.domain : address.path)} · hsparse`;
@@ -48,15 +52,16 @@ export function Explorer() {
           </ErrorBoundary>
         )}
         <main>
+          <TaskList tasks={tasks} />
           {domain.error !== undefined && !isTop && loaded === undefined && <h1>{nameOf(address.domain)}</h1>}
           {domain.error !== undefined && !isTop && <ErrorNotice error={domain.error} retry={domain.reload} />}
           {!isTop && loaded === undefined && domain.error === undefined && <p className="notice">Loading…</p>}
           <ErrorBoundary key={formatAddress({ ...address, view: undefined, select: undefined })} of={formatAddress(address)}>
-            {isTop && <FolderView address={address} folder={undefined} user={about.value?.username} />}
-            {isTop && about.value?.isadmin === true && <Users />}
-            {isTop && about.value?.isadmin === true && <Jobs />}
+            {isTop && <FolderView address={address} folder={undefined} tasks={tasks} {...who} />}
+            {isTop && who.isAdmin && <Users />}
+            {isTop && who.isAdmin && <Jobs />}
             {isTop && <Colophon version={about.value?.hsparse_version} />}
-            {loaded?.isFolder === true && <FolderView address={address} folder={loaded} user={about.value?.username} />}
+            {loaded?.isFolder === true && <FolderView address={address} folder={loaded} tasks={tasks} {...who} />}
             {hasTree && <ObjectView domain={loaded} address={address} user={about.value?.username} change={domain.change} />}
           </ErrorBoundary>
         </main>

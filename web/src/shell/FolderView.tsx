@@ -5,10 +5,14 @@ import { type Address, formatAddress, nameOf } from '../address';
 import { ANONYMOUS, type Query, sendJson, untilAnswered } from '../api/client';
 import type { Domain } from '../api/hdf';
 import { useLoad, useSignedIn, useSignIns } from '../api/load';
+import { type Rights, useRights } from '../api/rights';
 import { importCommand } from '../object/snippets';
 import { Acls } from './Acls';
+import { EntryDeeds } from './EntryDeeds';
 import { ErrorNotice } from './ErrorNotice';
 import { formatBytes, formatCount, formatTime } from './format';
+import { NewFolder } from './NewFolder';
+import type { Tasks } from './useTasks';
 
 interface Entry {
   name: string;
@@ -18,6 +22,8 @@ interface Entry {
   lastModified?: number;
   total_size?: number;
   num_datasets?: number;
+  /** Of who is signed in. */
+  rights?: Rights;
 }
 
 type Column = 'name' | 'owner' | 'lastModified' | 'num_datasets' | 'total_size';
@@ -37,10 +43,13 @@ interface Props {
   folder: Domain | undefined;
   /** The name that the server has for who looks. */
   user: string | undefined;
+  isAdmin: boolean;
+  tasks: Tasks;
 }
 
-export function FolderView({ address, folder, user }: Props) {
+export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
   const { domain, bucket } = address;
+  const [said, setSaid] = useState('');
   const [typed, setTyped] = useState('');
   const [order, setOrder] = useState<{ by: Column; down: boolean }>({ by: 'name', down: false });
   const place = `${bucket ?? ''} ${domain}`;
@@ -50,6 +59,20 @@ export function FolderView({ address, folder, user }: Props) {
   const matching = useLoad(isAsked ? `${place} ${typed}` : undefined, (signal) => readPage(address, { pattern: patternOf(typed) }, signal));
   const listing = isAsked && matching.isCurrent ? matching : all;
   const [more, setMore] = useState<unknown>();
+  // Nobody makes anything without a name.
+  const mayCreate = useRights({ path: domain, bucket }).create && user !== undefined && user !== ANONYMOUS;
+  const reload = () => {
+    all.reload();
+    matching.reload();
+  };
+  useEffect(() => {
+    if (tasks.ended > 0) reload();
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- once for each
+  }, [tasks.ended]);
+  const done = (what: string) => {
+    setSaid(what);
+    reload();
+  };
   const reading = useRef<AbortController>();
   const signIns = useSignIns();
   useEffect(() => {
@@ -75,6 +98,7 @@ export function FolderView({ address, folder, user }: Props) {
   const entries = listing.value?.entries ?? [];
   const last = listing.value?.isWhole === false ? entries.at(-1) : undefined;
   const retry = more !== undefined && last !== undefined ? () => readMore(last) : isAsked ? matching.reload : all.reload;
+  const hasDeeds = user !== ANONYMOUS && (mayCreate || entries.some(({ rights }) => rights?.delete));
   const found = entries.filter((entry) => nameOf(entry.name).toLowerCase().includes(typed.toLowerCase()));
   const sorted = [...found].sort((a, b) => compare(a[order.by], b[order.by]) * (order.down ? -1 : 1));
   return (
@@ -90,6 +114,10 @@ export function FolderView({ address, folder, user }: Props) {
           {isAsked && !matching.isCurrent && matching.error === undefined && '; looking for others…'}
         </span>
         {last !== undefined && <button onClick={() => readMore(last)}>Load more</button>}
+        {mayCreate && <NewFolder folder={domain} bucket={bucket} done={done} />}
+        <span role="status" className="quiet">
+          {said}
+        </span>
       </div>
       {error !== undefined && <ErrorNotice error={error} retry={retry} />}
       {listing.value !== undefined && (
@@ -104,6 +132,7 @@ export function FolderView({ address, folder, user }: Props) {
                     </button>
                   </th>
                 ))}
+                {hasDeeds && <th>Change</th>}
               </tr>
             </thead>
             <tbody>
@@ -119,6 +148,19 @@ export function FolderView({ address, folder, user }: Props) {
                   <td>{formatTime(entry.lastModified)}</td>
                   <td className="number">{entry.num_datasets ?? ''}</td>
                   <td className="number">{entry.total_size === undefined ? '' : formatBytes(entry.total_size)}</td>
+                  {hasDeeds && (
+                    <td>
+                      <EntryDeeds
+                        place={{ path: entry.name, bucket }}
+                        isFolder={entry.class === 'folder'}
+                        rights={entry.rights}
+                        mayCreate={mayCreate}
+                        isAdmin={isAdmin}
+                        run={tasks.run}
+                        done={done}
+                      />
+                    </td>
+                  )}
                 </tr>
               ))}
             </tbody>
@@ -154,7 +196,7 @@ interface Page {
 }
 
 async function readPage({ domain, bucket }: Address, part: Query, signal?: AbortSignal): Promise<Page> {
-  const query = { domain: `${domain.replace(/\/$/, '')}/`, bucket, verbose: 1, Limit: PAGE, ...part };
+  const query = { domain: `${domain.replace(/\/$/, '')}/`, bucket, verbose: 1, include_rights: 1, Limit: PAGE, ...part };
   const entries = (await sendJson<{ domains: Entry[] }>('/domains', query, { signal })).domains;
   return { entries, isWhole: entries.length < PAGE };
 }

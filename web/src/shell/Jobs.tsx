@@ -1,26 +1,14 @@
 /** The imports and exports that the server runs, for admins. */
 
 import { useState } from 'react';
-import { sendJson } from '../api/client';
+import { listJobs } from '../api/jobs';
 import { useLoad } from '../api/load';
 import { ErrorNotice } from './ErrorNotice';
 import { formatBytes } from './format';
 
-interface Job {
-  id: string;
-  kind: string;
-  domain: string;
-  user?: string;
-  status: string;
-  done?: number;
-  total?: number;
-}
-
 export function Jobs() {
   const [open, setOpen] = useState(false);
-  const jobs = useLoad(open ? 'jobs' : undefined, async (signal) => {
-    return (await sendJson<{ jobs: Job[] }>('/jobs', {}, { signal })).jobs;
-  });
+  const jobs = useLoad(open ? 'jobs' : undefined, listJobs);
   return (
     <details onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>Jobs</summary>

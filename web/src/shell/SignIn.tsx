@@ -4,6 +4,7 @@ import { type FormEvent, useEffect, useRef, useState } from 'react';
 import { type About, ANONYMOUS, basic, RequestError, sendJson, setAuthorization } from '../api/client';
 import { signInAtIssuer } from '../api/issuer';
 import { useSignedIn } from '../api/load';
+import { Dialog } from './Dialog';
 import { ErrorNotice } from './ErrorNotice';
 
 interface Props {
@@ -12,14 +13,11 @@ interface Props {
 }
 
 export function SignIn({ about, error }: Props) {
-  const dialog = useRef<HTMLDialogElement>(null);
   const [open, setOpen] = useState(false);
+  const close = () => setOpen(false);
   const signedIn = useSignedIn();
   // A server without users takes everybody, without credentials, for its one user.
   const hasUsers = about?.username === ANONYMOUS;
-  useEffect(() => {
-    if (open) dialog.current?.showModal();
-  }, [open]);
   return (
     <div className="who">
       {error instanceof RequestError && error.kind === 'away' ? (
@@ -35,11 +33,10 @@ export function SignIn({ about, error }: Props) {
         hasUsers && <button onClick={() => setOpen(true)}>Sign in</button>
       )}
       {open && (
-        <dialog ref={dialog} aria-labelledby="signInTitle" onClose={() => setOpen(false)}>
-          <h2 id="signInTitle">Sign in</h2>
-          {about?.sign_in_issuer !== undefined && <IssuerButton issuer={about.sign_in_issuer} close={() => dialog.current?.close()} />}
-          <SignInForm close={() => dialog.current?.close()} />
-        </dialog>
+        <Dialog title="Sign in" close={close}>
+          {about?.sign_in_issuer !== undefined && <IssuerButton issuer={about.sign_in_issuer} close={close} />}
+          <SignInForm close={close} />
+        </Dialog>
       )}
     </div>
   );
