@@ -16,7 +16,8 @@ from hsparse.hdf5.format.messages.object_messages import FillValue
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import parse_object
 from hsparse.hdf5.importer.file_data import FileData
-from hsparse.hdf5.importer.file_objects import FileObjects, MatrixForm
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.matrix_forms import MatrixForm
 from hsparse.hdf5.importer.object_body import fill_body, type_body
 from hsparse.hdf5.importer.sparse_matrix import (
     BATCH,

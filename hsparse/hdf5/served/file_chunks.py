@@ -31,8 +31,9 @@ from hsparse.format.selections.selection_encoding import encode_points
 from hsparse.format.structured.container import METADATA_FIXED, build, seal
 from hsparse.hdf5.format.messages.layout_message import UNFILTERED_EDGES, ChunkedLayout
 from hsparse.hdf5.importer.file_data import FileData
-from hsparse.hdf5.importer.file_objects import FileObjects, MatrixForm
+from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_column
+from hsparse.hdf5.importer.matrix_forms import MatrixForm
 from hsparse.hdf5.importer.sparse_matrix import check_pointers
 from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
 from hsparse.hdf5.importer.virtual_data import VirtualData

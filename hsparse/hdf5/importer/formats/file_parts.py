@@ -13,8 +13,9 @@ from hsparse.errors import Corrupt, Unsupported
 from hsparse.hdf5.format.messages.group_messages import HardLink
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind
 from hsparse.hdf5.importer.file_data import FileData
-from hsparse.hdf5.importer.file_objects import FileObject, FileObjects, MatrixForm
+from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix
+from hsparse.hdf5.importer.matrix_forms import MatrixForm
 from hsparse.hdf5.importer.object_body import attribute_body, values_bytes
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import Matrix

@@ -1,0 +1,144 @@
+"""Groups and datasets of an HDF5 file that become sparse datasets, and which datasets these are made of.
+
+Groups of AnnData (`encoding-type`, and the older `h5sparse_format`) and of Binsparse; datasets with a defined set.
+
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hsparse.errors import HsparseError
+from hsparse.hdf5.format.hdf5_file import Hdf5File
+from hsparse.hdf5.format.messages.file_type import names_of_enum
+from hsparse.hdf5.format.messages.group_messages import HardLink
+from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
+from hsparse.hdf5.format.parse.parsed_elements import parse_elements
+from hsparse.hdf5.format.parse.parsed_object import ParsedAttribute, ParsedDataset, ParsedObject, parse_object
+from hsparse.hdf5.format.plan.dataset_plan import BOOLEAN
+from hsparse.hdf5.format.plan.domain_plan import DEFINED, REFERENCE_TYPE
+from hsparse.hdf5.format.plan.matrix_encoding import (
+    ANNDATA_KINDS,
+    BINSPARSE,
+    BINSPARSE_KINDS,
+    ENCODING_TYPE,
+    OLD_FORMAT,
+    OLD_SHAPE,
+)
+from hsparse.hdf5.importer.source import Source
+from hsparse.model.dataspace import dims_of
+from hsparse.model.element import element_of
+from hsparse.model.json_values import to_json
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixForm:
+    """A matrix of `shape`: `kind` is csr, csc or coo. The other fields are addresses of datasets.
+
+    `indices` has the column (csr), the row (csc) or both (coo) of each element, `pointers` the start of each row or
+    column. `iso`: all elements have the same value.
+    """
+
+    kind: str
+    shape: tuple[int, int]
+    values: int
+    indices: tuple[int, ...]
+    pointers: int | None = None
+    iso: bool = False
+    fill: int | None = None
+
+
+def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixForm | None:
+    """Return the form of a group that is a matrix, None for other groups and unknown forms."""
+    attributes = {one.name: one for one in stored.attributes}
+    members = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
+
+    def value(name: str) -> Any:
+        return _value(source, file, attributes[name]) if name in attributes else None
+
+    try:
+        if BINSPARSE in attributes:
+            return _binsparse(json.loads(value(BINSPARSE)), members)
+        kind = ANNDATA_KINDS.get(value(ENCODING_TYPE) or value(OLD_FORMAT))
+        shape = value("shape") or value(OLD_SHAPE)
+        if kind is None:
+            return None
+        return MatrixForm(kind, _shape(shape), members["data"], (members["indices"],), members["indptr"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedSet:
+    """Which elements of a dataset are defined: a dataset of booleans, at `address`, that `attribute` leads to."""
+
+    attribute: str
+    address: int
+
+
+def find_defined_set(source: Source, file: Hdf5File, stored: ParsedObject) -> DefinedSet | None:
+    """Return the defined set of a dataset that was sparse, None for others.
+
+    An attribute of that name that leads to no booleans of the same extent and chunks is the user's own.
+    """
+    if stored.dataset is None or not isinstance(stored.dataset.layout, ChunkedLayout):
+        return None
+    named = [one for one in stored.attributes if one.name.rstrip("_") == DEFINED]
+    for one in sorted(named, key=lambda one: len(one.name), reverse=True):
+        if one.type.item == REFERENCE_TYPE and dims_of(one.shape) == ():
+            found: list[int] = []
+            _value(source, file, one, found.append)
+            if found and _is_defined_set(source, file, stored.dataset, found[0]):
+                return DefinedSet(one.name, found[0])
+    return None
+
+
+def _is_defined_set(source: Source, file: Hdf5File, values: ParsedDataset, address: int) -> bool:
+    try:
+        beside = source.run(parse_object(file, address))
+    except HsparseError:
+        return False
+    one = beside.dataset
+    if one is None or beside.attributes or not isinstance(one.layout, ChunkedLayout):
+        return False
+    assert isinstance(values.layout, ChunkedLayout)
+    same = dims_of(one.shape) == dims_of(values.shape) and one.layout.dims == values.layout.dims
+    is_enum = one.type.item["class"] == BOOLEAN["class"] and one.type.size == 1
+    return same and is_enum and names_of_enum(one.type.item) == names_of_enum(BOOLEAN)
+
+
+def _binsparse(described: Any, members: dict[str, int]) -> MatrixForm | None:
+    described = described.get(BINSPARSE, described)
+    kind = BINSPARSE_KINDS.get(described["format"])
+    types = described["data_types"]
+    name = types["values"]
+    iso = name.startswith("iso[")
+    if kind is None or "complex" in name or described.get("structure", "general") != "general":
+        return None
+    shape, values = _shape(described["shape"]), members["values"]
+    fill = members["fill_value"] if described.get("fill") is True else None
+    if kind == "coo":
+        return MatrixForm(kind, shape, values, (members["indices_0"], members["indices_1"]), None, iso, fill)
+    return MatrixForm(kind, shape, values, (members["indices_1"],), members["pointers_to_1"], iso, fill)
+
+
+def _shape(value: Any) -> tuple[int, int]:
+    rows, columns = map(int, value)
+    if min(rows, columns) < 1:
+        raise ValueError("a matrix without elements stays what it is")
+    return rows, columns
+
+
+def _value(
+    source: Source, file: Hdf5File, one: ParsedAttribute, find: Callable[[int], None] = lambda _: None
+) -> Any:
+    """Return an attribute's value, None if it is unreadable; `find` is called with the addresses in it."""
+    try:
+        reads = parse_elements(file, one.type, one.data, dims_of(one.shape) or (), find)
+        return to_json(source.run(reads), element_of(one.type.item))
+    except HsparseError:
+        return None  # an unreadable attribute describes no matrix
