@@ -73,7 +73,10 @@ ROOMS: dict[str, set[str]] = {
         *GROUND,
     },
     "torch": {"client"},
-    "hdf5": {"config", "extension", "hdf5.format", "cli", "client", "wire", "storage", "dn", "sn", *GROUND},
+    "hdf5": {
+        *("config", "extension", "hdf5.format", "machine_memory"),
+        *("cli", "client", "wire", "storage", "dn", "sn", *GROUND),
+    },
     "hdf5.format": {"errors", "model", "format"},
     "api_keys": {"config", "extension", "cli", "sn", *GROUND},
     "explorer": {"config", "extension", "sn", *GROUND},

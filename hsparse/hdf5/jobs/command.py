@@ -1,4 +1,4 @@
-"""`hsparse job`: imports and exports that a server runs."""
+"""`hsparse job`: imports, exports and copies that a server runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from hsparse.wire.message import Failure
 
 POLL_SECONDS = 1.0
 ABOUT = """\
-Have a server import or export a file by itself, where it allows that (its setting job_places).
+Have a server import or export a file by itself, where it allows that (its setting job_places), or copy a domain.
 
   hsparse job import s3://beamline/run.h5 /home/ada/run.h5 --option resume --user ada
   hsparse job export /home/ada/run.h5 s3://exports/run.h5 --option layout=structured --wait
+  hsparse job copy /home/ada/run.h5 /home/ada/copy.h5 --wait
   hsparse job list
   hsparse job wait j-...
 """
@@ -38,8 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     begin = (
         _command(commands, "import", "begin an import, and print its id", _begin, "source", "domain"),
         _command(commands, "export", "begin an export, and print its id", _begin, "domain", "target"),
+        _command(commands, "copy", "begin a copy, and print its id", _begin, "source", "domain"),
     )
-    for kind, one in zip(("import", "export"), begin, strict=True):
+    for kind, one in zip(JobKind, begin, strict=True):
         one.set_defaults(kind=kind)
         one.add_argument(
             "--option",

@@ -20,6 +20,7 @@ from hsparse.hdf5.jobs.job import CANCEL, PLACE, Job, JobKind, JobStatus, check_
 from hsparse.hdf5.jobs.job_queue import S3, JobQueue
 from hsparse.hdf5.jobs.job_run import JobCommand
 from hsparse.hdf5.maps.map_handlers import get_dataset_map, get_map
+from hsparse.machine_memory import machine_memory
 from hsparse.model.acl import Right
 from hsparse.model.ids import JOB_FOLDER, check_job_id, job_id_of_key, job_key, job_key_prefix, new_job_id
 from hsparse.sn.app import Parts
@@ -34,6 +35,8 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
 MAX_LISTED_JOBS = 1000
+LEAST_MEMORY = 4 << 30
+"""Bytes of address space that a process with many threads has before it begins."""
 
 
 async def post_job(request: Request) -> web.StreamResponse:
@@ -188,7 +191,8 @@ async def _running_jobs(settings: Settings, service: Service, url: str) -> Async
     """Run jobs while the context lasts; they send requests to the node at `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
     chosen = settings.service
-    command = JobCommand(prefix, job_environment(settings), loopback(url), chosen.job_memory, chosen.job_time)
+    memory = min(chosen.job_memory, max(LEAST_MEMORY, machine_memory()))
+    command = JobCommand(prefix, job_environment(settings), loopback(url), memory, chosen.job_time)
     service.component(JobQueue).start(command)
     try:
         yield

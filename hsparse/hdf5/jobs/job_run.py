@@ -12,6 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -30,6 +31,8 @@ KILLED = Failure.of(
         "The job was killed, as it did not end when it was stopped: delete what it made, or POST it again with resume."
     )
 )
+FIRST_TO_END = "1000"
+"""The largest `oom_score_adj`, see proc_pid_oom_score_adj(5)."""
 LONGEST_LINE = 1 << 20
 LONGEST_MESSAGE = 2000
 MAX_MESSAGES = 10
@@ -137,7 +140,12 @@ class JobProcess:
         asyncio.get_running_loop().call_later(GRACE, self._kill, self._process)
 
     def _limit_memory(self, process: Process) -> None:
-        """Limit the memory of the process, which does nothing before it is signed in."""
+        """Limit the memory of the process, which does nothing before it is signed in.
+
+        Where all memory is taken nevertheless, Linux ends this process, and not the server.
+        """
+        with suppress(OSError):  # another system, or it has ended
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text(FIRST_TO_END)
         if self._command.memory and hasattr(resource, "prlimit"):
             with suppress(ProcessLookupError):  # it has ended; the exit status has the reason
                 limit_memory(process.pid, self._command.memory)

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,11 @@ async def heard_once(made: JobProcess) -> asyncio.Task[None]:
     task = asyncio.create_task(made.run(heard.set))
     await heard.wait()
     return task
+
+
+def place_in_line(pid: int) -> int:
+    """Return what Linux goes by when it must end a process for its memory; the largest is 1000."""
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
 async def test_the_header_goes_through_the_pipe(command: JobCommand) -> None:
@@ -109,6 +115,16 @@ def test_a_limit_is_below_that_of_the_server(hard: int, most: int, limit: int) -
         resource.prlimit(child.pid, resource.RLIMIT_AS, (hard, hard))
         limit_memory(child.pid, most)
         assert resource.prlimit(child.pid, resource.RLIMIT_AS) == (limit, limit)
+
+
+async def test_it_ends_before_the_server_where_all_memory_is_taken(command: JobCommand) -> None:
+    made = process(command, "/hold")
+    task = await heard_once(made)
+    assert made._process is not None
+    assert place_in_line(made._process.pid) == 1000
+    made.stop()
+    with pytest.raises(HsparseError):
+        await task
 
 
 async def test_one_that_takes_too_much_memory_fails(command: JobCommand) -> None:
