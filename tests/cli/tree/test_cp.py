@@ -101,6 +101,20 @@ def test_targets(run: Run, made: str, folder: str) -> None:
     run("cp", f"{made}/dense", f"{folder}/x", status=2)
 
 
+def test_exact_paths_are_no_patterns_and_no_folders_to_put_it_in(run: Run, made: str, folder: str) -> None:
+    odd, other = f"{folder}/[a]*.h5", f"{folder}/?.h5"
+    run("cp", "--exact", made, odd)
+    (said,) = run("cp", "--exact", made, folder, status=2)
+    assert f"{folder} exists already" in said
+    lines = run("cp", "--exact", "--progress", "json", odd, f"{folder}/copy.h5")
+    last = next(json.loads(line) for line in reversed(lines) if line.startswith('{"done"'))
+    assert last["done"] == last["total"] > 0
+    run("mv", "--exact", odd, other)
+    run("cp", "--exact", odd, f"{folder}/none.h5", status=2)
+    run("cp", "--exact", made, other, f"{folder}/none.h5", status=2)
+    assert run("ls", folder) == [other, f"{folder}/copy.h5", made]
+
+
 def test_a_copy_that_fails_is_deleted(
     run: Run, made: str, folder: str, embedded_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
