@@ -240,7 +240,7 @@ def test_dense_data_is_drawn_by_h5web(page: Page) -> None:
     expect(display.get_by_role("tab", name="Line")).to_have_attribute("aria-selected", "true")
     display.get_by_role("tab", name="Matrix").click()
     expect(display.get_by_role("gridcell", name="\u22123.260e-1").first).to_be_visible()
-    go(page, domain=CELLS, path="/obs")
+    go(page, domain=CELLS, path="/obs", view="display")
     expect(display.get_by_text("AAAGCCTGGCTAAC-1")).to_be_visible()
 
 

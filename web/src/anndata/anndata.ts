@@ -2,18 +2,10 @@
 
 import { onAuthorization, sendJson } from '../api/client';
 import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject } from '../api/hdf';
+import { type Column, frameAt } from './frame';
+import { readKeys } from './frameValues';
 import { classOf, memberMapping, numberType } from '../api/types';
 import { readValues } from '../api/values';
-
-/** A column of text or numbers: a dataset, or a field of a dataset of compounds. */
-export interface Column {
-  name: string;
-  dataset: HdfObject;
-  field?: string | undefined;
-  /** The names that the column's numbers stand for. */
-  categories?: HdfObject | undefined;
-  length: number;
-}
 
 export interface AxisLabels {
   rows: Column | undefined;
@@ -44,17 +36,16 @@ export function isAnnData(domain: Domain, path: string): boolean {
 
 /** Returns what a domain has of AnnData; undefined without names of cells. */
 export function findAnnData(domain: Domain): AnnData | undefined {
-  const obs = domain.resolve('/obs');
-  const cells = obs === undefined ? undefined : indexOf(domain, obs);
+  const obs = frameAt(domain, '/obs');
+  const cells = obs?.index;
   if (obs === undefined || cells === undefined) return undefined;
   const raw = domain.resolve('/raw/X') ?? domain.resolve('/raw.X');
   const matrix = raw ?? domain.resolve('/X');
-  const genes = raw === undefined ? domain.resolve('/var') : (domain.resolve('/raw/var') ?? domain.resolve('/raw.var'));
   return {
     cells,
-    columns: columnsOf(domain, obs).filter((column) => column.name !== cells.name),
+    columns: obs.columns,
     embeddings: embeddingsOf(domain),
-    genes: genes === undefined ? undefined : indexOf(domain, genes),
+    genes: indexOf(domain, ...(raw === undefined ? ['/var'] : RAW_GENES)),
     matrix: matrix !== undefined && collectionOf(matrix) === 'datasets' ? matrix : undefined,
   };
 }
@@ -63,42 +54,14 @@ export function findAnnData(domain: Domain): AnnData | undefined {
 export function labelsOf(domain: Domain, path: string): AxisLabels | undefined {
   const isRaw = path === '/raw/X' || path === '/raw.X';
   if (!isRaw && path !== '/X' && !path.startsWith('/layers/')) return undefined;
-  const index = (...paths: string[]) => {
-    const found = paths.map((one) => domain.resolve(one)).find((one) => one !== undefined);
-    return found === undefined ? undefined : indexOf(domain, found);
-  };
-  const columns = isRaw ? index('/raw/var', '/raw.var') : index('/var');
-  return { rows: index('/obs'), columns };
+  return { rows: indexOf(domain, '/obs'), columns: indexOf(domain, ...(isRaw ? RAW_GENES : ['/var'])) };
 }
 
-function indexOf(domain: Domain, table: HdfObject): Column | undefined {
-  const columns = columnsOf(domain, table);
-  const name = attributeText(table, '_index') ?? 'index';
-  return columns.find((column) => column.name === name) ?? columns.find((column) => column.name === '_index');
-}
+const RAW_GENES = ['/raw/var', '/raw.var'];
 
-function columnsOf(domain: Domain, table: HdfObject): Column[] {
-  if (collectionOf(table) === 'datasets') return compoundColumns(domain, table);
-  const columns: Column[] = [];
-  for (const [name, link] of Object.entries(table.links ?? {})) {
-    const object = domain.target(link, '');
-    if (object === undefined || name === '__categories') continue;
-    const codes = object.links?.['codes'];
-    const categories = object.links?.['categories'] ?? domain.target(table.links?.['__categories'] ?? { class: '' }, '')?.links?.[name];
-    const names = categories === undefined ? undefined : domain.target(categories, '');
-    const dataset = codes === undefined ? object : domain.target(codes, '');
-    if (dataset === undefined || collectionOf(dataset) !== 'datasets' || dimsOf(dataset).length !== 1) continue;
-    columns.push({ name, dataset, categories: names, length: dimsOf(dataset)[0] ?? 0 });
-  }
-  return columns;
-}
-
-/** Returns the fields of a table of compounds; AnnData before 0.7 kept the names of categories in `uns`. */
-function compoundColumns(domain: Domain, table: HdfObject): Column[] {
-  const type = table.type ?? '';
-  const fields = typeof type === 'string' ? [] : (type.fields ?? []);
-  const length = dimsOf(table)[0] ?? 0;
-  return fields.map(({ name }) => ({ name, field: name, dataset: table, categories: domain.resolve(`/uns/${name}_categories`), length }));
+/** Returns the index of the first frame that is there. */
+function indexOf(domain: Domain, ...paths: string[]): Column | undefined {
+  return paths.map((path) => frameAt(domain, path)).find((frame) => frame !== undefined)?.index;
 }
 
 function embeddingsOf(domain: Domain): Embedding[] {
@@ -125,8 +88,9 @@ function preferred(found: Embedding[]): Embedding[] {
 }
 
 /** Reads a column: text or numbers, categories by their names, missing ones as null. */
-export async function readColumn(domain: Domain, column: Column, signal?: AbortSignal): Promise<ArrayLike<unknown>> {
-  const { dataset, field, categories } = column;
+export async function readColumn(domain: Domain, column: Column, signal: AbortSignal): Promise<ArrayLike<unknown>> {
+  const { dataset, field, categories, mask } = column;
+  if (mask !== undefined) return (await readKeys(domain, [column], { start: 0, stop: column.length }, signal))[0] ?? [];
   const spans = [{ start: 0, stop: column.length, step: 1 }];
   const found = await readValues(domain, dataset, spans, signal, field);
   const bare = field === undefined ? found : Array.from(found as unknown[], (one) => (Array.isArray(one) ? one[0] : one));

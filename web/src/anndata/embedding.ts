@@ -6,7 +6,8 @@ import { numberType } from '../api/types';
 import { readDefined } from '../api/defined';
 import { readValues } from '../api/values';
 import { CATEGORIES, type Colour, colourOf, rangeOf, type Range, UNDEFINED } from '../sparse/colours';
-import { type AnnData, type Column, type Embedding, readColumn } from './anndata';
+import { type AnnData, type Embedding, readColumn } from './anndata';
+import type { Column } from './frame';
 
 export interface Points {
   x: Float64Array;

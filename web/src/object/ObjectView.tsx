@@ -4,6 +4,8 @@ import { useState } from 'react';
 import { type Address, formatAddress, nameOf } from '../address';
 import { findAnnData } from '../anndata/anndata';
 import { EmbeddingView } from '../anndata/EmbeddingView';
+import { frameAt } from '../anndata/frame';
+import { FrameView } from '../anndata/FrameView';
 import { collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
 import { elsewhere } from '../api/links';
 import { typeText } from '../api/types';
@@ -22,10 +24,11 @@ import { Members } from './Members';
 import { findPlot } from './nexus';
 import { NexusView } from './NexusView';
 
-type View = 'picture' | 'table' | 'display' | 'chunks' | 'members' | 'plot' | 'embedding';
+type View = 'picture' | 'table' | 'frame' | 'display' | 'chunks' | 'members' | 'plot' | 'embedding';
 const TITLES: Record<View, string> = {
   picture: 'Picture',
   table: 'Table',
+  frame: 'Table',
   display: 'Display',
   chunks: 'Chunks',
   members: 'Members',
@@ -111,6 +114,8 @@ function ViewOf({ view, domain, object, address, live }: ViewProps) {
       return <PictureView domain={domain} object={object} address={address} live={live} />;
     case 'table':
       return <TableView domain={domain} object={object} address={address} />;
+    case 'frame':
+      return <FrameView domain={domain} address={address} />;
     case 'display':
       return <DenseView domain={domain} object={object} address={address} />;
     case 'chunks':
@@ -133,10 +138,12 @@ function viewsOf(domain: Domain, object: HdfObject, path: string): View[] {
     const plot = findPlot(domain, path);
     const cells = path === '/' ? findAnnData(domain) : undefined;
     const views: View[] = plot === undefined ? ['members'] : plot.signal === undefined ? ['members', 'plot'] : ['plot', 'members'];
+    if (frameAt(domain, path) !== undefined) views.unshift('frame');
     return [...views, ...(cells !== undefined && cells.embeddings.length > 0 ? (['embedding'] as const) : [])];
   }
   if (isSparse(object)) return ['picture', 'table', 'chunks'];
-  return dimsOf(object).length > 0 ? ['display', 'chunks'] : ['display'];
+  const frame = frameAt(domain, path) === undefined ? [] : (['frame'] as const);
+  return dimsOf(object).length > 0 ? [...frame, 'display', 'chunks'] : ['display'];
 }
 
 function summary(domain: Domain, object: HdfObject, path: string, domainChanged: number): string {

@@ -1,6 +1,8 @@
 /** The same data for programs: lines of Python and of a shell. */
 
+import { nameOf, parentOf } from '../address';
 import { isAnnData } from '../anndata/anndata';
+import { frameAt } from '../anndata/frame';
 import { urlOf } from '../api/client';
 import type { Domain, HdfObject } from '../api/hdf';
 import { isSparse } from '../api/hdf';
@@ -40,7 +42,16 @@ export function pythonSnippet(domain: Domain, path: string, object: HdfObject, s
   const item = `file[${pythonText(path)}]`;
   const dataset = `data = ${item}${spans.length > 0 ? `[${at}]` : '[()]'}`;
   const group = isAnnData(domain, path) ? `data = file.to_anndata(${path === '/' ? '' : pythonText(path)})` : `item = ${item}`;
-  return `import hsparse\n\n${open}\n    ${object.shape === undefined ? group : dataset}\n`;
+  return `import hsparse\n\n${open}\n    ${frameLine(domain, path) ?? (object.shape === undefined ? group : dataset)}\n`;
+}
+
+/** Returns the line that makes a data frame of pandas of what is at a path, if it is a frame of an AnnData. */
+function frameLine(domain: Domain, path: string): string | undefined {
+  const [above, name] = [parentOf(path), nameOf(path)];
+  const [top, isRaw] = nameOf(above) === 'raw' && name === 'var' ? [parentOf(above), true] : [above, path === '/raw.var'];
+  if (frameAt(domain, path) === undefined || !isAnnData(domain, top) || !(isRaw || name === 'obs' || name === 'var')) return undefined;
+  const where = top === '/' ? '' : pythonText(top);
+  return isRaw ? `data = file.to_anndata(${where}).raw.var` : `data = file.query(${where === '' ? '' : `path=${where}`}).${name}`;
 }
 
 /** The command that puts a file into a folder of this server; without a folder, into that of the user. */
