@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from pydantic import BeforeValidator, Field, ValidationError, create_model
@@ -121,6 +122,14 @@ def load_settings(**flags: Any) -> Settings:
             for name, section in SECTIONS.items()
         }
     )
+
+
+def cache_directory() -> Path | None:
+    """Return the directory of what hsparse keeps for the user to start sooner, None if there is no home."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hsparse"
+    except RuntimeError:
+        return None
 
 
 def exports_spans() -> bool:

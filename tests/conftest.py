@@ -127,6 +127,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.setpgid(0, 0)
     # To read all certificates of this machine takes each process that imports aiohttp a sixth of a second.
     os.environ["SSL_CERT_FILE"] = os.devnull
+    # Servers of files keep what they know of them: not in the home of whoever runs the tests.
+    os.environ["HSPARSE_FILES_CACHE"] = os.devnull
     ENDURANCE.full = config.getoption("endure") or config.getoption("lane") == "endure"
     # How long an example takes says nothing about it. Each run has other examples, but one that judges a change.
     settings.register_profile(

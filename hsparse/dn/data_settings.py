@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from hsparse.machine_memory import machine_memory
@@ -36,6 +37,12 @@ class DataSettings:
         (),
         "places with HDF5 files, comma-separated, each as NAME=PLACE or PLACE, a directory, s3://bucket/prefix or "
         "https://host/folder/: the files below it are domains below /NAME, which are only read",
+        group="Storage",
+    )
+    files_cache: Path | None = setting(
+        None,
+        "directory in which what is known of those files is kept, up to 1GiB; none: hsparse in $XDG_CACHE_HOME or "
+        "~/.cache, unless --read-only",
         group="Storage",
     )
     cache_size: int | None = setting(

@@ -62,6 +62,11 @@ class SourceFiles:
             self._found[key] = self._lookup(name, beside)
         return self._found[key]
 
+    @property
+    def names_others(self) -> bool:
+        """Whether any other file was looked for."""
+        return bool(self._found)
+
     def looked_at(self, name: str, beside: str) -> str:
         """Return where `find` looked for a file, in words; nothing for the name of a file itself."""
         return (
@@ -223,6 +228,11 @@ class NoOtherFiles(SourceFiles):
 
     def find(self, name: str, beside: str) -> str | None:
         return None
+
+    @property
+    def names_others(self) -> bool:
+        """Whether any other file was looked for."""
+        return bool(self._found)
 
     def looked_at(self, name: str, beside: str) -> str:
         return ""

@@ -47,6 +47,11 @@ class FileFolder(Protocol):
     """A place with files, which are named by their paths in it, as in errors: `sub/run.h5`. All methods block."""
 
     @property
+    def place(self) -> str:
+        """What tells this place from all others."""
+        ...
+
+    @property
     def readers(self) -> int:
         """How many threads should read files at once."""
         ...
@@ -111,6 +116,7 @@ class DirectoryFiles:
             raise Misconfigured(
                 f"The directory {root} of --files cannot be read: {error.strerror}."
             ) from error
+        self.place = str(self._root)
 
     def content(self, path: str) -> FolderContent:
         files: dict[str, FileState] = {}

@@ -45,7 +45,7 @@ class HttpFiles:
 
     def __init__(self, url: str) -> None:
         """`Misconfigured` if there is no page, or the server does not answer ranges."""
-        self._url = url.rstrip("/") + "/"
+        self.place = self._url = url.rstrip("/") + "/"
         self._server = urlsplit(url).hostname or url
         self._blocks = Blocks()
         self._thread = LoopThread("http")

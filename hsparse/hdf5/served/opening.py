@@ -34,12 +34,16 @@ REMEMBERED = 32 * 1024 * 1024
 class RememberedSource(Source):
     """A file whose ranges that were read while it was opened are kept in memory: nobody fetches them again."""
 
-    def __init__(self, base: Source, ranges: dict[ByteRange, bytes] | None = None) -> None:
-        """Read `base`; `ranges` were remembered of it, in this state, before."""
+    def __init__(self, base: Source) -> None:
         self.base = base
-        self.name, self.size, self.fingerprint = base.name, base.size, base.fingerprint
-        self.ranges: dict[ByteRange, bytes] = dict(ranges or {})
-        self._left = REMEMBERED - sum(map(len, self.ranges.values()))
+        self.name, self.size, self.fingerprint, self.is_far = (
+            base.name,
+            base.size,
+            base.fingerprint,
+            base.is_far,
+        )
+        self.ranges: dict[ByteRange, bytes] = {}
+        self._left = REMEMBERED
         self._remembers = False
 
     def close(self) -> None:

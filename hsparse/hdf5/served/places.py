@@ -28,6 +28,10 @@ class AskedOnce:
         """By requests that are under way: contents, by paths with a slash at their ends, and states."""
 
     @property
+    def place(self) -> str:
+        return self._folder.place
+
+    @property
     def readers(self) -> int:
         return self._folder.readers
 

@@ -34,6 +34,7 @@ class S3Files:
         """`Misconfigured` if the place cannot be listed, or has nothing."""
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         self._bucket, self._prefix = bucket, prefix.strip("/")
+        self.place = f"{settings.s3_endpoint or ''} {url}"
         self._blocks = Blocks()
         if not bucket or (self._prefix and not is_key(self._prefix)):
             raise Misconfigured(f"--files {url}: it should be like s3://bucket/prefix.")

@@ -6,15 +6,20 @@ It is closed when nothing refers to it any more.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import astuple
 from threading import Lock
+from typing import Any
 from weakref import finalize
 
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
+from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
+from hsparse.hdf5.importer.matrix_forms import DefinedSet, MatrixForm
 from hsparse.hdf5.importer.source import Source, path_in_errors
 from hsparse.hdf5.importer.source_files import SourceFiles
 from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
@@ -27,6 +32,7 @@ from hsparse.hdf5.served.file_chunks import (
     StructuredChunks,
 )
 from hsparse.hdf5.served.file_records import FileRecords
+from hsparse.hdf5.served.kept_files import KeptFile
 from hsparse.hdf5.served.opening import RememberedSource
 from hsparse.model.ids import chunk_of_key, chunk_prefix, storage_key
 
@@ -38,38 +44,71 @@ class ServedFile:
     """The file at `path`, whose root group is `root`; its methods block, and any number of threads may call them."""
 
     def __init__(
-        self, path: str, root: str, modified: float, opened: Callable[[], tuple[Source, SourceFiles]]
+        self,
+        path: str,
+        root: str,
+        modified: float,
+        opened: Callable[[], tuple[Source, SourceFiles]],
+        kept: KeptFile | None = None,
     ) -> None:
-        """Parse the file; `Corrupt`, `Unsupported` and `Conflict` name it."""
+        """Parse the file, or take what is `kept` of it; `Corrupt`, `Unsupported` and `Conflict` name it."""
         with path_in_errors(path):
-            source, files = opened()
+            source, self._files = opened()
             self._source = RememberedSource(source)
             try:
-                if source.is_far:
-                    self._source.remember()
-                self._objects = FileObjects(
-                    self._source, root, matrices=COMPRESSED, files=files, damaged=True
-                )
-                records = FileRecords(self._objects, root, modified)
-                self._source.forget()
+                if not self._restore(root, kept and kept.get()):
+                    self._parse(root, modified)
+                    if kept and not self._files.names_others:  # another file may change any time
+                        kept.put(self._content())
             except BaseException:
-                self._source.close()
+                source.close()
                 raise
-            finalize(self, _close, self._source, files)
+            finalize(self, _close, source, self._files)
         self._path = path
         self.skipped = self._objects.skipped
-        self._records = records.records
         self._datasets = {chunk_prefix(id): id for id in self._records if id.startswith("d-")}
         self._ids = {storage_key(id): id for id in self._records}
         self._by_id = {one.id: one for one in self._objects.by_address.values()}
         self._chunks: dict[str, tuple[ChunkSpec, FileChunks]] = {}
         self._lock = Lock()
 
+    def _parse(self, root: str, modified: float) -> None:
+        if self._source.is_far:
+            self._source.remember()
+        self._objects = FileObjects(self._source, root, matrices=COMPRESSED, files=self._files, damaged=True)
+        records = FileRecords(self._objects, root, modified).records
+        self._source.forget()
+        self._records = {id: RecordCodec(storage_key(id)).encode(one) for id, one in records.items()}
+
+    def _content(self) -> dict[str, Any]:
+        """Return what is known of the file: its records, its objects, and what was read of a file that is far away."""
+        objects = [astuple(one) for one in self._objects.by_address.values()]
+        ranges = [(*one, data) for one, data in self._source.ranges.items()]
+        return {
+            "records": self._records,
+            "objects": objects,
+            "ranges": ranges,
+            "skipped": self._objects.skipped,
+        }
+
+    def _restore(self, root: str, content: Any) -> bool:
+        """Take what was kept of the file; False if that is nothing, or of another form."""
+        try:
+            ranges = {ByteRange(at, size): data for at, size, data in content["ranges"]}
+            known = [_file_object(*map(_as_tuple, one)) for one in content["objects"]]
+            self._records, skipped = dict(content["records"]), dict(content["skipped"])
+        except (KeyError, TypeError, ValueError):
+            return False
+        self._source.ranges |= ranges
+        self._objects = FileObjects(self._source, root, matrices=COMPRESSED, files=self._files, known=known)
+        self._objects.skipped |= skipped
+        return True
+
     def get(self, key: str) -> Buffer | None:
         """Return the object at a key, None where there is none."""
         id = self._ids.get(key)
         if id is not None:
-            return RecordCodec(key).encode(self._records[id])
+            return self._records[id]
         folder, _, name = key.rpartition("/")
         dataset, scaled = self._datasets.get(f"{folder}/"), chunk_of_key(key)
         if dataset is None or scaled is None:
@@ -95,7 +134,7 @@ class ServedFile:
         with self._lock:
             found = self._chunks.get(dataset)
             if found is None:
-                spec = chunk_spec(self._records[dataset])
+                spec = chunk_spec(RecordCodec(storage_key(dataset)).decode(self._records[dataset]))
                 found = self._chunks[dataset] = spec, self._open(self._by_id[dataset], spec)
         return found
 
@@ -111,6 +150,26 @@ class ServedFile:
         if one.defined is not None:
             return DefinedChunks(DefinedData(objects, stored, one.defined.address), spec)
         return DenseChunks(open_data(objects, stored.dataset), spec)
+
+
+def _as_tuple(value: Any) -> Any:
+    """Return a value with tuples where it has lists."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
+
+
+def _file_object(
+    address: int, path: str, kind: str, id: str, dims: tuple[int, ...], matrix: Any, defined: Any
+) -> FileObject:
+    """Return an object of the fields that it was kept as."""
+    return FileObject(
+        address,
+        path,
+        ObjectKind(kind),
+        id,
+        dims,
+        None if matrix is None else MatrixForm(*matrix),
+        None if defined is None else DefinedSet(*defined),
+    )
 
 
 def _close(source: Source, files: SourceFiles) -> None:

@@ -15,7 +15,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 
+from hsparse.clock import SystemClock
 from hsparse.dn.record_form import RecordCodec
 from hsparse.errors import (
     BadRequest,
@@ -27,6 +29,7 @@ from hsparse.errors import (
     Unsupported,
 )
 from hsparse.hdf5.served.folders import FileFolder, FileState, joined, walked
+from hsparse.hdf5.served.kept_files import KeptFiles
 from hsparse.hdf5.served.places import named_folders
 from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.model.acl import readable
@@ -53,9 +56,13 @@ PAGE = 1000
 class ServedFiles(DelegatingStore):
     """An `ObjectStore` over another one, with the files of `folders`, by the names that they are served as."""
 
-    def __init__(self, store: ObjectStore, folders: dict[str, FileFolder]) -> None:
+    def __init__(
+        self, store: ObjectStore, folders: dict[str, FileFolder], kept: KeptFiles | None = None
+    ) -> None:
+        """Serve `folders`; what is known of their files is `kept` for the next start."""
         super().__init__(store)
         self._folders = folders
+        self._kept = kept
         self._readers = {
             name: ThreadPoolExecutor(one.readers, f"files-{name}") for name, one in folders.items()
         }
@@ -225,10 +232,12 @@ class ServedFiles(DelegatingStore):
         return opened.result() if opened.done() else await asyncio.shield(opened)
 
     def _opened(self, root: str, name: str, path: str, state: FileState) -> ServedFile:
+        folder = self._folders[name]
+        kept = None
+        if self._kept is not None:
+            kept = self._kept.of(state.modified, folder.place, path, state.etag, root)
         try:
-            return ServedFile(
-                f"/{name}/{path}", root, state.modified, lambda: self._folders[name].open(path, state)
-            )
+            return ServedFile(f"/{name}/{path}", root, state.modified, lambda: folder.open(path, state), kept)
         except (Corrupt, Unsupported, BadRequest) as error:
             self._refused[root] = type(error)(error.message)  # without the frames that it has been in
             while len(self._refused) > MOST_REFUSED:
@@ -275,9 +284,13 @@ class ServedFiles(DelegatingStore):
         return [items[key] for key in sorted(items) if key.startswith(begin)]
 
 
-def served_files(store: ObjectStore, items: Sequence[str], settings: StoreSettings) -> ServedFiles:
+def served_files(
+    store: ObjectStore, items: Sequence[str], settings: StoreSettings, cache: Path | None
+) -> ServedFiles:
     """Return a store over another one, with the files that the items of `--files` name; `Misconfigured`."""
-    return ServedFiles(store, named_folders(items, settings))
+    return ServedFiles(
+        store, named_folders(items, settings), None if cache is None else KeptFiles(cache, SystemClock())
+    )
 
 
 def _pages(found: Sequence[Entry | str]) -> Iterator[Page]:

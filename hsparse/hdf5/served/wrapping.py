@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hsparse.config import Settings
+from hsparse.config import Settings, cache_directory
 from hsparse.dn.membership.ownership import Ownership
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.object_store import ObjectStore
@@ -43,5 +43,8 @@ def wrapped(settings: Settings, store: ObjectStore, ownership: Ownership) -> tup
     """Return the store and the ownership of a data node that serves files, too, if the settings name any."""
     if not settings.data.files:
         return store, ownership
-    files = STORE.load().served_files(store, settings.data.files, settings.store)
+    cache = settings.data.files_cache
+    if cache is None and not settings.store.read_only:
+        cache = cache_directory()
+    files = STORE.load().served_files(store, settings.data.files, settings.store, cache)
     return files, ServedOwnership(ownership, files)

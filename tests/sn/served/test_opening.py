@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -11,11 +12,13 @@ import h5py
 import numpy as np
 import pytest
 
+from hsparse.clock import ManualClock
 from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer import opening_reads
 from hsparse.hdf5.importer.opening_reads import MIB, OpeningReads
 from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.source_files import NO_FILES
+from hsparse.hdf5.served.kept_files import KeptFiles
 from hsparse.hdf5.served.opening import RememberedSource
 from hsparse.hdf5.served.served_file import ServedFile
 from hsparse.model.ids import root_id, storage_key
@@ -117,3 +120,87 @@ def test_what_is_remembered_is_bounded(spread: Path, monkeypatch: pytest.MonkeyP
 
 def _tree() -> str:
     return storage_key(ROOT).rpartition("/")[0] + "/"
+
+
+IDENTITY = ("/place", "far.h5", "etag", ROOT)
+
+
+def _kept(directory: Path, now: float = 1000.0, **options: int) -> KeptFiles:
+    return KeptFiles(directory, ManualClock(now), **options)
+
+
+def _served(path: Path, kept: KeptFiles, *identity: str) -> tuple[ServedFile, FarSource]:
+    source = FarSource(path)
+    entry = kept.of(0.0, *(identity or IDENTITY))
+    return ServedFile("/far.h5", ROOT, 0.0, lambda: (source, NO_FILES), entry), source
+
+
+def test_what_is_known_is_kept_for_other_servers(spread: Path, tmp_path: Path) -> None:
+    first, _ = _served(spread, _kept(tmp_path / "a" / "cache"))
+    again, source = _served(spread, _kept(tmp_path / "a" / "cache"))
+    keys = first.keys(_tree())
+    assert again.keys(_tree()) == keys
+    assert source.asked == [], "neither the objects nor the chunk indexes are read again"
+    for key in [key for key in keys if key.endswith(".json")] + [*keys][-3:]:
+        assert again.get(key) == first.get(key)
+
+
+def test_it_is_of_one_file_in_one_state(spread: Path, tmp_path: Path) -> None:
+    _served(spread, _kept(tmp_path))
+    for place, value in ((0, "/other"), (1, "other.h5"), (2, "other"), (3, ROOT[:-1])):
+        other = [*IDENTITY]
+        other[place] = value
+        assert _kept(tmp_path).get(("0.0", *other)) is None
+    assert _kept(tmp_path).get(("0.0", *IDENTITY)) is not None
+    assert _kept(tmp_path).get(("0.5", *IDENTITY)) is None, "the time is in the records"
+    assert _kept(tmp_path, 1.5).of(0.0, *IDENTITY) is None, (
+        "it may change in the tick of the clock it changed in"
+    )
+
+
+def test_damaged_entries_and_those_of_others_are_as_nothing(spread: Path, tmp_path: Path) -> None:
+    file, _ = _served(spread, _kept(tmp_path))
+    [entry] = tmp_path.iterdir()
+    data = entry.read_bytes()
+    other, _ = _served(spread, _kept(tmp_path), "/other", *IDENTITY[1:])
+    [foreign] = [one for one in tmp_path.iterdir() if one != entry]
+    changed = bytearray(data)
+    changed[len(data) // 2] ^= 1
+    for damage in (b"", data[:20], data[:-1], bytes(changed), foreign.read_bytes(), b"x" * len(data)):
+        entry.write_bytes(damage)
+        again, source = _served(spread, _kept(tmp_path))
+        assert source.asked, "it is parsed"
+        assert again.keys(_tree()) == file.keys(_tree()) == other.keys(_tree())
+    assert entry.read_bytes()[32:] == data[32:], "it is kept again"
+
+
+def test_what_another_version_has_kept_is_not_taken(spread: Path, tmp_path: Path) -> None:
+    kept = _kept(tmp_path)
+    kept.put(("0.0", *IDENTITY), {"records": {}})
+    file, source = _served(spread, kept)
+    assert source.asked
+    assert file.keys(_tree())
+
+
+def test_a_directory_is_bounded(tmp_path: Path) -> None:
+    kept = _kept(tmp_path, most=10_000)
+    for number in range(30):
+        kept.put((str(number),), bytes(1000))
+        os.utime(kept._place((str(number),))[0], (number, number))
+        assert kept.get(("0",)) is not None, "it is used all the time"
+    sizes = [one.stat().st_size for one in tmp_path.iterdir()]
+    assert 5000 < sum(sizes) <= 10_000
+    assert kept.get(("29",)) == bytes(1000)
+    assert kept.get(("1",)) is None
+    kept.put(("large",), bytes(20_000))
+    assert kept.get(("large",)) is None
+
+
+@pytest.mark.parametrize("place", ["/dev/null", "/proc/none", "file"])
+def test_without_a_usable_directory_nothing_is_kept(spread: Path, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    kept = _kept(tmp_path / place)
+    for _ in range(2):
+        file, source = _served(spread, kept)
+        assert source.asked
+        assert file.keys(_tree())
