@@ -35,8 +35,8 @@ from hsparse.wire.message import Record
 from hsparse.wire.record_message import DeleteObject, ListKeys, UpdateJob
 
 MAX_LISTED_JOBS = 1000
-LEAST_MEMORY = 4 << 30
-"""Bytes of address space that a process with many threads has before it begins."""
+LEAST_MEMORY = 2 << 30
+"""Bytes of address space that a process of many threads may have before it reads anything."""
 
 
 async def post_job(request: Request) -> web.StreamResponse:
@@ -191,13 +191,20 @@ async def _running_jobs(settings: Settings, service: Service, url: str) -> Async
     """Run jobs while the context lasts; they send requests to the node at `url`."""
     prefix = (sys.executable, "-m", "hsparse.cli.main")
     chosen = settings.service
-    memory = min(chosen.job_memory, max(LEAST_MEMORY, machine_memory()))
-    command = JobCommand(prefix, job_environment(settings), loopback(url), memory, chosen.job_time)
+    # Each thread of a BLAS, which no job uses, takes address space.
+    environment = job_environment(settings) | {"OPENBLAS_NUM_THREADS": "1"}
+    memory = address_space(chosen.job_memory)
+    command = JobCommand(prefix, environment, loopback(url), memory, chosen.job_time)
     service.component(JobQueue).start(command)
     try:
         yield
     finally:
         await service.component(JobQueue).close()
+
+
+def address_space(most: int) -> int:
+    """Return the bytes of address space of a job: `most`, or less if the machine has no more to spare; 0 is any."""
+    return min(most, max(LEAST_MEMORY, machine_memory() // 4 * 3))
 
 
 def loopback(url: str) -> str:

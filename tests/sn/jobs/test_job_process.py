@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hsparse.errors import Conflict, HsparseError, TooLarge
+from hsparse.hdf5.jobs import handlers
 from hsparse.hdf5.jobs.job_run import (
     LONGEST_MESSAGE,
     MAX_MESSAGES,
@@ -115,6 +116,22 @@ def test_a_limit_is_below_that_of_the_server(hard: int, most: int, limit: int) -
         resource.prlimit(child.pid, resource.RLIMIT_AS, (hard, hard))
         limit_memory(child.pid, most)
         assert resource.prlimit(child.pid, resource.RLIMIT_AS) == (limit, limit)
+
+
+@pytest.mark.parametrize(
+    ("machine", "most", "found"),
+    [
+        (64 << 30, 16 << 30, 16 << 30),
+        (8 << 30, 16 << 30, 6 << 30),
+        (1 << 30, 16 << 30, 2 << 30),
+        (8 << 30, 0, 0),
+    ],
+)
+def test_it_has_no_more_than_the_machine_can_spare(
+    monkeypatch: pytest.MonkeyPatch, machine: int, most: int, found: int
+) -> None:
+    monkeypatch.setattr(handlers, "machine_memory", lambda: machine)
+    assert handlers.address_space(most) == found
 
 
 async def test_it_ends_before_the_server_where_all_memory_is_taken(command: JobCommand) -> None:

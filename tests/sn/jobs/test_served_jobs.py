@@ -207,6 +207,20 @@ def test_a_cancelled_import_leaves_no_domain(tmp_path: Path, sign_in: tuple[str,
         assert running.stop() == 0
 
 
+def test_a_cancelled_copy_leaves_no_domain(tmp_path: Path, sign_in: tuple[str, ...]) -> None:
+    with server(tmp_path, *sign_in) as running, ada(running) as connection:
+        path, domain, copy = tmp_path / "files" / "large.h5", "/home/ada/large.h5", "/home/ada/copy.h5"
+        write_large(path)
+        assert ended(connection, post(connection, "import", domain, path))["status"] == "done"
+        job = connection.json("POST", "/jobs", {"kind": "copy", "domain": copy, "source": domain})
+        while copy not in domains(connection):
+            continue
+        connection.json("DELETE", f"/jobs/{job['id']}")
+        assert ended(connection, job)["status"] == "cancelled"
+        assert domains(connection) == [domain]
+        assert running.stop() == 0
+
+
 def test_a_server_that_stops_ends_its_jobs(tmp_path: Path, sign_in: tuple[str, ...]) -> None:
     with server(tmp_path, *sign_in) as running, ada(running) as connection:
         job = begun_import(connection, tmp_path)
