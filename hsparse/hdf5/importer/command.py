@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,8 @@ from hsparse.cli.progress import ProgressForm, interruptible, print_message, rep
 from hsparse.client.connection import Connection, Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
-from hsparse.errors import Conflict, HsparseError, Unsupported
+from hsparse.errors import HsparseError, Unsupported
+from hsparse.hdf5.importer.dense_upload import create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts
 from hsparse.hdf5.importer.formats.file_formats import check_known, is_zarr, read_format
@@ -330,9 +331,11 @@ class _Run:
 
     def _matrix(self, uploads: BoundedPool, root: str, matrix: Matrix) -> None:
         id = derived_id("datasets", root, bytes(8))
-        with suppress(Conflict):  # it existed before: its elements are written again
-            self._sending.json("POST", "/datasets", matrix_body(matrix) | {"id": id})
-        upload = MatrixUpload(self._sending, uploads, self._source.name, {"id": id}, matrix, self._advance)
+        record, was_there = create_or_find(self._sending, "datasets", matrix_body(matrix) | {"id": id})
+        stored = stored_chunks(self._sending, record) if was_there else {}
+        upload = MatrixUpload(
+            self._sending, uploads, self._source.name, record, matrix, self._advance, stored
+        )
         upload.submit()
         uploads.finish()
         upload.check()

@@ -11,7 +11,7 @@ Tests: tests/cli/importer/test_defined_upload.py, tests/cli/importer/test_dense_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import product
 from math import prod
@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.client.http.retrying_client import RetryingClient
-from hsparse.errors import TooLarge
+from hsparse.errors import Conflict, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.extent import unravel
 from hsparse.format.selections.points import Points
+from hsparse.format.structured.container import Section
 from hsparse.format.structured.region import encode_region, encode_vlen_region
 from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
 from hsparse.hdf5.importer.file_data import Dims, FileData
@@ -65,6 +67,17 @@ class ValueUpload(Generic[Data]):
         self._data = data
         self._advance = advance
 
+    def _put_chunk(self, scaled: Dims, data: bytes, sections: Sequence[Section]) -> None:
+        """Store a structured chunk as it is."""
+        self._server.json(
+            "PUT",
+            f"{self._url}/chunks/{chunk_name(scaled)}/value",
+            data,
+            section_size=",".join(str(one.size) for one in sections),
+            section_unfiltered_size=",".join(str(one.unfiltered) for one in sections),
+            filter_mask=",".join(str(one.mask) for one in sections),
+        )
+
     def _put_elements(self, points: Points, values: Values) -> None:
         """Define elements of a sparse dataset, in halves if they are too many for a request."""
         count = points.size
@@ -85,6 +98,11 @@ class ValueUpload(Generic[Data]):
                 self._put_elements(Points(points.extent, points.coordinates[half]), values[half])
 
 
+def points_in_chunk(grid: Grid, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:
+    """Return the places in the dataset of elements at offsets of a chunk."""
+    return Points(grid.extent, unravel(offsets, grid.chunk) + np.array(grid.origin(scaled), np.uint64))
+
+
 UNDIVIDED = 1024 * 1024
 """Bytes of the largest chunk that is never written in parts: every server's `max_request_size` allows it."""
 BAND = 16 * 1024 * 1024
@@ -101,7 +119,7 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
     def _spec(self) -> ChunkSpec:
         return chunk_spec(self._record)
 
-    def submit(self, stored: set[Dims]) -> None:
+    def submit(self, stored: Collection[Dims]) -> None:
         """Submit all values, except chunks that are `stored` and complete."""
         data = self._data
         if not data.dims:
@@ -109,7 +127,7 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
             return
         grid = Grid(data.dims, self._spec.dims)
         nbytes = self._spec.datatype.guessed_size * prod(self._spec.dims)
-        skipped = stored if self._is_undivided else set()
+        skipped = stored if self._is_undivided else ()
         if data.records is None or self._suits_bands(nbytes):
             for first, last in box_bands(grid.counts, nbytes):
                 chunks = product(*map(range, first, last))
@@ -211,15 +229,28 @@ def box_bands(counts: Dims, nbytes: int) -> Iterator[tuple[Dims, Dims]]:
         yield first, tuple(map(min, counts, map(int.__add__, first, steps)))
 
 
-def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> set[Dims]:
-    """Return the scaled coordinates of the stored chunks of a dataset on the server."""
-    found: set[Dims] = set()
+def create_or_find(
+    server: RetryingClient, collection: str, body: dict[str, Any]
+) -> tuple[dict[str, Any], bool]:
+    """Create an object of the id in `body`; return the server's JSON of it, and whether it existed before."""
+    try:
+        return server.json("POST", f"/{collection}", body), False
+    except Conflict:
+        return server.json("GET", f"/{collection}/{body['id']}"), True
+
+
+def stored_chunks(server: RetryingClient, record: dict[str, Any]) -> dict[Dims, int]:
+    """Return the scaled coordinates of the stored chunks of a dataset on the server.
+
+    Each has the number of its defined elements, if it is a structured one.
+    """
+    found: dict[Dims, int] = {}
     if not dims_of(record["shape"]):
         return found
     marker = None
     while True:
         page = server.json("GET", f"/datasets/{record['id']}/chunks", limit=PAGE, marker=marker)
-        found |= {tuple(row["scaled"]) for row in page["chunks"]}
+        found |= {tuple(row["scaled"]): row.get("defined", 0) for row in page["chunks"]}
         marker = page.get("marker")
         if marker is None:
             return found

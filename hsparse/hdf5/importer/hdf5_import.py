@@ -21,7 +21,7 @@ from hsparse.hdf5.format.messages.file_type import has_references
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject
-from hsparse.hdf5.importer.dense_upload import Advance, DenseUpload, stored_chunks
+from hsparse.hdf5.importer.dense_upload import Advance, DenseUpload, create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix, values_body
@@ -54,7 +54,7 @@ INLINE = 64 * 1024
 """The most bytes of values that are sent in the request that creates their dataset."""
 Data: TypeAlias = FileData | VirtualData | StructuredData | DefinedData
 Upload: TypeAlias = Callable[[], None]
-UploadMaker: TypeAlias = Callable[[Json, set[Dims]], Upload]
+UploadMaker: TypeAlias = Callable[[Json, dict[Dims, int]], Upload]
 """Called with the server's answer, and the chunks that it stores."""
 KEPT = 1000
 """The most rows of a chunk index that is kept until the values are sent; a longer one is read again."""
@@ -174,10 +174,7 @@ class Hdf5Import:
 
     def _create_one(self, collection: str, path: str, body: Json) -> tuple[Json, bool]:
         with path_in_errors(path):
-            try:
-                return self._server.json("POST", f"/{collection}", body), False
-            except Conflict:
-                return self._server.json("GET", f"/{collection}/{body['id']}"), True
+            return create_or_find(self._server, collection, body)
 
     def _create_types(self, some: list[FileObject]) -> None:
         for _ in self._create("datatypes", map(self._type, some)):
@@ -205,8 +202,7 @@ class Hdf5Import:
             if "value_base64" in draft.body and not was_there:
                 self._advance(len(draft.body["value_base64"]) * 3 // 4)
                 continue
-            there = stored_chunks(self._server, record) if was_there and self._resumed else set()
-            uploads.append(draft.make(record, there))
+            uploads.append(draft.make(record, self._stored(record, was_there)))
         return uploads
 
     def _dataset(self, one: FileObject) -> NewObject:
@@ -251,7 +247,7 @@ class Hdf5Import:
         kept: Any,
         read: Callable[[], Any],
         record: Json,
-        there: set[Dims],
+        there: dict[Dims, int],
     ) -> Upload:
         """Return the function that submits a dataset's values; its data is `kept`, or read again."""
         record["type"] = dataset.type.item
@@ -277,10 +273,16 @@ class Hdf5Import:
                 name: value for body in bodies for name, value in body["creationProperties"].items()
             }
             body = {name: value for body in bodies for name, value in body.items()}
-        self._create_one("datasets", one.path, body | {"creationProperties": properties})
-        upload = MatrixUpload(self._server, self._uploads, one.path, {"id": one.id}, matrix, self._advance)
+        body |= {"creationProperties": properties}
+        record, was_there = self._create_one("datasets", one.path, body)
+        there = self._stored(record, was_there)
+        upload = MatrixUpload(self._server, self._uploads, one.path, record, matrix, self._advance, there)
         self._matrices.append(upload)
         return upload.submit
+
+    def _stored(self, record: Json, was_there: bool) -> dict[Dims, int]:
+        """Return the chunks that an import before this one has stored of a dataset."""
+        return stored_chunks(self._server, record) if was_there and self._resumed else {}
 
     def _create_groups(self, some: list[FileObject]) -> None:
         by_path = {one.path: one for one in some}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import parse_object
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.matrix_chunks import Lines
 from hsparse.hdf5.importer.matrix_forms import MatrixForm
 from hsparse.hdf5.importer.object_body import fill_body, type_body
 from hsparse.hdf5.importer.sparse_matrix import (
@@ -25,15 +26,10 @@ from hsparse.hdf5.importer.sparse_matrix import (
     MatrixElements,
     check_pointers,
     matrix_coordinates,
-    row_of,
 )
 from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
-from hsparse.model.initial_values import LARGEST_BAND, LARGEST_BATCH, chunk_of
+from hsparse.model.initial_values import chunk_of
 
-FILLED = 0.8
-"""The part of a batch's elements that one of several batches of the same lines has, which may be filled unevenly."""
-READ_DIVISOR = 8
-"""How many stored elements take the memory of one in a request."""
 Json = dict[str, Any]
 Column = FileData | VirtualData
 
@@ -51,10 +47,13 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
         pointers = np.asarray(found.read((0,), found.dims)).astype(np.int64)
         check_pointers(pointers, form.shape[form.kind == "csc"], count)
     chunk = chunk_of(form.shape, count, objects.matrix_chunk, by_chunks=pointers is not None)
-    parts = _parts(form, data, pointers, count, chunk)
-    most = max((part.memory for part in parts), default=0)
-    batches = _batches(form, data, indices, pointers, parts)
-    return Matrix(form.shape, data.dataset.type.item, data.size, count, batches, most=most, chunk=chunk)
+    layout = data.dataset.layout
+    stored = layout.dims[0] if isinstance(layout, ChunkedLayout) else 1
+    matrix = Matrix(form.shape, data.dataset.type.item, data.size, count, chunk=chunk)
+    if pointers is not None:
+        return replace(matrix, lines=_lines(form, data, indices[-1], pointers, stored))
+    step = max(1, BATCH // stored) * stored  # so that hardly any chunk is decoded twice
+    return replace(matrix, batches=_batches(form, data, indices, count, step), most=step)
 
 
 def values_body(objects: FileObjects, form: MatrixForm) -> Json:
@@ -96,102 +95,38 @@ def open_column(objects: FileObjects, address: int, what: str) -> Column:
     return column
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Stored elements from `begin` to `end`, of a compressed matrix maybe only those with indices from `low` to `high`.
-
-    `fraction` is about which part of the elements these are. An index beyond the matrix is in the first or the last
-    part, and refused there.
-    """
-
-    begin: int
-    end: int
-    low: int = 0
-    high: int | None = None
-    fraction: float = 1.0
-
-    @property
-    def memory(self) -> int:
-        """As many elements as have the memory that reading the part takes."""
-        count = self.end - self.begin
-        return max(int(count * self.fraction), count // READ_DIVISOR)
+def _nbytes(column: Column) -> int:
+    """Return the bytes of a column in the file."""
+    return column.dims[0] * column.size if column.records is None else int(column.records.size.sum())
 
 
-def _parts(
-    form: MatrixForm,
-    data: Column,
-    pointers: NDArray[np.int64] | None,
-    count: int,
-    chunk_dims: tuple[int, ...],
-) -> list[_Part]:
-    """Return the parts of which each is a batch.
+def _lines(form: MatrixForm, data: Column, indices: Column, pointers: NDArray[np.int64], step: int) -> Lines:
+    def read(begin: int, end: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        return _read(indices, begin, end), _values(form, data, begin, end)
 
-    A batch of a compressed matrix has all lines of some chunks or, where these are too many, all elements of some of
-    these chunks; unless the lines are too many to be read for each of several batches.
-    """
-    layout = data.dataset.layout
-    chunk = layout.dims[0] if isinstance(layout, ChunkedLayout) else 1
-    step = max(1, BATCH // chunk) * chunk  # so that hardly any chunk is decoded twice
-    if pointers is None:
-        return [_Part(begin, min(begin + step, count)) for begin in range(0, count, step)]
-    axis = int(form.kind == "csc")
-    lines, width, length = chunk_dims[axis], chunk_dims[1 - axis], form.shape[1 - axis]
-    parts, begin, last = [], 0, 0
-    for end in [*pointers[lines::lines].tolist(), count]:
-        if end - begin > BATCH and last > begin:
-            parts.append(_Part(begin, last))
-            begin = last
-        if LARGEST_BATCH < end - begin <= LARGEST_BAND:
-            parts += _divided(begin, end, width, length)
-            begin = end
-        while end - begin > LARGEST_BATCH:
-            parts.append(_Part(begin, begin + step))
-            begin += step
-        last = end
-    return [*parts, _Part(begin, count)] if count > begin else parts
-
-
-def _divided(begin: int, end: int, width: int, length: int) -> list[_Part]:
-    """Return parts of lines, each of whole chunks of `width` indices below `length`, below a batch if evenly filled."""
-    chunks = -(-length // width)
-    some = width * max(1, int(FILLED * LARGEST_BATCH) * chunks // (end - begin))
-    return [
-        _Part(begin, end, low, low + some if low + some < length else None, min(some, length - low) / length)
-        for low in range(0, length, some)
-    ]
+    return Lines(int(form.kind == "csc"), pointers, read, step, _nbytes(data) + _nbytes(indices))
 
 
 def _batches(
-    form: MatrixForm,
-    data: Column,
-    indices: list[Column],
-    pointers: NDArray[np.int64] | None,
-    parts: list[_Part],
+    form: MatrixForm, data: Column, indices: list[Column], count: int, step: int
 ) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    for part in parts:
-        nbytes = int((part.end - part.begin) * part.fraction) * (data.size + sum(one.size for one in indices))
-        yield nbytes, partial(_read, form, data, indices, pointers, part)
+    nbytes = sum(map(_nbytes, (data, *indices)))
+    for begin in range(0, count, step):
+        end = min(begin + step, count)
+        yield (
+            nbytes * end // count - nbytes * begin // count,
+            partial(_elements, form, data, indices, begin, end),
+        )
 
 
-def _read(
-    form: MatrixForm,
-    data: Column,
-    indices: list[Column],
-    pointers: NDArray[np.int64] | None,
-    part: _Part,
-) -> MatrixElements:
-    begin, end = part.begin, part.end
-    found = [np.asarray(one.read((begin,), (end,))) for one in indices]
-    values = np.asarray(data.read((0,), (1,)) if form.iso else data.read((begin,), (end,)))
-    if form.iso:
-        values = np.repeat(values, end - begin)
-    if pointers is None:
-        return matrix_coordinates(found[0], found[-1], form.kind), values
-    if not part.low and part.high is None:
-        return matrix_coordinates(row_of(pointers, begin, end), found[-1], form.kind), values
-    inside = found[-1] >= part.low if part.low else np.ones(end - begin, np.bool_)
-    if part.high is not None:
-        inside &= found[-1] < part.high
-    places = np.flatnonzero(inside)
-    lines = np.searchsorted(pointers, places + begin, "right") - 1
-    return matrix_coordinates(lines, found[-1][places], form.kind), values[places]
+def _elements(form: MatrixForm, data: Column, indices: list[Column], begin: int, end: int) -> MatrixElements:
+    found = [_read(one, begin, end) for one in indices]
+    return matrix_coordinates(found[0], found[-1], form.kind), _values(form, data, begin, end)
+
+
+def _values(form: MatrixForm, data: Column, begin: int, end: int) -> NDArray[Any]:
+    return np.repeat(_read(data, 0, 1), end - begin) if form.iso else _read(data, begin, end)
+
+
+def _read(column: Column, begin: int, end: int) -> NDArray[Any]:
+    return np.asarray(column.read((begin,), (end,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,9 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
-from hsparse.hdf5.importer.dense_upload import LARGEST, ValueUpload
+from hsparse.hdf5.importer.dense_upload import LARGEST, Advance, ValueUpload
+from hsparse.hdf5.importer.file_data import Dims
+from hsparse.hdf5.importer.matrix_chunks import ChunkUpload, Lines, lines_of
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.model.initial_values import LARGEST_BATCH, chunk_of, matrix_filters
 
@@ -25,21 +29,22 @@ BATCH = 1 << 19
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """An array with `count` stored elements of type `item`; `batches` yields functions that read some.
+    """An array with `count` stored elements of type `item`.
 
-    Each batch comes with its number of bytes in the file; reading the largest one takes the memory of `most` elements.
-    `chunk` are the chunk
-    dimensions that the user wants, none if `chunk_of` chooses.
+    Those of a compressed matrix are `lines`. Otherwise `batches` yields functions that read some, each with its number
+    of bytes in the file; reading the largest one takes the memory of `most` elements. `chunk` are the chunk dimensions
+    that the user wants, none if `chunk_of` chooses.
     """
 
     shape: tuple[int, ...]
     item: Any
     itemsize: int
     count: int
-    batches: Iterator[tuple[int, Callable[[], MatrixElements]]]
+    batches: Iterable[tuple[int, Callable[[], MatrixElements]]] = ()
     fill: Any = None
     most: int = BATCH
     chunk: tuple[int, ...] = ()
+    lines: Lines | None = None
 
 
 def matrix_body(matrix: Matrix) -> Json:
@@ -59,14 +64,33 @@ def matrix_body(matrix: Matrix) -> Json:
 
 
 class MatrixUpload(ValueUpload[Matrix]):
-    """The elements of a matrix."""
+    """The elements of a matrix, of a compressed one without those in chunks that are `stored`, with their numbers."""
+
+    def __init__(
+        self,
+        server: RetryingClient,
+        uploads: BoundedPool,
+        path: str,
+        record: Json,
+        data: Matrix,
+        advance: Advance,
+        stored: Mapping[Dims, int],
+    ) -> None:
+        super().__init__(server, uploads, path, record, data, advance)
+        self._stored = stored
 
     @property
     def _row(self) -> int:
         return self._data.itemsize + 8 * len(self._data.shape)
 
     def submit(self) -> None:
-        """Submit all elements."""
+        """Submit all elements that are not stored."""
+        if self._data.lines is not None:
+            data, shape = self._data.lines, self._data.shape
+            record = self._record | {"type": self._data.item}
+            ChunkUpload(self._server, self._uploads, self._path, record, data, self._advance, shape).submit(
+                self._stored
+            )
         for nbytes, read in self._data.batches:
             self._uploads.submit(
                 4 * self._row * max(BATCH, self._data.most), partial(self._send, nbytes, read)
@@ -74,6 +98,8 @@ class MatrixUpload(ValueUpload[Matrix]):
 
     def check(self) -> None:
         """Check that as many elements are defined as were read: `Corrupt` if the file has some twice."""
+        if self._data.lines is not None:
+            return  # each chunk was checked before it was sent
         answer = self._server.json("GET", f"{self._url}/defined", count_only=1)
         twice = self._data.count - int(answer["count"])
         if twice:
@@ -94,11 +120,8 @@ class MatrixUpload(ValueUpload[Matrix]):
 
 def row_of(pointers: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:
     """Return the row, or column, of each of the elements `begin` to `end` of a compressed matrix."""
-    first = int(np.searchsorted(pointers, begin, "right")) - 1
-    last = int(np.searchsorted(pointers, end, "left"))
-    bounds = np.clip(pointers[first : last + 1], begin, end)
-    counts = bounds[1:] - bounds[:-1]
-    return np.repeat(np.arange(first, last, dtype=np.int64), counts)
+    first, counts = lines_of(pointers, begin, end)
+    return np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
 
 
 def check_pointers(pointers: NDArray[np.int64], lines: int, count: int) -> None:

@@ -5,6 +5,7 @@ Sparse datasets of a file of the layout stock: ordinary chunks, and beside them 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property, partial
 from math import prod
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.buffer import byte_view
-from hsparse.format.chunk_spec import chunk_name, chunk_spec
+from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import creation_property
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.kinds.sparse import open_sparse
@@ -46,7 +47,7 @@ from hsparse.hdf5.format.messages.object_messages import (
 )
 from hsparse.hdf5.format.parse.parsed_elements import parse_elements
 from hsparse.hdf5.format.parse.parsed_object import ParsedObject, parse_object
-from hsparse.hdf5.importer.dense_upload import ValueUpload
+from hsparse.hdf5.importer.dense_upload import ValueUpload, points_in_chunk
 from hsparse.hdf5.importer.file_data import Dims, FileData, is_raw
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.object_body import common_body, dataset_body, fill_body, type_body
@@ -119,11 +120,15 @@ class StructuredData:
 class StructuredUpload(ValueUpload[StructuredData]):
     """The chunks of one dataset."""
 
+    @property
+    def _grid(self) -> Grid:
+        return Grid(self._data.dims, self._data.layout.index.chunk)
+
     @cached_property
     def _pipelines(self) -> Pipelines:
         return chunk_spec(self._record).filters
 
-    def submit(self, stored: set[Dims]) -> None:
+    def submit(self, stored: Collection[Dims]) -> None:
         """Submit all chunks except those that are `stored`."""
         records = self._data.records
         unfiltered = records.unfiltered.sum(1).tolist()
@@ -149,14 +154,7 @@ class StructuredUpload(ValueUpload[StructuredData]):
             contents = open_chunk(data, sections, METADATA_FIXED, pipelines)
             rebuilt: StoredChunk = build(contents, METADATA_FIXED, self._pipelines)
             data, sections = rebuilt.data, rebuilt.sections
-        self._server.json(
-            "PUT",
-            f"{self._url}/chunks/{chunk_name(scaled)}/value",
-            data,
-            section_size=",".join(str(one.size) for one in sections),
-            section_unfiltered_size=",".join(str(one.unfiltered) for one in sections),
-            filter_mask=",".join(str(one.mask) for one in sections),
-        )
+        self._put_chunk(scaled, data, sections)
 
     def _send_values(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
@@ -169,7 +167,7 @@ class StructuredUpload(ValueUpload[StructuredData]):
             parse_elements(objects.file, stored, bytes(raw), (len(chunk.offsets),), objects.find)
         )
         assert not isinstance(values, VlenArray)
-        self._put_elements(self._points(scaled, chunk.offsets), values)
+        self._put_elements(points_in_chunk(self._grid, scaled, chunk.offsets), values)
 
     def _send_vlen(
         self, scaled: Dims, data: bytes, sections: tuple[Section, ...], pipelines: Pipelines
@@ -186,14 +184,7 @@ class StructuredUpload(ValueUpload[StructuredData]):
         values = decode_elements(fixed, heap, element, NAMES, revision)
         offsets, order = decode_offsets(selection, self._data.layout.index.chunk, values.size)
         values = values if order is None else values[order]
-        self._put_elements(self._points(scaled, offsets), values)
-
-    def _points(self, scaled: Dims, offsets: NDArray[np.uint32]) -> Points:
-        """Return the places of elements of a chunk in the dataset."""
-        chunk = self._data.layout.index.chunk
-        inside = np.stack(np.unravel_index(offsets.astype(np.int64), chunk), axis=1)
-        coords = inside + np.multiply(scaled, chunk, dtype=np.int64)
-        return Points(self._data.dims, coords.astype(np.uint64))
+        self._put_elements(points_in_chunk(self._grid, scaled, offsets), values)
 
 
 class DefinedData:
@@ -262,7 +253,7 @@ class DefinedData:
 class DefinedUpload(ValueUpload[DefinedData]):
     """The defined elements of one dataset, chunk by chunk."""
 
-    def submit(self, stored: set[Dims]) -> None:
+    def submit(self, stored: Collection[Dims]) -> None:
         """Submit all chunks, those that are `stored` too: a request may have written a part."""
         nbytes = self._data.values.size * prod(self._data.grid.chunk)
         for scaled, size in self._data.chunks():

@@ -19,11 +19,8 @@ from hypothesis import strategies as st
 from hsparse.client.connection import Connection
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sparse_dataset import SparseDataset
-from hsparse.format.selections.points import Points
-from hsparse.format.structured.region import decode_region
 from hsparse.hdf5.importer.command import add_arguments
 from hsparse.hdf5.importer.sparse_matrix import row_of
-from hsparse.model.initial_values import chunk_of
 from tests.cli.importer.conftest import Import
 from tests.cli.importer.domain_content import domain_differences
 
@@ -102,50 +99,6 @@ def test_layers(imported: Import, tmp_path: Path, kind: str) -> None:
     assert value == f"{kind}_matrix"
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc"])
-@pytest.mark.parametrize(
-    ("largest", "lines", "shared"), [(1 << 21, 1 << 24, False), (300, 1 << 24, False), (300, 301, True)]
-)
-def test_a_chunk_of_a_compressed_matrix_is_sent_by_one_request_where_that_is_not_too_large(
-    imported: Import,
-    tmp_path: Path,
-    kind: str,
-    largest: int,
-    lines: int,
-    shared: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in (("LARGEST_BATCH", largest), ("IN_CHUNK", 200), ("BAND", 40)):
-        monkeypatch.setattr(f"hsparse.model.initial_values.{name}", value)
-    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_matrix.LARGEST_BAND", lines)
-    for name, value in (("BATCH", 200), ("LARGEST_BATCH", largest)):
-        monkeypatch.setattr(f"hsparse.hdf5.importer.sparse_matrix.{name}", value)
-        monkeypatch.setattr(f"hsparse.hdf5.importer.hdf5_matrix.{name}", value)
-    sent: list[set[tuple[int, ...]]] = []
-
-    class Watched(RetryingClient):
-        def json(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-            if params.get("sparse"):
-                selection, values = decode_region(body, np.dtype("<f4"))
-                assert isinstance(selection, Points)
-                assert len(values) <= max(largest, 200)
-                sent.append(
-                    {tuple(place) for place in (selection.coords() // np.array(chunk, "<u8")).tolist()}
-                )
-            return super().json(method, path, body, **params)
-
-    monkeypatch.setattr("hsparse.hdf5.importer.command.RetryingClient", Watched)
-    matrix = random_matrix(7, "<f4", (130, 110)).asformat(kind)
-    chunk = chunk_of(matrix.shape, matrix.nnz)
-    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
-        group = file.create_group("X")
-        group.attrs["encoding-type"], group.attrs["shape"] = f"{kind}_matrix", matrix.shape
-        compressed(group, ("data", "indices", "indptr"), matrix)
-    assert elements_at(imported(tmp_path / "cells.h5ad"), "/X") == elements_of(matrix)
-    assert len(sent) > 1
-    assert (len(set().union(*sent)) < sum(map(len, sent))) == shared
-
-
 @pytest.mark.parametrize(
     ("index", "message"),
     [(-1, "negative"), (40, "not below its extent 40"), (10**6, "not below its extent 40")],
@@ -158,7 +111,7 @@ def test_an_index_beyond_a_matrix_whose_lines_are_divided_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("hsparse.hdf5.importer.hdf5_matrix.LARGEST_BATCH", 50)
+    monkeypatch.setattr("hsparse.hdf5.importer.matrix_chunks.WAITING", 600)
     matrix = random_matrix(1)
     matrix.indices[100] = index
     with h5py.File(tmp_path / "cells.h5ad", "w") as file:

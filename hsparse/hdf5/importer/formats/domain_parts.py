@@ -104,19 +104,16 @@ def anndata(attributes: Mapping[str, Any]) -> DomainParts:
 
 def float_matrix(matrix: Matrix) -> Matrix:
     """Return a matrix with values of 32 bits; `Unsupported`, when it is read, for an integer that has none."""
-    return _with_batches(matrix, _floats, item=FLOAT, itemsize=4)
+    lines = matrix.lines and replace(matrix.lines, read=partial(_floats, matrix.lines.read))
+    batches = ((nbytes, partial(_floats, read)) for nbytes, read in matrix.batches)
+    return replace(matrix, lines=lines, batches=batches, item=FLOAT, itemsize=4)
 
 
 def transposed(matrix: Matrix) -> Matrix:
     """Return a matrix with rows and columns exchanged."""
-    return _with_batches(matrix, _transpose, shape=matrix.shape[::-1])
-
-
-def _with_batches(
-    matrix: Matrix, change: Callable[[Callable[[], MatrixElements]], MatrixElements], **others: Any
-) -> Matrix:
-    batches = ((nbytes, partial(change, read)) for nbytes, read in matrix.batches)
-    return replace(matrix, batches=batches, **others)
+    lines = matrix.lines and replace(matrix.lines, axis=1 - matrix.lines.axis)
+    batches = ((nbytes, partial(_transpose, read)) for nbytes, read in matrix.batches)
+    return replace(matrix, lines=lines, batches=batches, shape=matrix.shape[::-1])
 
 
 def _transpose(read: Callable[[], MatrixElements]) -> MatrixElements:
@@ -124,12 +121,15 @@ def _transpose(read: Callable[[], MatrixElements]) -> MatrixElements:
     return np.ascontiguousarray(coords[:, ::-1]), values
 
 
-def _floats(read: Callable[[], MatrixElements]) -> MatrixElements:
-    coords, values = read()
+def _floats(
+    read: Callable[..., tuple[NDArray[Any], NDArray[Any]]], *bounds: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return what `read` does of a batch, or of some elements of lines, with values as floats."""
+    places, values = read(*bounds)
     found = values.astype("<f4")
     if values.dtype.kind in "iu" and (found.astype(values.dtype) != values).any():
         raise Unsupported(
             "A count has no float of 32 bits, which scanpy makes of it; import the matrix alone: an .h5 with --as-is, "
             "a directory by the name of its .mtx."
         )
-    return coords, found
+    return places, found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from math import prod
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.types.hdf5_type import Hdf5Type
-from hsparse.errors import Conflict
-from hsparse.hdf5.importer.dense_upload import LARGEST, Advance
+from hsparse.hdf5.importer.dense_upload import LARGEST, Advance, create_or_find, stored_chunks
 from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims, DomainParts, Values
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
@@ -52,11 +50,14 @@ class PartUpload:
         self._groups(parts.groups)
 
     def _create(self, collection: str, path: str, body: Bodies) -> str:
-        id = derived_id(collection, self._root, sha256(path.encode()).digest())
-        with suppress(Conflict):  # it existed before: its elements and links are written again
-            self._server.json("POST", f"/{collection}", body | {"id": id})
-        self._ids[path] = id
+        """Return the id of an object; if it existed before, its values and links are written again."""
+        id: str = self._create_or_find(collection, path, body)[0]["id"]
         return id
+
+    def _create_or_find(self, collection: str, path: str, body: Bodies) -> tuple[Bodies, bool]:
+        id = derived_id(collection, self._root, sha256(path.encode()).digest())
+        self._ids[path] = id
+        return create_or_find(self._server, collection, body | {"id": id})
 
     def _array(self, path: str, values: Values | BoxedArray, attributes: Bodies) -> None:
         if isinstance(values, BoxedArray):
@@ -114,8 +115,10 @@ class PartUpload:
 
     def _matrix(self, path: str, matrix: Matrix, attributes: Bodies) -> MatrixUpload:
         with path_in_errors(f"/{path}"):
-            id = self._create("datasets", path, matrix_body(matrix) | {"attributes": attributes})
-        return MatrixUpload(self._server, self._uploads, f"/{path}", {"id": id}, matrix, self._advance)
+            body = matrix_body(matrix) | {"attributes": attributes}
+            record, was_there = self._create_or_find("datasets", path, body)
+            stored = stored_chunks(self._server, record) if was_there else {}
+        return MatrixUpload(self._server, self._uploads, f"/{path}", record, matrix, self._advance, stored)
 
     def _groups(self, named: dict[str, Bodies]) -> None:
         """Create the groups, the innermost first, then the links of the root group."""

@@ -1,0 +1,259 @@
+"""Chunks of compressed matrices: cut out of the lines, encoded here, and sent finished, each by one request.
+
+So the server stores bytes that it only checks, and a chunk that is there is whole: an import goes on behind it.
+
+Tests: tests/cli/importer/test_matrix_chunks.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.client.http.retrying_client import RetryingClient
+from hsparse.errors import Corrupt, TooLarge
+from hsparse.format.buffer import byte_view
+from hsparse.format.chunk_spec import chunk_name, chunk_spec
+from hsparse.format.dataspace_message import image_head
+from hsparse.format.kinds.sparse import SparseChunk
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.extent import coordinate_columns, strides
+from hsparse.format.selections.selection_encoding import (
+    blocks_size,
+    encode_offsets,
+    encode_points,
+    points_size,
+)
+from hsparse.format.structured.container import METADATA_FIXED, build
+from hsparse.hdf5.importer.dense_upload import Advance, ValueUpload, points_in_chunk
+from hsparse.hdf5.importer.file_data import Dims
+from hsparse.hdf5.importer.source import path_in_errors
+
+PIECE = 1 << 18
+"""Elements that are cut at a time: their columns stay in the processor's cache, which halves the time."""
+SOME = 1 << 22
+"""Elements of lines that are cut together if they are in several rows of chunks."""
+WAITING = 192 * 1024 * 1024
+"""Bytes of elements that wait for the rest of their chunks; lines that have more are read for some chunks at a time."""
+SPARSEST = 256
+"""Places of a chunk, for each element, up to which neighbours are counted in a table of all places."""
+NUMBERED = 1 << 16
+"""The most chunks of several rows of them that are cut together: numbers of two bytes are sorted in no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The stored elements of a compressed matrix, line by line: rows or, if `axis` is 1, columns.
+
+    `pointers`, (lines + 1,) int64, say where each line begins. `read(begin, end)` returns the indices in their lines
+    and the values of elements; `step` of them are best read together. They take `nbytes` of the file.
+    """
+
+    axis: int
+    pointers: NDArray[np.int64]
+    read: Callable[[int, int], tuple[NDArray[Any], NDArray[Any]]]
+    step: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Chunks that are cut together: rows of chunks from `first` to `last`, of these the chunks from `low` to `high`.
+
+    `begin` and `end` are those of the elements of these lines.
+    """
+
+    first: int
+    last: int
+    low: int
+    high: int
+    begin: int
+    end: int
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low
+
+    @property
+    def size(self) -> int:
+        """The number of chunks."""
+        return (self.last - self.first) * self.width
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Piece:
+    """Elements of a part, by chunks: of chunk k they are those from `bounds[k]` to `bounds[k + 1]`."""
+
+    bounds: NDArray[np.int64]
+    offsets: NDArray[np.uint32]
+    values: NDArray[Any]
+
+
+class ChunkUpload(ValueUpload[Lines]):
+    """The chunks of a compressed matrix of `shape`."""
+
+    def __init__(
+        self,
+        server: RetryingClient,
+        uploads: BoundedPool,
+        path: str,
+        record: dict[str, Any],
+        data: Lines,
+        advance: Advance,
+        shape: Dims,
+    ) -> None:
+        super().__init__(server, uploads, path, record, data, advance)
+        self._spec = chunk_spec(record)
+        self._grid = Grid(shape, self._spec.dims)
+        self._counts = self._grid.counts
+        self._axis = data.axis
+        self._byte_rate = data.nbytes / max(1, int(data.pointers[-1]))
+
+    def submit(self, stored: Mapping[Dims, int]) -> None:
+        """Submit all chunks but those that are `stored`, with so many elements as they have in the file."""
+        for part in self._parts():
+            there = sum(stored.get(self._scaled(part, number), 0) for number in range(part.size))
+            if part.width == self._counts[1 - self._axis] and there == part.end - part.begin:
+                self._count(there)
+                continue
+            pieces = list(self._uploads.ahead(self._ranges(part), partial(self._cut, part)))
+            counts = np.sum([np.diff(piece.bounds) for piece in pieces], axis=0).tolist()
+            for number, count in enumerate(counts):
+                scaled = self._scaled(part, number)
+                if count == stored.get(scaled, 0):
+                    self._count(count)
+                else:
+                    nbytes = 4 * count * (4 + self._spec.dtype.itemsize)
+                    self._uploads.submit(nbytes, partial(self._send, scaled, pieces, number))
+
+    def _parts(self) -> Iterator[_Part]:
+        """Yield the parts with any elements."""
+        bands, width = self._counts[self._axis], self._counts[1 - self._axis]
+        pointers, lines = self._data.pointers, self._spec.dims[self._axis]
+        starts = pointers[np.minimum(np.arange(bands + 1) * lines, len(pointers) - 1)]
+        most = max(1, WAITING // (4 + self._spec.dtype.itemsize))
+        first = 0
+        while first < bands:
+            last = int(np.searchsorted(starts, starts[first] + SOME, "right")) - 1
+            last = min(max(last, first + 1), first + max(1, NUMBERED // width), bands)
+            begin, end = int(starts[first]), int(starts[last])
+            step = -(-width // max(1, -(-(end - begin) // most)))
+            for low in range(0, width if end > begin else 0, step):
+                yield _Part(first, last, low, min(low + step, width), begin, end)
+            first = last
+
+    def _ranges(self, part: _Part) -> Iterator[tuple[int, int]]:
+        """Yield ranges of a part's elements, cut where reading is cut too."""
+        step = max(1, PIECE // self._data.step) * self._data.step
+        cuts = range((part.begin // step + 1) * step, part.end, step)
+        return pairwise((part.begin, *cuts, part.end))
+
+    def _cut(self, part: _Part, bounds: tuple[int, int]) -> _Piece:
+        """Read some elements of a part, and sort them by chunks."""
+        with path_in_errors(self._path):
+            indices, values = self._data.read(*bounds)
+            indices = checked_indices(indices, self._grid.extent[1 - self._axis])
+        length, line_length = self._spec.dims[1 - self._axis], self._spec.dims[self._axis]
+        strides = (self._spec.dims[1], 1)
+        # What is the same for a line is computed once for it.
+        first, counts = lines_of(self._data.pointers, *bounds)
+        lines = np.arange(first, first + len(counts))
+        chunks = indices // indices.dtype.type(length)
+        offsets = (indices - chunks * indices.dtype.type(length)).astype(np.uint32, copy=False)
+        if strides[1 - self._axis] != 1:
+            offsets *= np.uint32(strides[1 - self._axis])
+        in_chunk = (lines % line_length * strides[self._axis]).astype(np.uint32)
+        offsets += np.repeat(in_chunk, counts)
+        if part.width < self._counts[1 - self._axis]:
+            kept = np.flatnonzero((chunks >= part.low) & (chunks < part.high))
+            chunks, offsets, values = chunks[kept] - chunks.dtype.type(part.low), offsets[kept], values[kept]
+            counts = np.diff(np.searchsorted(kept, np.append(0, np.cumsum(counts))))
+        number = np.uint16 if part.size <= NUMBERED else np.int64
+        numbers = chunks.astype(number)
+        if part.last - part.first > 1:
+            numbers += np.repeat(((lines // line_length - part.first) * part.width).astype(number), counts)
+        ends = np.cumsum(np.bincount(numbers, minlength=part.size))
+        if (numbers[1:] < numbers[:-1]).any():
+            order = np.argsort(numbers, kind="stable")
+            offsets, values = offsets[order], values[order]
+        return _Piece(np.append(0, ends), offsets, values)
+
+    def _scaled(self, part: _Part, number: int) -> Dims:
+        band, place = divmod(number, part.width)
+        pair = part.first + band, part.low + place
+        return pair[::-1] if self._axis else pair
+
+    def _send(self, scaled: Dims, pieces: list[_Piece], number: int) -> None:
+        """Encode and send a chunk."""
+        slices = [(piece, slice(*piece.bounds[number : number + 2].tolist())) for piece in pieces]
+        offsets = np.concatenate([piece.offsets[some] for piece, some in slices])
+        values = np.concatenate([piece.values[some] for piece, some in slices])
+        chunk = SparseChunk.empty(self._spec.dims, self._spec.dtype).merge(offsets, values)
+        with path_in_errors(self._path):
+            twice = len(offsets) - len(chunk.offsets)
+            if twice:
+                raise Corrupt(
+                    f"{twice} of {len(offsets)} elements are at places that others have too, in the chunk "
+                    f"{chunk_name(scaled)}; add them up first (sum_duplicates)."
+                )
+            contents = encode_places(chunk.offsets, chunk.dims), byte_view(chunk.values)
+            stored = build(contents, METADATA_FIXED, self._spec.filters)
+            try:
+                self._put_chunk(scaled, stored.data, stored.sections)
+            except TooLarge:  # for one request: the server puts parts of it together
+                points = points_in_chunk(self._grid, scaled, chunk.offsets)
+                self._put_elements(points, chunk.values)
+        self._count(len(offsets))
+
+    def _count(self, elements: int) -> None:
+        """Count elements as done."""
+        self._advance(int(elements * self._byte_rate))
+
+
+def checked_indices(indices: NDArray[Any], extent: int) -> NDArray[Any]:
+    """Return indices, uint32 or uint64 as the extent needs; `Corrupt` for one that is beyond it."""
+    if len(indices):
+        if int(indices.min()) < 0:
+            raise Corrupt("An index of the matrix is negative.")
+        if (highest := int(indices.max())) >= extent:
+            raise Corrupt(f"An index of the matrix is {highest}, not below its extent {extent}.")
+    return indices.astype(np.uint32 if extent <= 1 << 32 else np.uint64, copy=False)
+
+
+def encode_places(offsets: NDArray[np.uint32], dims: Dims) -> bytes:
+    """Return what `encode_offsets` does, in a third of its time if elements are scattered."""
+    if not len(offsets) or not are_scattered(offsets, dims):
+        return encode_offsets(offsets, dims)
+    return image_head(dims, None) + encode_points(coordinate_columns(offsets, dims))
+
+
+def are_scattered(offsets: NDArray[np.uint32], dims: Dims) -> bool:
+    """Say whether so few elements have a neighbour that points are smaller than boxes; only sometimes if they are."""
+    count, volume, width = len(offsets), prod(dims), dims[-1]
+    if volume > SPARSEST * count:
+        return False
+    row = int(np.searchsorted(offsets, (int(offsets[0]) // width + 1) * width))
+    if not count % row and (offsets.reshape(-1, row) % width == offsets[:row] % width).all():
+        return False  # maybe a regular hyperslab
+    taken = np.zeros(volume, np.bool_)
+    taken[offsets] = True
+    # A box less for each neighbour at most.
+    boxes = count - sum(int(np.count_nonzero(taken[step:] & taken[:-step])) for step in strides(dims))
+    highest = max(dims) - 1
+    return blocks_size(max(1, boxes), len(dims), highest) >= points_size(count, len(dims), highest)
+
+
+def lines_of(pointers: NDArray[np.int64], begin: int, end: int) -> tuple[int, NDArray[np.int64]]:
+    """Return the first line of the elements `begin` to `end`, and how many of them this and each following line has."""
+    first = int(np.searchsorted(pointers, begin, "right")) - 1
+    last = int(np.searchsorted(pointers, end, "left"))
+    bounds = np.clip(pointers[first : last + 1], begin, end)
+    return first, bounds[1:] - bounds[:-1]
