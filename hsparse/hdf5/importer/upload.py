@@ -39,7 +39,7 @@ class Upload:
         """
         attributes: Record = root.get("attributes") or {}
         found: Record = {name: one.get("value") for name, one in attributes.items()}
-        name, size, received = (found.get(one) for one in ("name", "size", "received"))
+        name, size, received = found.get("name"), found.get("size"), found.get("received", 0)
         if not isinstance(name, str) or not is_file_name(name):
             raise _no_upload(
                 path,
