@@ -31,12 +31,12 @@ from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.matrix_market import open_matrix_market
 from hsparse.hdf5.importer.npz_matrix import open_npz
+from hsparse.hdf5.importer.server_source import UploadSource
 from hsparse.hdf5.importer.source import LocalSource, Opened, Source
 from hsparse.hdf5.importer.source_files import NoOtherFiles, OpenSource, SourceFiles
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
 from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.hdf5.importer.upload import UPLOAD
-from hsparse.hdf5.importer.upload_source import UploadSource
 from hsparse.model.ids import derived_id, new_root_id
 from hsparse.model.link import check_title
 
