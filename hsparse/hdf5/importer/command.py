@@ -25,7 +25,7 @@ from hsparse.errors import HsparseError, Unsupported
 from hsparse.hdf5.importer.dense_upload import create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts
-from hsparse.hdf5.importer.formats.file_formats import check_known, is_zarr, read_format
+from hsparse.hdf5.importer.formats.file_formats import check_known, check_uploaded, is_zarr, read_format
 from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory
 from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
@@ -159,10 +159,10 @@ def run(args: argparse.Namespace) -> int:
         with interruptible(), ExitStack() as opened:
             source, read = _open_main(args, open_source)
             opened.enter_context(source)
-            check_known(source.name)
             name = source.name.rpartition("/")[2]
             files = SourceFiles(args.file, open_source, args.sources or ())
             if isinstance(source, UploadSource):
+                check_uploaded(source.name)
                 files = NoOtherFiles()
             with closing(files), progress.show_progress(args.progress, name, source.size) as shown:
                 _Run(args, server, sending, source, files, shown.advance).run(read, left)

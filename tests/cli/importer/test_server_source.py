@@ -161,7 +161,10 @@ def test_what_is_no_whole_upload(
     assert f"{folder} is no upload: it is a folder" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "word"), [("a.hic", "Juicer"), ("a.rds", "zellkonverter")])
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("a.hic", "Juicer"), ("a.RDS", "zellkonverter"), ("a.zarr.zip", "hsparse import a.zarr.zip")],
+)
 def test_formats_that_are_refused_by_name(
     server: Connection, place: Place, name: str, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

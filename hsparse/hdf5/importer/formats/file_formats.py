@@ -39,22 +39,30 @@ REMEDIES = {
     ".rds": ("a file of R", "write an .h5ad from it (zellkonverter::writeH5AD)"),
 }
 """By the end of the name: formats that are known and not imported, and what to do."""
+ZARR_ZIP = ".zarr.zip"
 ZARR = ("zarr.json", ".zgroup", ".zarray")
 """Files of which a Zarr store has one at its top."""
 
 
 def is_zarr(place: str) -> bool:
     """Say whether a place is a Zarr store: a directory, or a zip file by the end of its name."""
-    return place.lower().endswith(".zarr.zip") or any((Path(place) / name).is_file() for name in ZARR)
+    return place.lower().endswith(ZARR_ZIP) or any((Path(place) / name).is_file() for name in ZARR)
 
 
 def check_known(name: str) -> None:
     """Raise `Unsupported` for a file whose name says that it is of a format that is not imported."""
-    if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".zarr", ".zarr.zip")):
+    if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".zarr", ZARR_ZIP)):
         raise Unsupported(f"{name} is a Zarr store in a bucket: copy it to a directory, and import that.")
     for end, (what, remedy) in REMEDIES.items():
         if name.lower().endswith(end):
             raise Unsupported(f"{name} is {what}: {remedy}, and import that.")
+
+
+def check_uploaded(name: str) -> None:
+    """Raise `Unsupported` for an uploaded file of a format that is read from a disk alone."""
+    check_known(name)
+    if name.lower().endswith(ZARR_ZIP):
+        raise Unsupported(f"{name} is a Zarr store, which is read from a disk: hsparse import {name} DOMAIN.")
 
 
 def read_format(objects: FileObjects, part: str) -> DomainParts | None:
