@@ -24,7 +24,14 @@ from hsparse.hdf5.format.parse.parsed_object import (
 )
 from hsparse.hdf5.format.plan.file_plan import MAX_SIZE, Json, user_block_json
 from hsparse.hdf5.format.superblock import read_superblock
-from hsparse.hdf5.importer.matrix_forms import DefinedSet, MatrixForm, find_defined_set, find_matrix
+from hsparse.hdf5.importer.matrix_forms import (
+    DefinedSet,
+    FramesForm,
+    MatrixForm,
+    find_defined_set,
+    find_frames,
+    find_matrix,
+)
 from hsparse.hdf5.importer.source import Source, path_in_errors
 from hsparse.hdf5.importer.source_files import NO_FILES, SourceFiles
 from hsparse.model.dataspace import dims_of
@@ -37,15 +44,15 @@ COLLECTIONS = {
 }
 
 
-ALL_MATRICES = ("csr", "csc", "coo")
-"""All kinds of sparse matrices."""
+ALL_MATRICES = ("csr", "csc", "coo", "frames")
+"""All kinds of sparse matrices, and frames of pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileObject:
     """An object: the first of its paths, its kind, its id, and its extent if it is a dataset.
 
-    `matrix` is set for a group that becomes a sparse dataset, `defined` for a dataset that becomes one.
+    `matrix` is set for a group that becomes a sparse dataset, `defined` and `frames` for a dataset that becomes one.
     """
 
     address: int
@@ -55,6 +62,12 @@ class FileObject:
     dims: tuple[int, ...] = ()
     matrix: MatrixForm | None = None
     defined: DefinedSet | None = None
+    frames: FramesForm | None = None
+
+
+def is_matrix(one: FileObject) -> bool:
+    """Say whether an object becomes a sparse dataset, made of several datasets."""
+    return one.matrix is not None or one.frames is not None
 
 
 def is_ordered(stored: ParsedObject) -> bool:
@@ -142,12 +155,12 @@ class FileObjects:
             self._walk(matrices)
 
     def of(self, kind: ObjectKind) -> list[FileObject]:
-        """Return the objects of a kind; groups that become sparse datasets are left out."""
-        return [one for one in self.by_address.values() if one.kind == kind and one.matrix is None]
+        """Return the objects of a kind; `matrices` are left out."""
+        return [one for one in self.by_address.values() if one.kind == kind and not is_matrix(one)]
 
     def matrices(self) -> list[FileObject]:
-        """Return the groups that become sparse datasets."""
-        return [one for one in self.by_address.values() if one.matrix is not None]
+        """Return the groups that become sparse datasets, and the values of frames."""
+        return list(filter(is_matrix, self.by_address.values()))
 
     def read(self, one: FileObject) -> ParsedObject:
         """Read an object: its header, and the messages and links that it leads to."""
@@ -185,7 +198,7 @@ class FileObjects:
         return ReferenceTarget(f"{collection_of(one.id)}/{one.id}", one.dims)
 
     def _walk(self, matrices: Collection[str]) -> None:
-        ahead = [("/", self.file.root)]
+        ahead, frames = [("/", self.file.root)], list[FramesForm]()
         while ahead:
             path, address = ahead.pop()
             if address in self.by_address or address in self.failed:
@@ -207,11 +220,8 @@ class FileObjects:
             self._note_links(path, found)
             if address == self.file.root:
                 self.is_ordered = is_ordered(found)
-            matrix = None
-            if matrices and address != self.file.root and found.kind == ObjectKind.GROUP:
-                matrix = find_matrix(self.source, self.file, found)
-                matrix = matrix if matrix is not None and matrix.kind in matrices else None
-            defined = find_defined_set(self.source, self.file, found) if matrices else None
+            matrix, defined, columns = self._forms(found, matrices)
+            frames += columns
             dims = dims_of(found.dataset.shape) or () if found.dataset is not None else ()
             dims = dims if matrix is None else matrix.shape
             id = self._id(address, "datasets" if matrix is not None else COLLECTIONS[found.kind])
@@ -223,8 +233,32 @@ class FileObjects:
                     for link in reversed(found.links)
                     if isinstance(link.target, HardLink)
                 ]
-        for beside in {one.defined.address for one in self.by_address.values() if one.defined is not None}:
-            self.by_address.pop(beside, None)
+        self._leave_places_out(frames)
+
+    def _forms(
+        self, found: ParsedObject, matrices: Collection[str]
+    ) -> tuple[MatrixForm | None, DefinedSet | None, list[FramesForm]]:
+        """Return the matrix that an object is, or the defined set of a dataset, or columns of pixels in a group."""
+        if not matrices:
+            return None, None, []
+        if found.kind != ObjectKind.GROUP:
+            return None, find_defined_set(self.source, self.file, found), []
+        is_root = found.header.address == self.file.root
+        matrix = None if is_root else find_matrix(self.source, self.file, found)
+        if matrix is not None and matrix.kind in matrices:
+            return matrix, None, []
+        return None, None, find_frames(self.source, self.file, found) if "frames" in matrices else []
+
+    def _leave_places_out(self, frames: list[FramesForm]) -> None:
+        """Make sparse datasets of the values of frames, and leave out what says where values are."""
+        beside = {one.defined.address for one in self.by_address.values() if one.defined is not None}
+        for form in frames:
+            if {form.values, *form.places} <= {*self.by_address}:
+                one = self.by_address[form.values]
+                self.by_address[form.values] = replace(one, dims=form.shape, defined=None, frames=form)
+                beside |= form.places
+        for address in beside:
+            self.by_address.pop(address, None)
 
     def _parsed(self, address: int, path: str) -> ParsedObject:
         """Read an object, without attributes of types that no server has."""

@@ -24,7 +24,9 @@ from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, P
 from hsparse.hdf5.importer.dense_upload import Advance, DenseUpload, create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
+from hsparse.hdf5.importer.frames_matrix import open_frames
 from hsparse.hdf5.importer.hdf5_matrix import open_matrix, values_body
+from hsparse.hdf5.importer.matrix_forms import FramesForm
 from hsparse.hdf5.importer.object_body import (
     changed_filters,
     common_body,
@@ -260,14 +262,18 @@ class Hdf5Import:
         return submit
 
     def _create_matrix(self, one: FileObject) -> Upload:
-        assert one.matrix is not None
         with path_in_errors(one.path):
             stored = self._objects.read(one)
-            matrix = open_matrix(self._objects, one.matrix)
+            form = one.matrix or one.frames
+            assert form is not None
+            if isinstance(form, FramesForm):
+                matrix = open_frames(self._objects, form)
+            else:
+                matrix = open_matrix(self._objects, form)
             bodies = (
                 common_body(self._objects, stored, one.path),
                 matrix_body(matrix),
-                values_body(self._objects, one.matrix),
+                values_body(self._objects, form),
             )
             properties = {
                 name: value for body in bodies for name, value in body["creationProperties"].items()

@@ -18,7 +18,7 @@ from hsparse.hdf5.format.parse.parsed_object import parse_object
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.matrix_chunks import Lines
-from hsparse.hdf5.importer.matrix_forms import MatrixForm
+from hsparse.hdf5.importer.matrix_forms import FramesForm, MatrixForm
 from hsparse.hdf5.importer.object_body import fill_body, type_body
 from hsparse.hdf5.importer.sparse_matrix import (
     BATCH,
@@ -56,14 +56,14 @@ def open_matrix(objects: FileObjects, form: MatrixForm) -> Matrix:
     return replace(matrix, batches=_batches(form, data, indices, count, step), most=step)
 
 
-def values_body(objects: FileObjects, form: MatrixForm) -> Json:
+def values_body(objects: FileObjects, form: MatrixForm | FramesForm) -> Json:
     """Return the type and the fill value of a matrix's dataset.
 
     The fill value is Binsparse's `fill_value`, or else HDF5's of the dataset of values. `Unsupported` if its type is
     not that of the values.
     """
     dataset = open_column(objects, form.values, "values").dataset
-    if form.fill is not None:
+    if isinstance(form, MatrixForm) and form.fill is not None:
         fill = open_column(objects, form.fill, "fill value")
         if fill.dataset.type != dataset.type or fill.dims != (1,):
             raise Unsupported("The fill value of the matrix is not one value of their type; use --as-is.")

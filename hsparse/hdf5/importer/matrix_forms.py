@@ -1,8 +1,10 @@
 """Groups and datasets of an HDF5 file that become sparse datasets, and which datasets these are made of.
 
-Groups of AnnData (`encoding-type`, and the older `h5sparse_format`) and of Binsparse; datasets with a defined set.
+Groups of AnnData (`encoding-type`, and the older `h5sparse_format`) and of Binsparse; datasets with a defined set;
+frames of detectors as columns of pixels, by pyFAI's sparsify-Bragg and by ImageD11.
 
-https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification
+https://anndata.readthedocs.io/en/stable/fileformat-prose.html, https://graphblas.org/binsparse-specification,
+https://www.silx.org/doc/pyFAI, https://imaged11.readthedocs.io
 """
 
 from __future__ import annotations
@@ -70,6 +72,74 @@ def find_matrix(source: Source, file: Hdf5File, stored: ParsedObject) -> MatrixF
         return MatrixForm(kind, _shape(shape), members["data"], (members["indices"],), members["indptr"])
     except (KeyError, TypeError, ValueError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class FramesForm:
+    """Frames of a detector whose stored pixels are columns: `shape` is (frames, rows, columns), of one (rows, columns).
+
+    The other fields are addresses of datasets. `indices` has the pixels: numbers in the frame, or rows and columns.
+    Which are of a frame say `pointers`, to the first of each, or `counts`.
+    """
+
+    shape: tuple[int, ...]
+    values: int
+    indices: tuple[int, ...]
+    pointers: int | None = None
+    counts: int | None = None
+
+    @property
+    def places(self) -> set[int]:
+        """The datasets that say where the values are."""
+        return {one for one in (*self.indices, self.pointers, self.counts) if one is not None}
+
+
+PYFAI = ("frame_ptr", "index", "intensity", "mask")
+SIDES = ("shape0", "shape1")
+"""ImageD11's attributes of a group, with the rows and columns of a frame."""
+
+
+def find_frames(source: Source, file: Hdf5File, stored: ParsedObject) -> list[FramesForm]:
+    """Return the forms of the columns of pixels in a group, by their values; none in other groups."""
+    names = {link.name: link.target.address for link in stored.links if isinstance(link.target, HardLink)}
+    sides = {one.name: one for one in stored.attributes if one.name in (*SIDES, "nframes")}
+    is_pyfai = {*PYFAI} <= {*names}
+    if not is_pyfai and not ({*SIDES} <= {*sides} and {"row", "col"} <= {*names}):
+        return []
+    columns = {name: _dims(source, file, address) for name, address in names.items()}
+    count = columns["index" if is_pyfai else "row"]
+    if count is None or len(count) != 1:
+        return []
+    if is_pyfai:
+        frames, sizes = columns["frame_ptr"], columns["mask"]
+        if not frames or not sizes or len(frames) != 1 or len(sizes) != 2 or columns["intensity"] != count:
+            return []
+        pointers, index, intensity, _ = (names[name] for name in PYFAI)
+        shape = (frames[0] - 1, *sizes)
+        return [FramesForm(shape, intensity, (index,), pointers)] if min(shape) > 0 else []
+    numbers = {name: _value(source, file, one) for name, one in sides.items()}
+    given = tuple(numbers[name] for name in ("nframes", *SIDES) if name in numbers)
+    if not all(type(one) is int and one > 0 for one in given):
+        return []
+    counts = names.get("nnz") if len(given) == 3 else None
+    if len(given) == 3 and counts is None:
+        return []
+    is_sure = given[:-2] != count  # other columns may be of frames
+    return [
+        FramesForm(given, names[name], (names["row"], names["col"]), None, counts)
+        for name, dims in columns.items()
+        if dims == count and name not in ("row", "col", "nnz") and (is_sure or name == "intensity")
+    ]
+
+
+def _dims(source: Source, file: Hdf5File, address: int) -> tuple[int, ...] | None:
+    """Return the extent of a dataset of numbers, None for other objects."""
+    try:
+        found = source.run(parse_object(file, address)).dataset
+    except HsparseError:
+        return None
+    is_numbers = found is not None and found.type.item["class"] in ("H5T_INTEGER", "H5T_FLOAT")
+    return dims_of(found.shape) if found is not None and is_numbers else None
 
 
 @dataclass(frozen=True, slots=True)

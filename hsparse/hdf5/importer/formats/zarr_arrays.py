@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from math import prod
 from typing import Any
@@ -19,16 +19,10 @@ from hsparse.format.plan.grid import Grid
 from hsparse.hdf5.importer.dense_upload import LARGEST, box_bands
 from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims
 from hsparse.hdf5.importer.formats.zarr_store import LARGEST_CHUNK, zarr_errors
+from hsparse.hdf5.importer.matrix_chunks import Lines
 from hsparse.hdf5.importer.object_body import MAX_KEPT
-from hsparse.hdf5.importer.sparse_matrix import (
-    BATCH,
-    Matrix,
-    MatrixElements,
-    check_pointers,
-    matrix_coordinates,
-    row_of,
-)
-from hsparse.model.initial_values import LARGEST_BAND, LARGEST_BATCH, chunk_of
+from hsparse.hdf5.importer.sparse_matrix import Matrix, check_pointers
+from hsparse.model.initial_values import LARGEST_BAND, chunk_of
 from hsparse.model.json_values import to_json
 from hsparse.model.layout import MAX_CHUNK_BYTES
 
@@ -181,45 +175,11 @@ def sparse_matrix(kind: str, shape: tuple[int, int], parts: Mapping[str, ZarrArr
     check_pointers(found, lines, count)
     if count - len(indices.chunks()) * prod(indices._stored_by) > lines:  # a missing chunk is of zeros
         raise Corrupt("Not all indices of the matrix are there.")
-    least = min(LARGEST_BAND, max(BATCH, *data.chunk, *indices.chunk))
-    width = chunk_of(shape, count, by_chunks=False)[kind == "csc"]
-    ranges = list(_ranges(found, width, count, least))
-    batches = _batches(kind, found, data, indices, ranges)
-    most = max((end - begin for begin, end in ranges), default=0)
-    return Matrix(shape, data.kind.item, data.itemsize, count, batches, most=most)
+    step = min(LARGEST_BAND, max(*data.chunk, *indices.chunk))
+    nbytes = data.stored + indices.stored
+    stored = Lines(int(kind == "csc"), found, partial(_read_both, indices, data), step, nbytes)
+    return Matrix(shape, data.kind.item, data.itemsize, count, chunk=chunk_of(shape, count), lines=stored)
 
 
-def _ranges(pointers: NDArray[np.int64], width: int, count: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of elements: those of some times `width` lines, about `least` of them."""
-    begin = last = 0
-    for end in [*pointers[width::width].tolist(), count]:
-        if end - begin > least and last > begin:
-            yield begin, last
-            begin = last
-        while end - begin > max(least, LARGEST_BATCH):
-            yield begin, begin + least
-            begin += least
-        last = end
-    if count > begin:
-        yield begin, count
-
-
-def _batches(
-    kind: str,
-    pointers: NDArray[np.int64],
-    data: ZarrArray,
-    indices: ZarrArray,
-    ranges: list[tuple[int, int]],
-) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
-    stored = data.stored + indices.stored
-    for begin, end in ranges:
-        nbytes = stored * (end - begin) // indices.shape[0]
-        yield nbytes, partial(_elements, kind, pointers, data, indices, begin, end)
-
-
-def _elements(
-    kind: str, pointers: NDArray[np.int64], data: ZarrArray, indices: ZarrArray, begin: int, end: int
-) -> MatrixElements:
-    lines = row_of(pointers, begin, end)
-    places = indices.read((begin,), (end,))
-    return matrix_coordinates(lines, places, kind), data.read((begin,), (end,))
+def _read_both(one: ZarrArray, other: ZarrArray, begin: int, end: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    return one.read((begin,), (end,)), other.read((begin,), (end,))
