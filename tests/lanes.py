@@ -107,6 +107,8 @@ ENDURE = {
         "shape1-300000]",
         "shape2-67108864]",
     ),
+    "cli/importer/test_server_source.py::test_a_format_is_known_by_the_name_of_the_file": ("[m.mtx.gz]",),
+    "cli/importer/test_server_source.py::test_damaged_files_are_refused_or_imported_right": (),
     "client/anndata/test_element_assignment.py::test_a_new_column_is_one": ("[in the group",),
     "client/sources/test_upload.py::test_sparse_datasets_take_values_of_any_size": ("[from_csr]",),
     "client/test_created_values.py::test_nothing_is_left_of_one_that_is_not_filled": (

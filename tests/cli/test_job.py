@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import h5py
 import pytest
 
-from hsparse.cli.main import main
+from hsparse.cli.main import main, parse_arguments
 from hsparse.hdf5.jobs import command as job
 from tests.support.server_process import server_process
 
@@ -52,6 +53,21 @@ def test_there_and_back(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     run("show", first, status=2)
     run("export", domain, target, "--option", "force", "--wait")
     run("import", source, domain, status=2)
+
+
+def test_a_copy_is_begun(capsys: pytest.CaptureFixture[str]) -> None:
+    sent: list[tuple[object, ...]] = []
+
+    class Server:
+        def json(self, *request: object) -> dict[str, str]:
+            sent.append(request)
+            return {"id": "j-1"}
+
+    args = parse_arguments(["job", "copy", "/home/ada/a.h5", "/home/ada/b.h5"])
+    assert job._begin(args, cast(Any, Server()), cast(Any, Server())) == 0
+    body = {"kind": "copy", "domain": "/home/ada/b.h5", "source": "/home/ada/a.h5", "options": {}}
+    assert sent == [("POST", "/jobs", body)]
+    assert capsys.readouterr().out == "j-1\n"
 
 
 def test_what_a_job_failed_by(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

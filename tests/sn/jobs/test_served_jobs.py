@@ -24,7 +24,9 @@ from hsparse.sn.auth.password_file import PasswordFile, PasswordHash, User
 from hsparse.storage.posix import PosixStore
 from hsparse.storage.s3.s3_store import S3Store
 from tests.cli.importer.domain_content import domain_differences
+from tests.cli.importer.mutated_file import Seed
 from tests.cli.importer.test_command import write_large
+from tests.support.file_upload import upload
 from tests.support.rest_client import RestClient
 from tests.support.s3_servers import make_bucket
 from tests.support.server_process import ServerProcess, children_of, server_process
@@ -218,6 +220,32 @@ def test_a_cancelled_copy_leaves_no_domain(tmp_path: Path, sign_in: tuple[str, .
         connection.json("DELETE", f"/jobs/{job['id']}")
         assert ended(connection, job)["status"] == "cancelled"
         assert domains(connection) == [domain]
+        assert running.stop() == 0
+
+
+def test_ten_damaged_uploads(tmp_path: Path, sign_in: tuple[str, ...]) -> None:
+    """Each is refused or imported, nothing else is left, and the server answers as before."""
+    seed = Seed("small", write_small(tmp_path / "small.h5").read_bytes())
+    with server(tmp_path, *sign_in, "--jobs-at-once", "2", "--jobs-of-user", "16") as running:
+        with ada(running) as connection:
+            jobs, left = {}, set()
+            for number in range(10):
+                domain = f"/home/ada/{number}.h5"
+                _, data = seed.mutated(np.random.default_rng(number))
+                body = {
+                    "kind": "import",
+                    "domain": domain,
+                    "source": upload(connection, f"{domain}.upload", data),
+                }
+                jobs[domain] = connection.json("POST", "/jobs", body)
+            statuses = set()
+            for domain, job in jobs.items():
+                done = ended(connection, job)
+                statuses.add(done["status"])
+                left.add(domain if done["status"] == "done" else f"{domain}.upload")
+                assert done["status"] == "done" or done["error"]["kind"] in ("corrupt", "unsupported"), done
+            assert statuses == {"done", "failed"}
+            assert {*domains(connection)} == left
         assert running.stop() == 0
 
 
