@@ -32,7 +32,7 @@ def test_from_the_top_level_to_a_dataset(page: Page) -> None:
     page.goto("/")
     page.get_by_role("link", name="home/").click()
     page.get_by_role("link", name="admin/").click()
-    page.get_by_role("searchbox", name="Search").fill("web-c")
+    page.get_by_role("searchbox", name="Search").fill("web-ce")
     expect(page.get_by_role("status").filter(has_text="1 of")).to_be_visible()
     page.get_by_role("link", name="web-cells.h5ad").click()
     tree = page.get_by_role("tree")

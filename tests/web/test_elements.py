@@ -56,6 +56,12 @@ def nested(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
         space = h5py.h5s.create_simple((2,))
         made = h5py.h5d.create(file.id, b"array", array, space)
         made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.arange(8.0), array)
+        pair = h5py.h5t.py_create(np.dtype([("x", "f8"), ("y", "i4", 2)]), logical=True)
+        pairs = h5py.h5t.array_create(pair, (2,))
+        made = h5py.h5d.create(file.id, b"pairs", pairs, space)
+        values = np.zeros((2, 2), [("x", "f8"), ("y", "i4", 2)])
+        values["x"], values["y"][1, 1] = [[0.5, np.nan], [1, 2]], [3, 4]
+        made.write(h5py.h5s.ALL, h5py.h5s.ALL, values, pairs)
         lists = file.create_dataset("lists", (2,), h5py.vlen_dtype("f4"))
         lists[0] = [0.1, np.nan]
         file["bytes"] = np.array([b"\xb0C", b"ok"])
@@ -92,6 +98,7 @@ RECORD = [
         ("table", [*RECORD[1:], "[[0.1, 2], [3, 4]]", "{x: 1.5, y: [0, 0]}", "[]", "R"]),
         ("one", RECORD[1:8]),
         ("array", ["[[0, 1], [2, 3]]", "[[4, 5], [6, 7]]"]),
+        ("pairs", ["[{x: 0.5, y: [0, 0]}, {x: NaN, y: [0, 0]}]", "[{x: 1, y: [0, 0]}, {x: 2, y: [3, 4]}]"]),
         ("lists", ["[0.1, NaN]", "[]"]),
         ("bytes", [r"\xb0C", "ok"]),
     ],
@@ -102,6 +109,7 @@ def test_elements_with_arrays_inside_are_shown(page: Page, nested: str, name: st
     for cell in cells:
         expect(page.locator(".h5web").get_by_role("gridcell", name=cell, exact=True).first).to_be_visible()
     expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_text("Expected number")).to_have_count(0)
 
 
 def test_attributes_are_shown_by_their_types(page: Page, nested: str) -> None:

@@ -1,5 +1,7 @@
 /** Requests to the server that sent this page. Credentials are kept in memory alone, and go out in one header. */
 
+import { toJson } from './json';
+
 export type Query = Record<string, string | number | undefined>;
 
 /** Requests that change something. */
@@ -110,7 +112,7 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
       credentials: 'omit',
       redirect: 'manual',
       signal: options.signal ?? null,
-      body: options.bytes ?? (options.body === undefined ? null : JSON.stringify(options.body)),
+      body: options.bytes ?? (options.body === undefined ? null : toJson(options.body)),
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;

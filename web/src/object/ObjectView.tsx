@@ -76,7 +76,7 @@ export function ObjectView({ domain, address, user, change }: Props) {
       <ErrorBoundary key={`${object.id} ${view}`} of={formatAddress(address)}>
         <ViewOf view={view} domain={domain} object={object} address={address} live={live} />
       </ErrorBoundary>
-      <Attributes object={object} />
+      <Attributes key={object.id} domain={domain} object={object} onChange={changeObject} />
       {address.path === '/' && <Acls domain={domain} />}
     </article>
   );
