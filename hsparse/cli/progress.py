@@ -1,7 +1,8 @@
 """Progress of a command: a bar on a terminal, or lines of JSON for a program.
 
-The lines are objects: `{"done": bytes, "total": bytes}`, at most one each second; `{"message": text}`; and at the
-end of a command that failed `{"error": {"kind": ..., "message": ...}}`.
+The lines are objects: `{"done": bytes, "total": bytes, "rate": bytes a second, "left": seconds}`, at most one each
+second, where elements are counted with `"elements"`, all so far; `{"message": text}`; and at the end of a command that
+failed `{"error": {"kind": ..., "message": ...}}`.
 
 `interruptible` makes Ctrl-C reliable in a program of several threads.
 """
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from hsparse.cli.terminal_text import terminal_text
 from hsparse.clock import Clock, SystemClock
@@ -42,21 +43,31 @@ class ProgressForm(StrEnum):
     NONE = "none"
 
 
+class Advance(Protocol):
+    """Called with bytes that are done, and their elements if these are counted; `before`: by a command before."""
+
+    def __call__(self, nbytes: int, elements: int = 0, *, before: bool = False) -> object: ...
+
+
 class ProgressDisplay:
     """Counts bytes that are done, by any thread; calls `_show`, which does nothing here, at most every `seconds`."""
 
     def __init__(self, total: int | None, clock: Clock | None, seconds: float) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._done = 0
+        self._done = self._before = self._elements = 0
         self._total = total
         self._seconds = seconds
-        self._next = self._clock.monotonic()
+        self._started = self._next = self._clock.monotonic()
 
-    def advance(self, nbytes: int) -> None:
-        """Count more bytes as done."""
+    def advance(self, nbytes: int, elements: int = 0, *, before: bool = False) -> None:
+        """Count more bytes as done; see `Advance`."""
         with self._lock:
             self._done += nbytes
+            if before:
+                self._before += nbytes
+            else:
+                self._elements += elements
             self._show_when_due()
 
     def update(self, done: int, total: int) -> None:
@@ -77,6 +88,15 @@ class ProgressDisplay:
             self._next = now + self._seconds
             self._show(now)
 
+    def _speed(self, now: float) -> tuple[float, float, float | None]:
+        """Return bytes and elements a second, and the seconds that are left, None if nothing tells."""
+        seconds = now - self._started
+        if seconds <= 0:
+            return 0.0, 0.0, None
+        rate = max(0, self._done - self._before) / seconds
+        left = None if self._total is None or not rate else max(0, self._total - self._done) / rate
+        return rate, self._elements / seconds, left
+
     def _show(self, now: float) -> None:
         """Show `_done` and `_total`; the lock is held."""
 
@@ -88,25 +108,20 @@ class ProgressBar(ProgressDisplay):
         super().__init__(total, clock, BAR_SECONDS)
         self._name = "".join(one if one.isprintable() else "?" for one in name)
         self._file = file
-        self._started = self._next
 
     def close(self) -> None:
         self._file.write(WIPE)
         self._file.flush()
 
     def _show(self, now: float) -> None:
-        seconds = max(now - self._started, 1e-3)
-        rate = self._done / seconds
-        numbers = f"{self._done / MB:.1f} MB, {rate / MB:.1f} MB/s"
-        bar = ""
+        rate, elements, left = self._speed(now)
+        bar, total = "", ""
         if self._total:
-            part = min(self._done / self._total, 1.0)
-            left = (
-                timedelta(seconds=round((self._total - self._done) / rate)) if rate > 0 and part < 1 else ""
-            )
-            bar = f"[{'=' * round(part * BAR_WIDTH):{BAR_WIDTH}}] "
-            numbers = f"{self._done / MB:.1f}/{self._total / MB:.1f} MB, {rate / MB:.1f} MB/s {left}"
-        line = f"{self._name} {bar}{numbers}"
+            bar = f"[{'=' * round(min(self._done / self._total, 1.0) * BAR_WIDTH):{BAR_WIDTH}}] "
+            total = f"/{self._total / MB:.1f}"
+        line = f"{self._name} {bar}{self._done / MB:.1f}{total} MB, {rate / MB:.1f} MB/s"
+        line += f", {elements / MB:.1f} M elements/s" if elements else ""
+        line += f", {timedelta(seconds=round(left))} left" if left else ""
         self._file.write(WIPE + line[: shutil.get_terminal_size().columns - 1])
         self._file.flush()
 
@@ -121,10 +136,13 @@ class JsonLines(ProgressDisplay):
         """Print a last line: all is done."""
         with self._lock:
             self._done = self._done if self._total is None else self._total
-            self._show(self._next)
+            self._show(self._clock.monotonic())
 
     def _show(self, now: float) -> None:
-        _write({"done": self._done, "total": self._total})
+        rate, _, left = self._speed(now)
+        seconds = None if left is None else round(left, 1)
+        line = {"done": self._done, "total": self._total, "rate": round(rate), "left": seconds}
+        _write(line | ({"elements": self._elements} if self._elements else {}))
 
 
 def add_progress_flag(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 
 from hsparse.cli import progress
 from hsparse.cli.bounded_pool import BoundedPool
-from hsparse.cli.progress import ProgressForm, print_message, reports_failure
+from hsparse.cli.progress import Advance, ProgressForm, print_message, reports_failure
 from hsparse.cli.tree.mkdir import make_folder
 from hsparse.cli.tree.server_tree import Entry, Kind, ServerTree
 from hsparse.cli.tree.tree_command import (
@@ -30,7 +30,6 @@ from hsparse.errors import BadRequest
 from hsparse.hdf5.domain_file import DomainFile
 from hsparse.hdf5.exporter.domain_source import DomainSource
 from hsparse.hdf5.format.plan.file_plan import FileForm, FileLayout
-from hsparse.hdf5.importer.dense_upload import Advance
 from hsparse.hdf5.importer.file_objects import FileObjects
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
 from hsparse.hdf5.importer.target_domain import TargetDomain

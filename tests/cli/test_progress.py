@@ -33,22 +33,41 @@ def test_lines_come_once_a_second_and_at_the_end(capsys: pytest.CaptureFixture[s
     shown = JsonLines(100, clock)
     for _ in range(10):
         shown.advance(1)
-    assert lines(capsys) == [{"done": 1, "total": 100}]
+    assert lines(capsys) == [{"done": 1, "total": 100, "rate": 0, "left": None}]
     clock.time += 1
     shown.update(50, 200)
     shown.update(60, 200)
-    assert lines(capsys) == [{"done": 50, "total": 200}]
+    assert lines(capsys) == [{"done": 50, "total": 200, "rate": 50, "left": 3.0}]
+    clock.time += 1
     shown.finish()
-    assert lines(capsys) == [{"done": 200, "total": 200}]
+    assert lines(capsys) == [{"done": 200, "total": 200, "rate": 100, "left": 0.0}]
+
+
+def test_the_rate_is_that_of_this_command_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    clock, file = ManualClock(), io.StringIO()
+    both = JsonLines(100_000_000, clock), ProgressBar("x", 100_000_000, file, clock)
+    for shown in both:
+        shown.advance(40_000_000, 10_000_000, before=True)
+    clock.time += 4
+    for shown in both:
+        shown.advance(20_000_000, 6_000_000)
+    found = {"done": 60_000_000, "total": 100_000_000, "rate": 5_000_000, "left": 8.0, "elements": 6_000_000}
+    assert lines(capsys)[-1] == found
+    assert file.getvalue().endswith("] 60.0/100.0 MB, 5.0 MB/s, 1.5 M elements/s, 0:00:08 left")
 
 
 def test_the_context_tells_that_all_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     with show_progress(ProgressForm.JSON, "run.h5", 7) as shown:
         shown.advance(5)
-    assert lines(capsys)[-1] == {"done": 7, "total": 7}
+    last = lines(capsys)[-1]
+    assert (last["done"], last["total"], last["left"]) == (7, 7, 0.0)
     with show_progress(ProgressForm.JSON, "run.h5") as shown:
         shown.advance(5)
-    assert lines(capsys)[-1] == {"done": 5, "total": None}
+    last = lines(capsys)[-1]
+    assert (last["done"], last["total"], last["left"]) == (5, None, None)
 
 
 @pytest.mark.parametrize("form", [ProgressForm.BAR, ProgressForm.NONE])

@@ -17,7 +17,7 @@ from hsparse.cli import file_arguments, progress
 from hsparse.cli.bounded_pool import BoundedPool
 from hsparse.cli.connection_flags import add_server_flags, domain_connector
 from hsparse.cli.file_arguments import SCHEME
-from hsparse.cli.progress import ProgressForm, interruptible, print_message, reports_failure
+from hsparse.cli.progress import Advance, ProgressForm, interruptible, print_message, reports_failure
 from hsparse.client.connection import Connection, Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
@@ -70,7 +70,6 @@ NAMED = 20
 """How many of the things that were left behind are named."""
 INCOMPLETE = 3
 """The exit status of an import that left something behind."""
-Advance = Callable[[int], None]
 Reader = Callable[[], DomainParts]
 
 

@@ -11,7 +11,7 @@ Tests: tests/cli/importer/test_defined_upload.py, tests/cli/importer/test_dense_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import product
 from math import prod
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Conflict, TooLarge
 from hsparse.format.chunk_spec import ChunkSpec, chunk_name, chunk_spec
@@ -42,8 +43,6 @@ from hsparse.model.vlen_array import VlenArray
 
 LARGEST = 64 * 1024 * 1024
 """The most bytes of values in a request, unless an element has more."""
-Advance = Callable[[int], None]
-"""Called with a number of bytes of the file that are done."""
 Data = TypeVar("Data")
 
 
@@ -132,14 +131,18 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
             for first, last in box_bands(grid.counts, nbytes):
                 chunks = product(*map(range, first, last))
                 bounds = grid.origin(first), tuple(map(min, grid.origin(last), data.dims))
-                if any(scaled not in skipped for scaled in chunks) and data.has_data(*bounds):
+                if all(scaled in skipped for scaled in chunks):
+                    self._advance(*self._counted(*bounds), before=True)
+                elif data.has_data(*bounds):
                     work = partial(self._send_band, grid.origin(first), grid.origin(last))
                     self._uploads.submit(2 * nbytes * prod(map(int.__sub__, last, first)), work)
             return
         takes_stored = self._accepts_stored()
         for scaled, rows in data.chunks_by_grid(self._spec.dims):
             is_direct = takes_stored and not grid.is_edge(scaled) and not int(data.records.mask[rows[0]])
-            if scaled not in (stored if is_direct else skipped):
+            if scaled in (stored if is_direct else skipped):
+                self._advance(data.stored_size(rows), before=True)
+            else:
                 self._uploads.submit(
                     3 * nbytes,
                     partial(self._send_rows, grid, scaled, rows, is_direct),
@@ -167,20 +170,22 @@ class DenseUpload(ValueUpload[FileData | VirtualData]):
             with path_in_errors(f"{self._path} (chunk {chunk_name(scaled)})"):
                 content, _, _ = self._data.stored_chunk(int(rows[0]))
                 self._server.json("PUT", f"{self._url}/chunks/{chunk_name(scaled)}/value", content)
-            self._advance(len(content))
-            return
-        self._send(*grid.bounds(scaled))
-        self._advance(self._data.stored_size(rows))
+        else:
+            self._send(*grid.bounds(scaled))
+        self._advance(self._data.stored_size(rows), prod(grid.clipped(scaled)))
 
     def _send_band(self, start: Dims, stop: Dims) -> None:
         """Send the values of adjacent chunks; `stop` may be beyond the extent."""
         stop = tuple(map(min, stop, self._data.dims))
         self._send(start, stop)
-        count = prod(map(int.__sub__, stop, start))
-        records = self._data.records
+        self._advance(*self._counted(start, stop))
+
+    def _counted(self, start: Dims, stop: Dims) -> tuple[int, int]:
+        """Return about how many bytes of the file a box has, and its elements."""
+        count, records = prod(map(int.__sub__, stop, start)), self._data.records
         whole = self._data.size * prod(self._data.dims)
         stored = whole if records is None else int(records.size.sum())
-        self._advance(self._data.size * count * stored // whole)
+        return self._data.size * count * stored // whole, count
 
     def _send(self, start: Dims, stop: Dims) -> None:
         """Send the values of a box, in parts if they are too many for a request."""

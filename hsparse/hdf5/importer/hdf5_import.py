@@ -14,6 +14,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.sources.value_batch import answer_parts
 from hsparse.errors import BadRequest, Conflict, Gone, NotFound, TooLarge, Unsupported
@@ -21,7 +22,7 @@ from hsparse.hdf5.format.messages.file_type import has_references
 from hsparse.hdf5.format.messages.layout_message import RawStructuredLayout
 from hsparse.hdf5.format.parse.parsed_elements import check_readable
 from hsparse.hdf5.format.parse.parsed_object import ObjectKind, ParsedDataset, ParsedObject
-from hsparse.hdf5.importer.dense_upload import Advance, DenseUpload, create_or_find, stored_chunks
+from hsparse.hdf5.importer.dense_upload import DenseUpload, create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_data import Dims, FileData
 from hsparse.hdf5.importer.file_objects import FileObject, FileObjects
 from hsparse.hdf5.importer.frames_matrix import open_frames

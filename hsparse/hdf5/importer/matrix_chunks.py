@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, TooLarge
 from hsparse.format.buffer import byte_view
@@ -33,7 +34,7 @@ from hsparse.format.selections.selection_encoding import (
     points_size,
 )
 from hsparse.format.structured.container import METADATA_FIXED, build
-from hsparse.hdf5.importer.dense_upload import Advance, ValueUpload, points_in_chunk
+from hsparse.hdf5.importer.dense_upload import ValueUpload, points_in_chunk
 from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.source import path_in_errors
 
@@ -122,14 +123,14 @@ class ChunkUpload(ValueUpload[Lines]):
         for part in self._parts():
             there = sum(stored.get(self._scaled(part, number), 0) for number in range(part.size))
             if part.width == self._counts[1 - self._axis] and there == part.end - part.begin:
-                self._count(there)
+                self._count(there, before=True)
                 continue
             pieces = list(self._uploads.ahead(self._ranges(part), partial(self._cut, part)))
             counts = np.sum([np.diff(piece.bounds) for piece in pieces], axis=0).tolist()
             for number, count in enumerate(counts):
                 scaled = self._scaled(part, number)
                 if count == stored.get(scaled, 0):
-                    self._count(count)
+                    self._count(count, before=True)
                 else:
                     nbytes = 4 * count * (4 + self._spec.dtype.itemsize)
                     self._uploads.submit(nbytes, partial(self._send, scaled, pieces, number))
@@ -213,9 +214,9 @@ class ChunkUpload(ValueUpload[Lines]):
                 self._put_elements(points, chunk.values)
         self._count(len(offsets))
 
-    def _count(self, elements: int) -> None:
-        """Count elements as done."""
-        self._advance(int(elements * self._byte_rate))
+    def _count(self, elements: int, *, before: bool = False) -> None:
+        """Count elements as done, maybe by an import before this one."""
+        self._advance(int(elements * self._byte_rate), elements, before=before)
 
 
 def checked_indices(indices: NDArray[Any], extent: int) -> NDArray[Any]:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.errors import Corrupt, Unsupported
 from hsparse.format.selections.points import Points
-from hsparse.hdf5.importer.dense_upload import LARGEST, Advance, ValueUpload
+from hsparse.hdf5.importer.dense_upload import LARGEST, ValueUpload
 from hsparse.hdf5.importer.file_data import Dims
 from hsparse.hdf5.importer.matrix_chunks import ChunkUpload, Lines, lines_of
 from hsparse.hdf5.importer.source import path_in_errors
@@ -115,7 +116,7 @@ class MatrixUpload(ValueUpload[Matrix]):
             for at in range(0, len(values), step):
                 part = Points(self._data.shape, coords[at : at + step])
                 self._put_elements(part, np.ascontiguousarray(values[at : at + step]))
-        self._advance(nbytes)
+        self._advance(nbytes, len(values))
 
 
 def row_of(pointers: NDArray[np.int64], begin: int, end: int) -> NDArray[np.int64]:

@@ -133,7 +133,9 @@ class StructuredUpload(ValueUpload[StructuredData]):
         records = self._data.records
         unfiltered = records.unfiltered.sum(1).tolist()
         for row, scaled in enumerate(map(tuple, records.scaled.tolist())):
-            if scaled not in stored:
+            if scaled in stored:
+                self._advance(int(records.size[row]), before=True)
+            else:
                 self._uploads.submit(3 * unfiltered[row], partial(self._send, row, scaled))
 
     def _send(self, row: int, scaled: Dims) -> None:
@@ -263,7 +265,7 @@ class DefinedUpload(ValueUpload[DefinedData]):
         with path_in_errors(self._path):
             coords, values = self._data.read(scaled)
             self._put_elements(Points(self._data.values.dims, coords), values)
-        self._advance(size)
+        self._advance(size, len(coords))
 
 
 def _in_row(values: Values, count: int) -> Values:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import ProgressDisplay
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import kind_of
@@ -147,7 +148,8 @@ def _structured(data: StructuredData, path: str) -> Iterator[Any]:
     }
     server = _Recorded(record)
     with BoundedPool(1) as uploads:
-        upload = StructuredUpload(server, uploads, path, record, data, lambda _: None)  # type: ignore[arg-type]
+        shown = ProgressDisplay(None, None, 1.0)
+        upload = StructuredUpload(server, uploads, path, record, data, shown.advance)  # type: ignore[arg-type]
         upload.submit({tuple(row) for row in data.records.scaled[MOST_ROWS:].tolist()})
         uploads.finish()
     yield server.sent

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import ProgressDisplay
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
 from hsparse.errors import TooLarge
@@ -78,7 +79,9 @@ def upload(path: Path, most: int, chunk: Dims, stored: set[Dims]) -> list[str]:
             "layout": {"class": "H5D_CHUNKED", "dims": list(chunk)},
             "creationProperties": {},
         }
-        DenseUpload(server, uploads, "/x", record, FileData(objects, dataset), lambda _: None).submit(stored)
+        shown = ProgressDisplay(None, None, 1.0)
+        data = FileData(objects, dataset)
+        DenseUpload(server, uploads, "/x", record, data, shown.advance).submit(stored)
         uploads.finish()
     return server.sent
 

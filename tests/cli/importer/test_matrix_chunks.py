@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,13 +108,18 @@ def test_each_chunk_is_sent_once_as_the_server_encodes_it(
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])
 @pytest.mark.usefixtures("small")
-def test_indices_in_any_order(imported: Import, tmp_path: Path, kind: str) -> None:
+def test_indices_in_any_order(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
     matrix = random_matrix(2).asformat(kind)
     for first, last in zip(matrix.indptr, matrix.indptr[1:], strict=False):
         order = np.random.default_rng(first).permutation(last - first) + first
         matrix.indices[first:last], matrix.data[first:last] = matrix.indices[order], matrix.data[order]
-    connection = imported(write(tmp_path / "x.h5ad", matrix), "--chunk", "16x7")
+    flags = ("--chunk", "16x7", "--progress", "json")
+    connection = imported(write(tmp_path / "x.h5ad", matrix), *flags)
     assert elements_at(connection, "/X") == elements_of(matrix)
+    counts = [json.loads(line).get("elements", 0) for line in capsys.readouterr().out.splitlines()]
+    assert max(counts) == matrix.nnz
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])

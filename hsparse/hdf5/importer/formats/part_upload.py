@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.cli.bounded_pool import BoundedPool
+from hsparse.cli.progress import Advance
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.client.types.hdf5_type import Hdf5Type
-from hsparse.hdf5.importer.dense_upload import LARGEST, Advance, create_or_find, stored_chunks
+from hsparse.hdf5.importer.dense_upload import LARGEST, create_or_find, stored_chunks
 from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims, DomainParts, Values
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
