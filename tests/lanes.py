@@ -36,6 +36,11 @@ ENDURE = {
         "test_frames_of_imaged11",
         "test_columns_that_do_not_fit_are_refused[imaged11-run",
     ),
+    "cli/importer/test_sparsified_upload.py": (
+        "test_what_is_not_the_fill_value_is_kept[filled-f4]",
+        "test_what_is_above_a_threshold_is_kept[i8-2.5]",
+        "test_what_cannot_be_is_refused[flags5",
+    ),
     "cli/importer/test_zarr.py": (
         "test_an_anndata_is_what_its_h5ad_gives[layers-3]",
         "test_an_anndata_is_what_its_h5ad_gives[column_kinds-2]",

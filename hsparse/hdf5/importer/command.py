@@ -21,7 +21,8 @@ from hsparse.cli.progress import Advance, ProgressForm, interruptible, print_mes
 from hsparse.client.connection import Connection, Json
 from hsparse.client.http.retrying_client import RetryingClient
 from hsparse.clock import SystemClock
-from hsparse.errors import HsparseError, Unsupported
+from hsparse.errors import BadRequest, HsparseError, Unsupported
+from hsparse.hdf5.format.parse.parsed_object import ObjectKind
 from hsparse.hdf5.importer.dense_upload import create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts
@@ -35,6 +36,7 @@ from hsparse.hdf5.importer.server_source import UploadSource
 from hsparse.hdf5.importer.source import LocalSource, Opened, Source
 from hsparse.hdf5.importer.source_files import NoOtherFiles, OpenSource, SourceFiles
 from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixUpload, matrix_body
+from hsparse.hdf5.importer.sparsified_upload import Sparsify
 from hsparse.hdf5.importer.target_domain import TargetDomain
 from hsparse.hdf5.importer.upload import UPLOAD
 from hsparse.model.ids import derived_id, new_root_id
@@ -110,6 +112,21 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         metavar="ROWSxCOLUMNS",
         help="chunk dimensions of sparse matrices, cut to their shape (default: up to 16384 rows, of 32768 elements); "
         "64x100000 suits training on random rows",
+    )
+    parser.add_argument(
+        "--sparse",
+        action="append",
+        metavar="PATTERN",
+        help="make dense datasets of an HDF5 file sparse whose paths match, such as '/entry/data/*' (* is any text); "
+        "with --drop-fill or --threshold. May be repeated",
+    )
+    parser.add_argument(
+        "--drop-fill",
+        action="store_true",
+        help="leave out elements of these that have the fill value's bytes",
+    )
+    parser.add_argument(
+        "--threshold", metavar="N", help="leave out elements of these that are not above N; NaN is kept"
     )
     parser.add_argument(
         "--sources",
@@ -225,6 +242,7 @@ class _Run:
         self._source = source
         self._advance = advance
         self._target = TargetDomain(server, args.domain)
+        self._sparsify = Sparsify.parse(args.sparse or (), args.drop_fill, args.threshold)
 
     def run(self, read: Reader | None, left: list[str]) -> None:
         """Read as much as possible first; then create the domain, and delete it after a failure.
@@ -244,6 +262,7 @@ class _Run:
         assert isinstance(self._source, Source)
         opener = _matrix_reader(self._source.name)
         if opener is not None:
+            self._refuse_sparsify()
             check_title(self._args.path)
             matrix = replace(opener(self._source), chunk=self._args.chunk)
             self._guarded(known, root, False, lambda uploads: self._matrix(uploads, root, matrix))
@@ -260,14 +279,31 @@ class _Run:
         if parts is not None:
             left += self._parts(known, root, parts)
             return
-        resumed = known is not None
+        self._hdf5(known, root, objects, left)
+
+    def _refuse_sparsify(self) -> None:
+        if self._sparsify is not None:
+            raise BadRequest(
+                "--sparse is for datasets of HDF5 files; one of another format needs --as-is, too."
+            )
+
+    def _hdf5(self, known: str | None, root: str, objects: FileObjects, left: list[str]) -> None:
+        """Import an HDF5 file with all of its objects."""
+        if self._sparsify is not None:
+            self._sparsify.check_all([one.path for one in objects.of(ObjectKind.DATASET)])
+        resumed, sparsify = known is not None, self._sparsify
         self._guarded(
             known,
             root,
             objects.is_ordered,
-            lambda uploads: Hdf5Import(self._sending, uploads, objects, self._advance, resumed=resumed).run(),
+            lambda uploads: Hdf5Import(
+                self._sending, uploads, objects, self._advance, resumed=resumed, sparsify=sparsify
+            ).run(),
             objects.user_block(),
         )
+        for path, (kept, count) in sorted(objects.kept.items()):
+            text = f"{path} is sparse: {kept:,} of {count:,} elements are kept."
+            print_message(self._args.progress, text)
         if objects.lost:
             text = f"{objects.lost} references lead to objects that are not imported: they are null."
             print_message(self._args.progress, text, sys.stderr)
@@ -288,6 +324,7 @@ class _Run:
 
     def _parts(self, known: str | None, root: str, parts: DomainParts) -> list[str]:
         """Import a file of another format; return what was left behind."""
+        self._refuse_sparsify()
         for path, (matrix, attributes) in parts.matrices.items():
             if self._args.chunk:
                 parts.matrices[path] = replace(matrix, chunk=self._args.chunk), attributes

@@ -142,6 +142,8 @@ class FileObjects:
         """What becomes of the filters of datasets that the server stores through others."""
         self.external: dict[str, ExternalLink] = {}
         self.lost = 0
+        self.kept: dict[str, tuple[int, int]] = {}
+        """How many elements of dense datasets that become sparse are kept, and of how many."""
         self._strict = strict
         self._copied = copied
         self._left_out = (HsparseError,) if damaged else (Unsupported,)

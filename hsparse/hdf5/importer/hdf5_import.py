@@ -37,6 +37,7 @@ from hsparse.hdf5.importer.object_body import (
 )
 from hsparse.hdf5.importer.source import path_in_errors
 from hsparse.hdf5.importer.sparse_matrix import MatrixUpload, matrix_body
+from hsparse.hdf5.importer.sparsified_upload import SparsifiedData, SparsifiedUpload, Sparsify
 from hsparse.hdf5.importer.structured_upload import (
     DefinedData,
     DefinedUpload,
@@ -55,7 +56,7 @@ BODIES = 4 * 1024 * 1024
 """The most bytes of base64 values in such a request, unless one object has more."""
 INLINE = 64 * 1024
 """The most bytes of values that are sent in the request that creates their dataset."""
-Data: TypeAlias = FileData | VirtualData | StructuredData | DefinedData
+Data: TypeAlias = FileData | VirtualData | StructuredData | DefinedData | SparsifiedData
 Upload: TypeAlias = Callable[[], None]
 UploadMaker: TypeAlias = Callable[[Json, dict[Dims, int]], Upload]
 """Called with the server's answer, and the chunks that it stores."""
@@ -74,7 +75,7 @@ class NewObject:
 
 
 class Hdf5Import:
-    """One import; `resumed`: some objects may exist."""
+    """One import; `resumed`: some objects may exist. `sparsify` says which dense datasets become sparse."""
 
     def __init__(
         self,
@@ -84,12 +85,14 @@ class Hdf5Import:
         advance: Advance,
         *,
         resumed: bool,
+        sparsify: Sparsify | None = None,
     ) -> None:
         self._server = server
         self._uploads = uploads
         self._objects = objects
         self._advance = advance
         self._resumed = resumed
+        self._sparsify = sparsify
         self._matrices: list[MatrixUpload] = []
 
     def run(self) -> None:
@@ -224,6 +227,16 @@ class Hdf5Import:
                 again = partial(DefinedData, self._objects, stored, one.defined.address)
                 make = partial(self._upload, DefinedUpload, one.path, dataset, _kept(sparse), again)
                 return NewObject(one.path, sparse.body(one.path), make)
+            if (
+                self._sparsify is not None
+                and one.dims
+                and 0 not in one.dims
+                and self._sparsify.is_meant(one.path)
+            ):
+                thinned = partial(SparsifiedData, self._objects, stored, one.path, self._sparsify)
+                chosen = thinned()
+                make = partial(self._upload, SparsifiedUpload, one.path, dataset, _kept(chosen), thinned)
+                return NewObject(one.path, chosen.body(), make)
             data = open_data(self._objects, dataset)
             storage = data.storage if isinstance(data, VirtualData) else None
             body = dataset_body(self._objects, replace(stored, dataset=data.dataset), one.path, storage)
@@ -244,7 +257,7 @@ class Hdf5Import:
 
     def _upload(
         self,
-        kind: type[DenseUpload | StructuredUpload | DefinedUpload],
+        kind: type[DenseUpload | StructuredUpload | DefinedUpload | SparsifiedUpload],
         path: str,
         dataset: ParsedDataset,
         kept: Any,

@@ -1,0 +1,200 @@
+"""Dense datasets of a file that become sparse ones: of the elements only those that the user wants are defined.
+
+Tests: tests/cli/importer/test_sparsified_upload.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import product
+from math import prod
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hsparse.errors import BadRequest, Unsupported
+from hsparse.format.plan.grid import Grid
+from hsparse.format.selections.points import Points
+from hsparse.hdf5.format.messages.layout_message import ChunkedLayout
+from hsparse.hdf5.format.parse.parsed_elements import parse_elements
+from hsparse.hdf5.format.parse.parsed_object import ParsedObject
+from hsparse.hdf5.importer.dense_upload import ValueUpload
+from hsparse.hdf5.importer.file_data import NUMBERS, Dims, FileData
+from hsparse.hdf5.importer.file_objects import FileObjects
+from hsparse.hdf5.importer.object_body import dataset_body
+from hsparse.hdf5.importer.source import path_in_errors
+from hsparse.hdf5.importer.virtual_data import VirtualData, open_data
+from hsparse.model.initial_values import chunk_of, matrix_filters
+from hsparse.model.layout import MAX_CHUNK_ELEMENTS
+
+CHUNK = 1 << 20
+"""Elements of a chunk, defined or not, unless one of the file has more."""
+PIECE = 1 << 21
+"""Elements that are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsify:
+    """Which dense datasets become sparse, and which of their elements are left out.
+
+    `patterns` are of paths; `*` stands for any text. With `drop_fill` elements with the bytes of the fill value are
+    left out, with a `threshold` those that are at most as large: not NaN, which is neither more nor less.
+    """
+
+    patterns: tuple[str, ...]
+    drop_fill: bool
+    threshold: int | float | None
+
+    @classmethod
+    def parse(cls, patterns: Collection[str], drop_fill: bool, threshold: str | None) -> Sparsify | None:
+        """Return what flags say, None without patterns; `BadRequest` for what does not fit together."""
+        if not patterns:
+            if drop_fill or threshold is not None:
+                raise BadRequest("--drop-fill and --threshold are for the datasets that --sparse names.")
+            return None
+        if not drop_fill and threshold is None:
+            raise BadRequest("--sparse needs --drop-fill or --threshold N, which say what is left out.")
+        absolute = tuple(f"/{one.lstrip('/')}" for one in patterns)
+        return cls(absolute, drop_fill, None if threshold is None else _number(threshold))
+
+    def is_meant(self, path: str) -> bool:
+        """Say whether a dataset becomes sparse."""
+        return any(fnmatchcase(path, one) for one in self.patterns)
+
+    def check_all(self, paths: Collection[str]) -> None:
+        """Raise `BadRequest` for a pattern that none of the paths of datasets matches."""
+        for one in self.patterns:
+            if not any(fnmatchcase(path, one) for path in paths):
+                raise BadRequest(f"No dataset matches --sparse {one}.")
+
+    def kept(self, values: NDArray[Any], fill: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the places of the elements of a row that are kept."""
+        kept = np.ones(len(values), np.bool_)
+        if self.drop_fill:
+            raw = values.view(np.uint8).reshape(len(values), -1)
+            kept &= (raw != np.frombuffer(fill.tobytes(), np.uint8)).any(1)
+        if self.threshold is not None:
+            is_float = values.dtype.kind == "f"
+            limit = float(self.threshold) if is_float else math.floor(self.threshold)
+            kept &= ~((values.astype(np.float64) if is_float else values) <= limit)
+        return np.flatnonzero(kept)
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise BadRequest(f"--threshold {text} is no number.")
+    return found
+
+
+class SparsifiedData:
+    """A dense dataset of a file, of which `rule` says what is kept."""
+
+    def __init__(self, objects: FileObjects, stored: ParsedObject, path: str, rule: Sparsify) -> None:
+        """Raise `Unsupported` unless its elements are numbers."""
+        assert stored.dataset is not None
+        kind = stored.dataset.type
+        if kind.item["class"] not in NUMBERS:
+            raise Unsupported(
+                f"It has elements of the class {kind.item['class']}; --sparse is for integers and floats: "
+                "narrow the pattern."
+            )
+        self._objects = objects
+        self._stored = stored
+        self._path = path
+        self._rule = rule
+        self._lock = Lock()
+        self.data = open_data(objects, stored.dataset)
+        self.records = self.data.records
+        self.grid = Grid(self.data.dims, self._chunk())
+        fill = stored.dataset.fill.value or bytes(kind.size)
+        reads = parse_elements(objects.file, kind, fill, (), objects.find)
+        self._fill = np.asarray(objects.source.run(reads))
+
+    def body(self) -> dict[str, Any]:
+        """Return the body that creates the sparse dataset."""
+        storage = self.data.storage if isinstance(self.data, VirtualData) else None
+        body = dataset_body(
+            self._objects, replace(self._stored, dataset=self.data.dataset), self._path, storage
+        )
+        chunk = self.grid.chunk
+        body["creationProperties"] |= {
+            "layout": {"class": "H5D_STRUCT_CHUNK", "dims": list(chunk), "flags": ["H5D_SPARSE_DATA"]},
+            "filters": matrix_filters(chunk),
+        }
+        return body
+
+    def chunks(self) -> Iterator[tuple[Dims, int]]:
+        """Yield the scaled coordinates of chunks that may have elements to keep, and their bytes in the file."""
+        data = self.data
+        if not data.is_allocated:
+            return
+        if isinstance(data, FileData) and data.records is not None:
+            for scaled, rows in data.chunks_by_grid(self.grid.chunk):
+                yield scaled, data.stored_size(rows)
+            return
+        for scaled in product(*map(range, self.grid.counts)):
+            start, stop = self.grid.bounds(scaled)
+            if data.has_data(start, stop):
+                yield scaled, prod(map(int.__sub__, stop, start)) * data.size
+
+    def read(self, scaled: Dims) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
+        """Yield the coordinates, (n, rank), and values, (n,), of the elements of a chunk that are kept."""
+        start, stop = self.grid.bounds(scaled)
+        values = np.ascontiguousarray(self.data.read(start, stop)).reshape(-1)
+        shape = tuple(map(int.__sub__, stop, start))
+        for first in range(0, len(values), PIECE):
+            places = self._rule.kept(values[first : first + PIECE], self._fill) + first
+            inside = np.unravel_index(places, shape)
+            yield np.stack(inside, axis=1).astype(np.uint64) + np.array(start, np.uint64), values[places]
+
+    def count(self, kept: int) -> None:
+        """Count elements that are kept, for the user."""
+        with self._lock:
+            before, _ = self._objects.kept.get(self._path, (0, 0))
+            self._objects.kept[self._path] = before + kept, prod(self.data.dims)
+
+    def _chunk(self) -> Dims:
+        """Return the chunks of the file, or several of them that lie in a row."""
+        dims, layout = self.data.dims, self.data.dataset.layout
+        if self._objects.matrix_chunk:
+            return chunk_of(dims, 1, self._objects.matrix_chunk)
+        chunk = list(layout.dims if isinstance(layout, ChunkedLayout) else [1] * len(dims))
+        for dim in reversed(range(len(dims))):
+            times = max(1, min(-(-dims[dim] // chunk[dim]), CHUNK // prod(chunk)))
+            chunk[dim] = min(dims[dim], chunk[dim] * times, MAX_CHUNK_ELEMENTS)
+        return tuple(chunk)
+
+
+class SparsifiedUpload(ValueUpload[SparsifiedData]):
+    """The elements of a dataset that are kept."""
+
+    def submit(self, stored: Collection[Dims]) -> None:
+        """Submit all chunks, those that are `stored` too: a request may have written a part."""
+        data, count = self._data.data, prod(self._data.grid.chunk)
+        row = 2 * data.size + 8 * len(data.dims)
+        self._data.count(0)
+        for scaled, size in self._data.chunks():
+            self._uploads.submit(
+                2 * data.size * count + row * min(count, PIECE), partial(self._send_chunk, scaled, size)
+            )
+
+    def _send_chunk(self, scaled: Dims, size: int) -> None:
+        with path_in_errors(self._path):
+            for coords, values in self._data.read(scaled):
+                self._put_elements(Points(self._data.data.dims, coords), values)
+                self._data.count(len(values))
+        self._advance(size)
