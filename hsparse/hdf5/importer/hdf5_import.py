@@ -139,10 +139,12 @@ class Hdf5Import:
     ) -> Iterator[tuple[NewObject, Json, bool]]:
         """Create objects by one request; if it fails, or some exist, one by one: then errors name the object.
 
-        Of a resumed import those are left out that are there as their creation makes them.
+        Of a resumed import those are left out that are there as their creation makes them. Others are created one by
+        one, until one was not there: the stopped import came no further, and the server, which deletes what it created
+        of a refused request, would take no values for the ids of that.
         """
         there = self._complete(collection, some) if self._resumed else set()
-        if len(some) > 1 and not there:
+        if len(some) > 1 and not self._resumed:
             try:
                 made = self._server.json("POST", f"/{collection}", [draft.body for draft in some])["objects"]
             except (BadRequest, Conflict, NotFound, TooLarge, Unsupported):
@@ -150,11 +152,15 @@ class Hdf5Import:
             else:
                 yield from ((draft, record, False) for draft, record in zip(some, made, strict=True))
                 return
+        all_there = True
         for draft in some:
             if draft.body["id"] in there:
                 yield draft, draft.body, False
             else:
-                yield draft, *self._create_one(collection, draft.path, draft.body)
+                record, was_there = self._create_one(collection, draft.path, draft.body)
+                all_there &= was_there
+                yield draft, record, was_there
+        self._resumed &= all_there
 
     def _complete(self, collection: str, some: list[NewObject]) -> set[str]:
         """Return the ids of those objects that need nothing more, none unless all of them exist; two requests.
