@@ -21,7 +21,7 @@ from hsparse.errors import Gone, HsparseError
 from tests.cli.importer.domain_content import domain_differences
 from tests.cli.importer.domain_picture import Picture, picture_of
 from tests.cli.importer.mutated_file import Seed
-from tests.cli.importer.test_command import write_file
+from tests.cli.importer.test_command import Stopped, stop_after, write_file
 from tests.support.file_upload import dataset_body, scalar, upload
 
 FOLDER = "/home/admin/uploads"
@@ -211,6 +211,35 @@ def test_an_uploaded_file_reads_no_other_file(
         assert run_import(server, (path, f"{path}.upload"), "--sources", str(tmp_path)) == 2
         assert "no external file" in capsys.readouterr().err
         assert path not in domains(server)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_stopped_import_of_the_same_upload_goes_on(
+    server: Connection, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_changed: bool
+) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for number in range(4):
+            file[f"g/{number}"] = np.arange(number, 1000.0)
+    upload(server, place[1], (tmp_path / "a.h5").read_bytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hsparse.hdf5.importer.hdf5_import.OBJECTS", 1)
+        stop_after(8, patch)
+        with pytest.raises(Stopped):
+            run_import(server, place, "--keep")
+    assert {*place} <= {*domains(server)}
+    assert run_import(server, place) == 2
+    assert "exists already" in capsys.readouterr().err
+    if is_changed:
+        root = server.json("GET", "/", domain=place[1])["root"]
+        server.json("PUT", f"/groups/{root}/attributes/modified", scalar(1), domain=place[1], replace=1)
+        assert run_import(server, place, "--resume") == 2
+        assert "changed since" in capsys.readouterr().err
+        assert place[1] in domains(server)
+        return
+    assert run_import(server, place, "--resume") == 0
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert domain_differences(file, server.for_domain(place[0])) == []
+    assert place[1] not in domains(server)
 
 
 def test_damaged_files_are_refused_or_imported_right(
