@@ -44,6 +44,8 @@ COLLECTIONS = {
 }
 
 
+MOST_WALKED = 4096
+"""Objects that are kept in memory between the walk and their first reading."""
 ALL_MATRICES = ("csr", "csc", "coo", "frames")
 """All kinds of sparse matrices, and frames of pixels."""
 
@@ -150,6 +152,8 @@ class FileObjects:
         self.failed: dict[int, str] = {}
         """Why objects are left out, by the addresses of their headers."""
         self.is_ordered = False
+        self._walked: dict[int, ParsedObject] = {}
+        """Objects as the walk has found them, until they are read for the first time."""
         self._root = root
         if known:
             self.by_address = {one.address: one for one in known}
@@ -166,7 +170,7 @@ class FileObjects:
 
     def read(self, one: FileObject) -> ParsedObject:
         """Read an object: its header, and the messages and links that it leads to."""
-        found = self._parsed(one.address, one.path)
+        found = self._walked.pop(one.address, None) or self._parsed(one.address, one.path)
         if one.defined is None:
             return found
         return replace(
@@ -219,6 +223,8 @@ class FileObjects:
                 self._skip(path, error)
                 self.failed[address] = self.skipped[path]
                 continue
+            if len(self._walked) < MOST_WALKED:
+                self._walked[address] = found
             self._note_links(path, found)
             if address == self.file.root:
                 self.is_ordered = is_ordered(found)

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partialmethod
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -94,6 +95,22 @@ def test_folders_list_what_is_served(url: str) -> None:
     assert listed(url, "/runs/") == names
     assert listed(url, "/runs/sub/") == ["empty", "run.h5", "virtual.h5"]
     assert listed(url, "/runs/sub/empty/") == []
+
+
+def test_a_listing_looks_at_its_folder_alone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    for name in ("content", "state", "open"):
+
+        def asking(folder: DirectoryFiles, *given: Any, name: str = name, real: Any = None) -> Any:
+            asked.append((name, given[0]))
+            return real(folder, *given)
+
+        monkeypatch.setattr(
+            DirectoryFiles, name, partialmethod(asking, name=name, real=getattr(DirectoryFiles, name))
+        )
+    assert len(listed(url, "/runs/")) == 7
+    assert [one for one in asked if one[1]] == []
+    assert len(asked) <= 2, "it is there, and what it has"
 
 
 @pytest.mark.parametrize("name", ["sub/run.h5", "a.NC", "inside.h5"])
