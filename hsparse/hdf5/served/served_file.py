@@ -6,7 +6,7 @@ It is closed when nothing refers to it any more.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import asdict
 from threading import Lock
 from typing import Any
 from weakref import finalize
@@ -82,7 +82,7 @@ class ServedFile:
 
     def _content(self) -> dict[str, Any]:
         """Return what is known of the file: its records, its objects, and what was read of a file that is far away."""
-        objects = [astuple(one) for one in self._objects.by_address.values()]
+        objects = [asdict(one) for one in self._objects.by_address.values()]
         ranges = [(*one, data) for one, data in self._source.ranges.items()]
         return {
             "records": self._records,
@@ -95,7 +95,7 @@ class ServedFile:
         """Take what was kept of the file; False if that is nothing, or of another form."""
         try:
             ranges = {ByteRange(at, size): data for at, size, data in content["ranges"]}
-            known = [_file_object(*map(_as_tuple, one)) for one in content["objects"]]
+            known = [_file_object(one) for one in content["objects"]]
             self._records, skipped = dict(content["records"]), dict(content["skipped"])
         except (KeyError, TypeError, ValueError):
             return False
@@ -157,19 +157,13 @@ def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
-def _file_object(
-    address: int, path: str, kind: str, id: str, dims: tuple[int, ...], matrix: Any, defined: Any
-) -> FileObject:
+def _file_object(kept: dict[str, Any]) -> FileObject:
     """Return an object of the fields that it was kept as."""
-    return FileObject(
-        address,
-        path,
-        ObjectKind(kind),
-        id,
-        dims,
-        None if matrix is None else MatrixForm(*matrix),
-        None if defined is None else DefinedSet(*defined),
-    )
+    forms = {
+        name: None if kept[name] is None else form(**{one: _as_tuple(x) for one, x in kept[name].items()})
+        for name, form in (("matrix", MatrixForm), ("defined", DefinedSet))
+    }
+    return FileObject(**{**kept, "kind": ObjectKind(kept["kind"]), "dims": tuple(kept["dims"]), **forms})
 
 
 def _close(source: Source, files: SourceFiles) -> None:
