@@ -26,6 +26,7 @@ ENDURE = {
         "test_browsing.py::test_from_the_top_level_to_a_dataset",
         "test_build.py::test_the_files_are_built_from_these_sources",
         "test_deeds.py::test_a_domain_is_renamed_with_its_objects_and_rights",
+        "test_uploads.py::test_a_dropped_file_is_imported",
     ),
     # Processes and kills.
     "attack/test_attack.py": ("test_attack[broken_requests]", "test_attack[many_points]"),

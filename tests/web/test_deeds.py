@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -30,15 +31,20 @@ ANN = "/home/ann"
 CHANGE = re.compile("^Change ")
 
 
+@contextmanager
+def jobs_server(root: Path) -> Iterator[Guarded]:
+    """Run a server in a process of its own, which runs jobs, with the users and the domain of `guarded_server`."""
+    with guarded_server(root):
+        pass
+    users = ("--password-file", str(root / "passwords"))
+    with server_process("--root", str(root / "store"), "--no-fsync", *users, log=root / "log") as running:
+        yield Guarded(running.url, "")
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    """A server in a process of its own, which runs jobs, with the users of the tests of signing in."""
-    root = tmp_path_factory.mktemp("guarded")
-    with guarded_server(root):  # makes its users and a domain
-        pass
-    files = ("--password-file", str(root / "passwords"), "--key-file", str(root / "keys"))
-    with server_process("--root", str(root / "store"), "--no-fsync", *files, log=root / "log") as running:
-        yield Guarded(running.url, "")
+    with jobs_server(tmp_path_factory.mktemp("guarded")) as guarded:
+        yield guarded
 
 
 @pytest.fixture

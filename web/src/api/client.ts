@@ -115,8 +115,7 @@ export async function send(path: string, query: Query = {}, options: RequestOpti
       body: options.bytes ?? (options.body === undefined ? null : toJson(options.body)),
     });
   } catch (error) {
-    if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new RequestError('away', 0, 'The server does not answer.');
+    throw awayIf(!(error instanceof DOMException && error.name === 'AbortError'), error);
   }
   if (answer.type === 'opaqueredirect') {
     throw new RequestError('redirected', 0, 'The server, or a proxy before it, sends this page elsewhere for its data. It does not go there.');
@@ -156,11 +155,22 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
 }
 
 export async function sendJson<T>(path: string, query: Query = {}, options: RequestOptions = {}): Promise<T> {
-  return (await (await send(path, query, options)).json()) as T;
+  return received((await send(path, query, options)).json() as Promise<T>);
 }
 
 export async function sendBinary(path: string, query: Query = {}, options: RequestOptions = {}): Promise<ArrayBuffer> {
-  return (await send(path, query, { ...options, accept: 'application/octet-stream' })).arrayBuffer();
+  return received((await send(path, query, { ...options, accept: 'application/octet-stream' })).arrayBuffer());
+}
+
+/** Waits for the body of an answer, which may be cut. */
+async function received<T>(body: Promise<T>): Promise<T> {
+  return body.catch((error: unknown) => {
+    throw awayIf(error instanceof TypeError || error instanceof SyntaxError, error);
+  });
+}
+
+function awayIf(isAway: boolean, error: unknown): unknown {
+  return isAway ? new RequestError('away', 0, 'The server does not answer.') : error;
 }
 
 async function errorOf(answer: Response): Promise<RequestError> {

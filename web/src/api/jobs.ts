@@ -22,7 +22,6 @@ export interface JobRequest {
   options?: Record<string, boolean>;
 }
 
-const UNDER_WAY = ['queued', 'running'];
 /** Milliseconds between two looks at a job. */
 const FIRST_LOOK = 300;
 const LAST_LOOK = 3000;
@@ -31,11 +30,30 @@ export async function listJobs(signal?: AbortSignal): Promise<Job[]> {
   return (await sendJson<{ jobs: Job[] }>('/jobs', {}, { signal })).jobs;
 }
 
-/** Starts a job, or finds the same one, which was started when its answer was lost or the page was closed. */
+async function listSame({ domain, source }: JobRequest, signal: AbortSignal | undefined): Promise<Job[]> {
+  return (await listJobs(signal)).filter((job) => job.domain === domain && job.source === source);
+}
+
+/** Finds a job that is under way, as when the page was closed after it was started. */
+export async function findJob(request: JobRequest, signal?: AbortSignal): Promise<Job | undefined> {
+  const jobs = await untilAnswered(() => listSame(request, signal), signal);
+  return jobs.find(isUnderWay);
+}
+
+/** Starts a job, unless the same one is under way, or was started although its answer was lost. */
 export async function startJob(request: JobRequest, signal?: AbortSignal): Promise<Job> {
-  const jobs = await untilAnswered(() => listJobs(signal), signal);
-  const same = jobs.find((job) => job.domain === request.domain && job.source === request.source && UNDER_WAY.includes(job.status));
-  return same ?? sendJson<Job>('/jobs', {}, { method: 'POST', body: request, signal });
+  let before: Set<string> | undefined;
+  return untilAnswered(async () => {
+    const jobs = await listSame(request, signal);
+    const ours = jobs.find((job) => isUnderWay(job) || before?.has(job.id) === false);
+    if (ours !== undefined) return ours;
+    before ??= new Set(jobs.map(({ id }) => id));
+    return sendJson<Job>('/jobs', {}, { method: 'POST', body: request, signal });
+  }, signal);
+}
+
+function isUnderWay({ status }: Job): boolean {
+  return status === 'queued' || status === 'running';
 }
 
 /** Follows a job to its end, and raises its error. An abort cancels it, and is raised once it has ended. */
@@ -46,7 +64,7 @@ export async function followJob({ id }: Job, report: (job: Job) => void, signal:
     report(job);
     if (job.status === 'done') return job;
     if (job.status === 'cancelled') throw new DOMException('The job was cancelled.', 'AbortError');
-    if (!UNDER_WAY.includes(job.status)) throw new RequestError(job.error?.kind ?? 'unknown', 0, job.error?.message ?? `The job is ${job.status}.`);
+    if (!isUnderWay(job)) throw new RequestError(job.error?.kind ?? 'unknown', 0, job.error?.message ?? `The job is ${job.status}.`);
     if (signal.aborted && !isCancelled) {
       isCancelled = true;
       await untilAnswered(() => sendJson(`/jobs/${id}`, {}, { method: 'DELETE' }), undefined);

@@ -1,6 +1,6 @@
 /** A dialog that is shown as long as it is there; and one that does something, and says what the server says of it. */
 
-import { type FormEvent, type ReactNode, useId, useLayoutEffect, useRef, useState } from 'react';
+import { type FormEvent, type ReactNode, useEffect, useId, useLayoutEffect, useRef, useState } from 'react';
 import { ErrorNotice } from './ErrorNotice';
 
 interface Props {
@@ -32,7 +32,8 @@ interface FormProps {
   /** Whether nothing brings back what the button does. */
   isDanger?: boolean;
   isReady?: boolean;
-  submit: () => Promise<void>;
+  /** The signal says that nobody waits any more. */
+  submit: (signal: AbortSignal) => Promise<void>;
   close: () => void;
   children: ReactNode;
 }
@@ -41,13 +42,16 @@ interface FormProps {
 export function DialogForm({ name, isDanger, isReady = true, submit, close, children }: FormProps) {
   const [isBusy, setIsBusy] = useState(false);
   const [error, setError] = useState<unknown>();
+  const abort = useRef<AbortController>();
+  useEffect(() => () => abort.current?.abort(), []);
   const onSubmit = async (event: FormEvent) => {
     event.preventDefault();
     if (isBusy) return;
+    const { signal } = (abort.current = new AbortController());
     setIsBusy(true);
     setError(undefined);
     try {
-      await submit();
+      await submit(signal);
       close();
     } catch (failure) {
       setError(failure);

@@ -26,9 +26,11 @@ interface Props extends DeedProps {
   /** Those of who is signed in to it, and whether new things may be made beside it. */
   rights: Rights | undefined;
   mayCreate: boolean;
+  /** Of an upload there is a button that deletes it. */
+  isUpload: boolean;
 }
 
-export function EntryDeeds({ rights, mayCreate, ...props }: Props) {
+export function EntryDeeds({ rights, mayCreate, isUpload, ...props }: Props) {
   const { place, isFolder, isAdmin } = props;
   const [isOpen, setIsOpen] = useState(false);
   const [deed, setDeed] = useState<Deed>();
@@ -48,6 +50,17 @@ export function EntryDeeds({ rights, mayCreate, ...props }: Props) {
       <button aria-label={`Change ${name}`} aria-haspopup="dialog" onClick={() => setIsOpen(true)}>
         …
       </button>
+      {isUpload && deeds.includes('Delete') && (
+        <button
+          aria-label={`Delete ${name}`}
+          onClick={() => {
+            setDeed('Delete');
+            setIsOpen(true);
+          }}
+        >
+          Delete
+        </button>
+      )}
       {isOpen && (
         <Dialog title={deed === undefined ? name : `${deed} ${name}`} close={close}>
           {deed === undefined && (
@@ -109,16 +122,16 @@ function RenameForm({ place, isFolder, isAdmin, run, done, close }: FormProps) {
 function CopyForm({ place, run, close }: FormProps) {
   const [name, setName] = useState(copyName(nameOf(place.path)));
   const [folder, setFolder] = useState(parentOf(place.path));
-  const submit = async () => {
+  const submit = async (signal: AbortSignal) => {
     const to = pathIn(folder, name);
     const request = { kind: 'copy', domain: to, source: place.path } as const;
-    let job: Job | undefined = await startJob(request);
+    let job: Job | undefined = await startJob(request, signal);
     run({
       title: `Copy ${place.path} to ${to}`,
-      work: async (report, signal) => {
-        const started = job ?? (await startJob(request, signal));
+      work: async (report, stopped) => {
+        const started = job ?? (await startJob(request, stopped));
         job = undefined;
-        await followJob(started, ({ status, done, total }) => report({ text: status, done, total, unit: 'bytes' }), signal);
+        await followJob(started, ({ status, done, total }) => report({ text: status, done, total, unit: 'bytes' }), stopped);
         return { said: 'copied', link: { domain: to, path: '/' } };
       },
     });

@@ -30,6 +30,14 @@ export function Explorer() {
   useEffect(() => {
     document.title = `${nameOf(address.path === '/' ? address.domain : address.path)} · hsparse`;
   }, [address.domain, address.path]);
+  useEffect(() => {
+    // A file that is dropped elsewhere would take the place of the page.
+    const ignore = (event: DragEvent) => event.preventDefault();
+    for (const name of ['dragover', 'drop'] as const) addEventListener(name, ignore);
+    return () => {
+      for (const name of ['dragover', 'drop'] as const) removeEventListener(name, ignore);
+    };
+  }, []);
   const hasTree = loaded !== undefined && !loaded.isFolder;
   return (
     <>

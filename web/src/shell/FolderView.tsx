@@ -6,17 +6,21 @@ import { ANONYMOUS, type Query, sendJson, untilAnswered } from '../api/client';
 import type { Domain } from '../api/hdf';
 import { useLoad, useSignedIn, useSignIns } from '../api/load';
 import { type Rights, useRights } from '../api/rights';
+import { isUploadName } from '../api/upload';
 import { importCommand } from '../object/snippets';
 import { Acls } from './Acls';
 import { EntryDeeds } from './EntryDeeds';
 import { ErrorNotice } from './ErrorNotice';
 import { formatBytes, formatCount, formatTime } from './format';
 import { NewFolder } from './NewFolder';
+import { UnfinishedUpload } from './UnfinishedUpload';
 import type { Tasks } from './useTasks';
+import { FileButton, useUploads } from './useUploads';
 
 interface Entry {
   name: string;
   class: string;
+  root?: string;
   owner?: string;
   created?: number;
   lastModified?: number;
@@ -61,6 +65,9 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
   const [more, setMore] = useState<unknown>();
   // Nobody makes anything without a name.
   const mayCreate = useRights({ path: domain, bucket }).create && user !== undefined && user !== ANONYMOUS;
+  // The server imports into the first bucket alone.
+  const mayImport = mayCreate && bucket === undefined;
+  const uploads = useUploads(tasks.run);
   const reload = () => {
     all.reload();
     matching.reload();
@@ -99,10 +106,11 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
   const last = listing.value?.isWhole === false ? entries.at(-1) : undefined;
   const retry = more !== undefined && last !== undefined ? () => readMore(last) : isAsked ? matching.reload : all.reload;
   const hasDeeds = user !== ANONYMOUS && (mayCreate || entries.some(({ rights }) => rights?.delete));
+  const mayDrop = (entry: Entry) => mayImport && entry.class === 'folder' && entry.rights?.create === true;
   const found = entries.filter((entry) => nameOf(entry.name).toLowerCase().includes(typed.toLowerCase()));
   const sorted = [...found].sort((a, b) => compare(a[order.by], b[order.by]) * (order.down ? -1 : 1));
   return (
-    <section aria-labelledby="folderName">
+    <section aria-labelledby="folderName" className={uploads.over === domain ? 'over' : undefined} {...(mayImport ? uploads.zone(domain) : {})}>
       <h1 id="folderName">{domain === '/' ? 'Domains' : nameOf(domain)}</h1>
       <div className="bar">
         <label>
@@ -114,6 +122,7 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
           {isAsked && !matching.isCurrent && matching.error === undefined && '; looking for others…'}
         </span>
         {last !== undefined && <button onClick={() => readMore(last)}>Load more</button>}
+        {mayImport && <FileButton take={(files) => uploads.take(domain, files)} />}
         {mayCreate && <NewFolder folder={domain} bucket={bucket} done={done} />}
         <span role="status" className="quiet">
           {said}
@@ -137,12 +146,13 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
             </thead>
             <tbody>
               {sorted.map((entry) => (
-                <tr key={entry.name}>
+                <tr key={entry.name} className={uploads.over === entry.name ? 'over' : undefined} {...(mayDrop(entry) ? uploads.zone(entry.name) : {})}>
                   <td>
                     <a href={formatAddress({ domain: entry.name, bucket, path: '/' })}>
                       {nameOf(entry.name)}
                       {entry.class === 'folder' ? '/' : ''}
                     </a>
+                    {isUpload(entry) && <UnfinishedUpload path={entry.name} root={entry.root} bucket={bucket} version={tasks.ended} />}
                   </td>
                   <td>{entry.owner ?? ''}</td>
                   <td>{formatTime(entry.lastModified)}</td>
@@ -153,6 +163,7 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
                       <EntryDeeds
                         place={{ path: entry.name, bucket }}
                         isFolder={entry.class === 'folder'}
+                        isUpload={isUpload(entry)}
                         rights={entry.rights}
                         mayCreate={mayCreate}
                         isAdmin={isAdmin}
@@ -166,7 +177,7 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
             </tbody>
           </table>
           {sorted.length === 0 && <p className="notice">Nothing here{typed !== '' && ' has such a name'}.</p>}
-          {entries.length === 0 && typed === '' && user !== undefined && bucket === undefined && <HowDataGetsIn folder={domain} user={user} />}
+          {entries.length === 0 && typed === '' && user !== undefined && bucket === undefined && <HowDataGetsIn folder={domain} user={user} mayImport={mayImport} />}
         </div>
       )}
       {folder !== undefined && <Acls domain={folder} />}
@@ -175,18 +186,22 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
 }
 
 /** What to do on a page of nothing: the command that puts a file there. */
-function HowDataGetsIn({ folder, user }: { folder: string; user: string }) {
+function HowDataGetsIn({ folder, user, mayImport }: { folder: string; user: string; mayImport: boolean }) {
   const signedIn = useSignedIn();
   const name = user === ANONYMOUS ? 'YOU' : user;
   const runner = signedIn === 'key' ? 'key' : signedIn === 'password' || user === ANONYMOUS ? { user: name } : undefined;
   return (
     <>
-      <p>A file gets in by this command, where the file is:</p>
+      <p>{mayImport ? 'Drop a file here, or use' : 'A file gets in by'} this command, where the file is:</p>
       <pre>
         <code>{importCommand(folder, name, runner)}</code>
       </pre>
     </>
   );
+}
+
+function isUpload(entry: Entry): entry is Entry & { root: string } {
+  return entry.root !== undefined && isUploadName(entry.name);
 }
 
 interface Page {

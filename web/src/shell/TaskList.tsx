@@ -31,7 +31,7 @@ function TaskItem({ task, tasks }: { task: Task; tasks: Tasks }) {
           <progress aria-label={title} max={progress.total} value={Math.min(progress.done ?? 0, progress.total)} />
         )}
         <span role="status" className="quiet">
-          {state === 'waiting' ? 'waits for the one before' : state === 'running' ? progressText(progress, task.rate) : state === 'stopped' ? 'stopped' : outcome?.said}
+          {state === 'waiting' ? 'waits for its turn' : state === 'running' ? progressText(progress, task.rate) : state === 'stopped' ? 'stopped' : outcome?.said}
         </span>
         {state === 'done' && outcome?.link !== undefined && <a href={formatAddress(outcome.link)}>Open {outcome.link.domain}</a>}
         {(state === 'waiting' || state === 'running') && (
@@ -40,7 +40,7 @@ function TaskItem({ task, tasks }: { task: Task; tasks: Tasks }) {
           </button>
         )}
         {isOver && <button onClick={() => tasks.retry(task)}>Try again</button>}
-        {isOver && task.undo !== undefined && <button onClick={() => tasks.undo(task)}>{task.undo.name}</button>}
+        {isOver && task.undo?.fits(error) === true && <button onClick={() => tasks.undo(task)}>{task.undo.name}</button>}
         {(isOver || state === 'done') && (
           <button onClick={() => tasks.dismiss(task)} aria-label={`Dismiss: ${title}`}>
             Dismiss

@@ -24,10 +24,12 @@ export interface Outcome {
 export interface NewTask {
   title: string;
   work: Work;
+  /** Looks at once whether it can be done at all. */
+  check?: (signal: AbortSignal) => Promise<void>;
   /** Waits for the others that have this before it begins. */
   isQueued?: boolean;
-  /** What else can be done after a failure or a stop: its name, and what does it. */
-  undo?: { name: string; work: () => Promise<Outcome> };
+  /** What else can be done after a stop or an error, unless it is one that it does not fit: its name, and what does it. */
+  undo?: { name: string; work: () => Promise<Outcome>; fits: (error: unknown) => boolean } | undefined;
 }
 
 export interface Task extends NewTask {
@@ -61,28 +63,30 @@ export function useTasks(): Tasks {
   const [ended, setEnded] = useState(0);
   const queue = useRef<Promise<unknown>>(Promise.resolve());
   const running = useRef(new Set<AbortController>());
-  const change = useCallback((id: number, changed: Partial<Task>) => {
-    setList((old) => old.map((task) => (task.id === id ? { ...task, ...changed } : task)));
+  // Of a task that was tried again, what went before says nothing more.
+  const change = useCallback(({ id, abort }: Task, changed: Partial<Task>) => {
+    setList((old) => old.map((task) => (task.id === id && task.abort === abort ? { ...task, ...changed } : task)));
     if (changed.state === 'done' || changed.state === 'failed' || changed.state === 'stopped') setEnded((count) => count + 1);
   }, []);
   const begin = useCallback(
-    (task: Task) => {
-      const { id, abort, work } = task;
+    async (task: Task) => {
+      const { abort, work } = task;
       const start = async () => {
         abort.signal.throwIfAborted();
-        change(id, { state: 'running' });
-        return work(reporter((progress, rate) => change(id, { progress, rate })), abort.signal);
+        change(task, { state: 'running' });
+        return work(reporter((progress, rate) => change(task, { progress, rate })), abort.signal);
       };
       running.current.add(abort);
-      const end = (changed: Partial<Task>) => {
+      try {
+        await task.check?.(abort.signal);
+        const turn = task.isQueued ? queue.current.then(start) : start();
+        if (task.isQueued) queue.current = turn.catch(() => undefined);
+        change(task, { state: 'done', outcome: await turn });
+      } catch (error) {
+        change(task, abort.signal.aborted ? { state: 'stopped', error: reasonOf(abort.signal) } : { state: 'failed', error });
+      } finally {
         running.current.delete(abort);
-        change(id, changed);
-      };
-      const run = (task.isQueued ? queue.current.then(start) : start()).then(
-        (outcome) => end({ state: 'done', outcome }),
-        (error: unknown) => end(abort.signal.aborted ? { state: 'stopped', error: reasonOf(abort.signal) } : { state: 'failed', error }),
-      );
-      if (task.isQueued) queue.current = run;
+      }
     },
     [change],
   );
@@ -98,7 +102,7 @@ export function useTasks(): Tasks {
     const again = (task: Task, changed: Partial<Task> = {}) => {
       const next: Task = { ...task, state: 'waiting', progress: { text: '' }, rate: undefined, error: undefined, abort: new AbortController(), ...changed };
       setList((old) => old.map((one) => (one.id === task.id ? next : one)));
-      begin(next);
+      void begin(next);
     };
     return {
       list,
@@ -107,16 +111,19 @@ export function useTasks(): Tasks {
         ids += 1;
         const added: Task = { ...task, id: ids, state: 'waiting', progress: { text: '' }, abort: new AbortController() };
         setList((old) => [...old, added]);
-        begin(added);
+        void begin(added);
       },
       retry: (task) => again(task),
-      stop: (task) => task.abort.abort(),
+      stop: (task) => {
+        task.abort.abort();
+        if (task.state === 'waiting') change(task, { state: 'stopped' });
+      },
       undo: (task) => {
-        if (task.undo !== undefined) again(task, { work: task.undo.work, isQueued: false, undo: undefined });
+        if (task.undo !== undefined) again(task, { work: task.undo.work, check: undefined, isQueued: false, undo: undefined });
       },
       dismiss: (task) => setList((old) => old.filter(({ id }) => id !== task.id)),
     };
-  }, [list, ended, begin]);
+  }, [list, ended, begin, change]);
 }
 
 /** Why somebody's task was stopped, if not by its button. */
