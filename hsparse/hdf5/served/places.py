@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Lock
 
 from hsparse.concurrency.request_trace import current_trace
-from hsparse.errors import Misconfigured
+from hsparse.errors import Misconfigured, NotFound
 from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.source_files import SourceFiles
-from hsparse.hdf5.served.folders import DirectoryFiles, FileFolder, FileState, FolderContent
+from hsparse.hdf5.served.folders import LOCAL_READERS, DirectoryFiles, FileFolder, FileState, FolderContent
 from hsparse.hdf5.served.http_files import HttpFiles
 from hsparse.optional_module import OptionalModule
 from hsparse.storage.object_store import is_key
@@ -19,13 +23,30 @@ from hsparse.storage.store_settings import StoreSettings
 S3 = OptionalModule("hsparse.hdf5.served.s3_files", "s3")
 
 
+FEW = 4
+"""Files of a folder far away that are asked for one by one in a request; of more the folder is listed."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known in a request: contents of folders, states, and how many of each folder were asked for."""
+
+    contents: dict[str, FolderContent] = field(default_factory=dict)
+    states: dict[str, FileState | None] = field(default_factory=dict)
+    asked: Counter[str] = field(default_factory=Counter)
+    lock: Lock = field(default_factory=Lock)
+
+
 class AskedOnce:
-    """A place that is asked once in a request: what a listing has found is not asked for again, file by file."""
+    """A place that is asked once in a request: what a listing has found is not asked for again, file by file.
+
+    A data node in a process of its own gets the listing and the files by messages of their own.
+    """
 
     def __init__(self, folder: FileFolder) -> None:
         self._folder = folder
-        self._known: dict[int, dict[str, FolderContent | FileState | None]] = {}
-        """By requests that are under way: contents, by paths with a slash at their ends, and states."""
+        self._known: dict[int, _Known] = {}
+        """By requests that are under way."""
 
     @property
     def place(self) -> str:
@@ -37,24 +58,27 @@ class AskedOnce:
 
     def content(self, path: str) -> FolderContent:
         known = self._of_request()
-        found = known.get(f"{path}/")
-        if not isinstance(found, FolderContent):
-            found = known[f"{path}/"] = self._folder.content(path)
+        found = known.contents.get(path)
+        if found is None:
+            found = known.contents[path] = self._folder.content(path)
         return found
 
     def state(self, path: str) -> FileState | None:
         known = self._of_request()
         parent, _, name = path.rpartition("/")
-        listed = known.get(f"{parent}/")
-        if isinstance(listed, FolderContent) and name in listed.files:
+        with known.lock:
+            known.asked[parent] += 1
+            if known.asked[parent] == FEW + 1 and self.readers != LOCAL_READERS:
+                with suppress(NotFound):
+                    self.content(parent)
+            listed = known.contents.get(parent)
+        if listed is not None and name in listed.files:
             return listed.files[name]
-        if isinstance(listed, FolderContent) and name in listed.folders:
+        if listed is not None and name in listed.folders:
             return None
-        if path not in known:
-            known[path] = self._folder.state(path)
-        found = known[path]
-        assert not isinstance(found, FolderContent)
-        return found
+        if path not in known.states:
+            known.states[path] = self._folder.state(path)
+        return known.states[path]
 
     def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
         return self._folder.open(path, state)
@@ -62,15 +86,15 @@ class AskedOnce:
     def close(self) -> None:
         self._folder.close()
 
-    def _of_request(self) -> dict[str, FolderContent | FileState | None]:
+    def _of_request(self) -> _Known:
         trace = current_trace()
         if trace is None:
-            return {}
+            return _Known()
         place = id(trace)
         if place not in self._known:
-            self._known[place] = {}
+            self._known[place] = _Known()
             trace.at_end(partial(self._forget, place))
-        return self._known.get(place, {})
+        return self._known.get(place) or _Known()
 
     def _forget(self, place: int) -> None:
         self._known.pop(place, None)

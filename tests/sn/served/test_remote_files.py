@@ -16,7 +16,9 @@ import pytest
 import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.cli.main import main
+from hsparse.concurrency.request_trace import RequestTrace, begin_trace, end_trace
 from hsparse.config import load_settings
+from hsparse.hdf5.served.places import FEW, named_folders
 from hsparse.storage.s3.s3_store import S3Store
 from tests.sn.served.test_served_files import DATA, ask, listed
 from tests.support.s3_servers import Answer, Application, make_bucket, moto_server
@@ -132,6 +134,23 @@ def test_a_listing_is_one_request(server: Server) -> None:
     assert len(listed(server.url, "/runs/many/")) == FILES
     listings = [one for one in server.asked if "list-type" in one]
     assert len(server.asked) == len(listings) <= 2, "one says that the folder is there"
+
+
+def test_files_that_are_asked_for_together_are_one_listing(server: Server, tmp_path: Path) -> None:
+    """A data node in a process of its own gets them by a message of its own."""
+    store = _settings(server, tmp_path).store
+    folder = named_folders([f"runs=s3://{BUCKET}/data"], store)["runs"]
+    trace = begin_trace(RequestTrace("x"))
+    try:
+        server.asked.clear()
+        found = [folder.state(f"many/{number:03}.h5") for number in range(FILES)]
+        assert len(server.asked) == FEW + 1, server.asked
+        assert folder.state("many") is None
+    finally:
+        end_trace(trace)
+        folder.close()
+    assert len({one.etag for one in found if one}) == 1
+    assert None not in found
 
 
 @pytest.mark.parametrize("name", ["objects.h5", "spread.h5"])
