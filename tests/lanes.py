@@ -32,6 +32,10 @@ ENDURE = {
     "attack/test_attack.py": ("test_attack[broken_requests]", "test_attack[many_points]"),
     "cli/exporter/test_s3_export.py": ("test_an_object_that_is_there",),
     "cli/importer/test_command.py": ("test_a_killed_import_goes_on", "test_signing_in"),
+    "cli/importer/test_soma.py": (
+        "test_an_experiment_is_what_tiledbsoma_reads[layers]",
+        "test_a_damaged_experiment_is_refused[linked-",
+    ),
     "cli/importer/test_sparse_frames.py": (
         "test_frames_of_pyfai_are_what_fabio_reads",
         "test_frames_of_imaged11",

@@ -262,6 +262,7 @@ NEED_EXTRAS = [
     (["key", "list", "--key-file", "keys"], "server"),
     (["import", "s3://bucket/key", "/a.h5"], "s3"),
     (["import", "a.zarr.zip", "/a.h5"], "zarr"),
+    (["import", "a.soma", "/a.h5"], "soma"),
     (["export", "/a.h5", "s3://bucket/key"], "s3"),
     (["map", "/a.h5", "no-such-directory", "--format", "kerchunk-parquet"], "parquet"),
     (["completion", "bash"], "completion"),

@@ -131,6 +131,7 @@ THIRD_PARTY: dict[str, set[str] | frozenset[str]] = {
     "client.integrations.xarray.xarray_backend": {"xarray"},
     "torch": {"torch", "numpy"},
     "hdf5": {"numpy", "aiohttp", "orjson"},
+    "hdf5.importer.formats.soma_experiment": {"anndata", "tiledbsoma", "zarr"},
     "hdf5.importer.formats.zarr_arrays": {"zarr"},
     "hdf5.importer.formats.zarr_parts": {"zarr"},
     "hdf5.importer.formats.zarr_store": {"zarr"},

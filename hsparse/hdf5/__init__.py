@@ -20,6 +20,7 @@ COMMANDS = {
         parts={
             "s3": OptionalModule("hsparse.hdf5.importer.s3_source", "s3"),
             "zarr": OptionalModule("hsparse.hdf5.importer.formats.zarr_parts", "zarr"),
+            "soma": OptionalModule("hsparse.hdf5.importer.formats.soma_experiment", "soma"),
         },
     ),
     "cp": Command("hsparse.hdf5.copy_command", help="copy domains and folders"),

@@ -26,7 +26,13 @@ from hsparse.hdf5.format.parse.parsed_object import ObjectKind
 from hsparse.hdf5.importer.dense_upload import create_or_find, stored_chunks
 from hsparse.hdf5.importer.file_objects import ALL_MATRICES, FileObjects
 from hsparse.hdf5.importer.formats.domain_parts import DomainParts
-from hsparse.hdf5.importer.formats.file_formats import check_known, check_uploaded, is_zarr, read_format
+from hsparse.hdf5.importer.formats.file_formats import (
+    check_known,
+    check_uploaded,
+    is_soma,
+    is_zarr,
+    read_format,
+)
 from hsparse.hdf5.importer.formats.matrix_directory import is_directory, open_directory
 from hsparse.hdf5.importer.formats.part_upload import PartUpload
 from hsparse.hdf5.importer.hdf5_import import Hdf5Import
@@ -55,7 +61,8 @@ filters. Groups that are sparse matrices (AnnData, Binsparse), and datasets with
 Matrix Market files (.mtx, .mtx.gz) and sparse arrays of scipy and pydata (.npz) become one sparse dataset.
 Matrices of Cell Ranger (.h5, or a directory with matrix.mtx, barcodes.tsv and features.tsv) and loom files become
 AnnData; coolers sparse datasets of their pixels, with the bins. --as-is imports the HDF5 file.
-Zarr stores (directories, .zarr.zip) become groups and datasets, those of AnnData as from an .h5ad file.
+Zarr stores (directories, .zarr.zip) become groups and datasets, those of AnnData as from an .h5ad file; a measurement
+of a TileDB-SOMA experiment (a directory) becomes AnnData.
 
 When anything goes wrong the new domain is deleted again, unless --keep or --resume is given.
 
@@ -82,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="the file, an object, s3://bucket/key, a directory (a Zarr store, Cell Ranger's of a matrix), or an "
+        help="the file, an object, s3://bucket/key, a directory (Zarr, SOMA, Cell Ranger's of a matrix), or an "
         "upload, upload:///home/ada/run.h5.upload, which is deleted then",
     )
     parser.add_argument(
@@ -146,8 +153,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         "--part",
         default="",
         metavar="NAME",
-        help="which of several matrices: a resolution of an .mcool, a genome of Cell Ranger 2, what the names of a "
-        "directory's files begin with",
+        help="which of several matrices: a resolution of an .mcool, a genome of Cell Ranger 2, a "
+        "measurement of SOMA, what the names of a directory's files begin with",
     )
     parser.add_argument(
         "--requests", type=_count, default=8, metavar="N", help="requests at a time, 1 to 64 (default: 8)"
@@ -208,6 +215,9 @@ def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[Opene
     if is_zarr(args.file):
         zarr: tuple[Opened, Reader] = args.load_part("zarr").open_zarr(args.file, args.path, as_is=args.as_is)
         return zarr
+    if is_soma(args.file):
+        soma: tuple[Opened, Reader] = args.load_part("soma").open_soma(args.file, args.part)
+        return soma
     if is_directory(args.file):
         return open_directory(args.file, args.part, open_source)
     return open_source(args.file), None

@@ -239,7 +239,7 @@ def test_names_with_carriage_returns_and_without_kinds(imported: Import, tmp_pat
     [
         ("", "has no matrix.mtx, nor with .gz"),
         ("zarr.json", "/: zarr cannot read it"),
-        ("__group", "is a TileDB group"),
+        ("__group", "tiledbsoma cannot read it"),
     ],
 )
 def test_other_directories_are_named(
@@ -258,7 +258,7 @@ def test_files_of_other_formats_are_named(
     imported(tmp_path / "contacts.hic", status=2)
     assert "is a Juicer .hic file: make a .cool of it" in capsys.readouterr().err
     imported("s3://bucket/a.zarr", status=2)
-    assert "is a Zarr store in a bucket: copy it to a directory" in capsys.readouterr().err
+    assert "is read from a disk alone: copy it to a directory" in capsys.readouterr().err
 
 
 # --- loom -----------------------------------------------------------------------------------------

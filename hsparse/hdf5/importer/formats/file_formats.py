@@ -40,6 +40,8 @@ REMEDIES = {
 }
 """By the end of the name: formats that are known and not imported, and what to do."""
 ZARR_ZIP = ".zarr.zip"
+SOMA = ("__tiledb_group.tdb", "__group")
+"""What a TileDB group has at its top, of today's and of older form."""
 ZARR = ("zarr.json", ".zgroup", ".zarray")
 """Files of which a Zarr store has one at its top."""
 
@@ -49,10 +51,15 @@ def is_zarr(place: str) -> bool:
     return place.lower().endswith(ZARR_ZIP) or any((Path(place) / name).is_file() for name in ZARR)
 
 
+def is_soma(place: str) -> bool:
+    """Say whether a place is a directory of a TileDB group, as experiments of SOMA are, or is called so."""
+    return place.rstrip("/").lower().endswith(".soma") or any((Path(place) / name).exists() for name in SOMA)
+
+
 def check_known(name: str) -> None:
     """Raise `Unsupported` for a file whose name says that it is of a format that is not imported."""
-    if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".zarr", ZARR_ZIP)):
-        raise Unsupported(f"{name} is a Zarr store in a bucket: copy it to a directory, and import that.")
+    if name.startswith(SCHEME) and name.rstrip("/").lower().endswith((".soma", ".zarr", ZARR_ZIP)):
+        raise Unsupported(f"{name} is read from a disk alone: copy it to a directory, and import that.")
     for end, (what, remedy) in REMEDIES.items():
         if name.lower().endswith(end):
             raise Unsupported(f"{name} is {what}: {remedy}, and import that.")

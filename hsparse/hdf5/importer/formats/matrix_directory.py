@@ -31,10 +31,6 @@ ENDS = "_.-"
 """What a prefix ends with, which the user may leave out."""
 NAMED = 20
 """The most prefixes that an error lists."""
-OTHERS = {
-    "__group": "a TileDB group (tiledbsoma.io.to_h5ad)",
-}
-"""Directories of other formats, by a name in them, and what makes files of them that are imported."""
 
 
 def is_directory(place: str) -> bool:
@@ -47,20 +43,14 @@ def open_directory(
 ) -> tuple[Source, Callable[[], DomainParts]]:
     """Open the matrix of a directory; return what reads its AnnData, too.
 
-    `part` is the prefix of one of several. `BadRequest` without it, `Unsupported` or `NotFound` if there is no matrix.
+    `part` is the prefix of one of several. `BadRequest` without it, `NotFound` if there is no matrix.
     """
     prefixes = [part] if place.startswith(SCHEME) else _prefixes(Path(place), part)
     if len(prefixes) > 1:
         names = ", ".join(one.rstrip(ENDS) or MATRIX for one in prefixes[:NAMED])
         raise BadRequest(f"{place} has {len(prefixes)} matrices: name one of {names} by --part.")
     prefix = "".join(prefixes)
-    try:
-        matrix = _open(place, (f"{prefix}{MATRIX}",), open_source)
-    except NotFound:
-        for name, what in OTHERS.items():
-            if not place.startswith(SCHEME) and (Path(place) / name).exists():
-                raise Unsupported(f"{place} is {what}; make an .h5ad of it, and import that.") from None
-        raise
+    matrix = _open(place, (f"{prefix}{MATRIX}",), open_source)
     return matrix, partial(_read, place, prefix, matrix, open_source)
 
 

@@ -18,7 +18,7 @@ from hsparse.errors import BadRequest, Corrupt, Unsupported
 from hsparse.format.plan.grid import Grid
 from hsparse.hdf5.importer.dense_upload import LARGEST, box_bands
 from hsparse.hdf5.importer.formats.domain_parts import Bodies, BoxedArray, Dims
-from hsparse.hdf5.importer.formats.zarr_store import LARGEST_CHUNK, zarr_errors
+from hsparse.hdf5.importer.formats.zarr_store import LARGEST_CHUNK, library_errors
 from hsparse.hdf5.importer.matrix_chunks import Lines
 from hsparse.hdf5.importer.object_body import MAX_KEPT
 from hsparse.hdf5.importer.sparse_matrix import Matrix, check_pointers
@@ -43,7 +43,7 @@ class ZarrArray:
         self.path = path
         self.keys = keys
         self._array = array
-        with zarr_errors(f"/{path}"):
+        with library_errors(f"/{path}"):
             self.shape: Dims = tuple(map(int, array.shape))
             self.chunk: Dims = tuple(map(int, array.chunks))
             self._stored_by: Dims = tuple(map(int, array.shards or array.chunks))
@@ -65,7 +65,7 @@ class ZarrArray:
 
     def read(self, start: Dims, stop: Dims) -> NDArray[Any]:
         """Return the elements of a box, text as objects; errors have no path."""
-        with zarr_errors("It is damaged"):
+        with library_errors("It is damaged"):
             found = np.asarray(self._array[tuple(map(slice, start, stop))])
             shape = tuple(b - a for a, b in zip(start, stop, strict=True))
             return found.astype(self._form, copy=False).reshape(shape)

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 def open_zarr(place: str, name: str, *, as_is: bool) -> tuple[ZarrStore, Callable[[], DomainParts]]:
     """Open a store; return what reads it, too. A store of one array becomes a dataset called `name`."""
-    store = ZarrStore(place)
+    store = ZarrStore.open(place)
     return store, partial(zarr_parts, store, name, as_is=as_is)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -31,44 +31,50 @@ Node: TypeAlias = Any
 
 
 @contextmanager
-def zarr_errors(path: str) -> Iterator[None]:
-    """Turn what zarr and its codecs raise into `Corrupt`, with a path in front."""
+def library_errors(path: str, library: str = "zarr") -> Iterator[None]:
+    """Turn what a library and its codecs raise into `Corrupt`, with a path in front."""
     try:
         yield
     except HsparseError:
         raise
     except Exception as error:
         text = " ".join(str(error).split())
-        raise Corrupt(f"{path}: zarr cannot read it: {type(error).__name__}: {text[:300]}.") from error
+        raise Corrupt(f"{path}: {library} cannot read it: {type(error).__name__}: {text[:300]}.") from error
 
 
 class ZarrStore(Opened):
-    """An open store; `keys` has the bytes of each value."""
+    """An open store; `keys` has the bytes of each value, which `read` returns. `state` is a text that tells both."""
 
-    def __init__(self, place: str) -> None:
-        """List all keys; `Unsupported` for links out of the directory, `Corrupt` for what is no store."""
-        self.name = place.rstrip("/")
-        path = Path(place)
-        self._zip: zipfile.ZipFile | None = None
-        if path.is_dir():
-            self.keys, state = _files(path)
-            self._store: Any = LocalStore(path, read_only=True)
-        else:
-            with zarr_errors(place):
-                self._zip = zipfile.ZipFile(path)
-                self._store = ZipStore(path, mode="r", read_only=True)
-            self.keys, state = _members(self._zip, place)
-        self.size = sum(self.keys.values())
-        self.fingerprint = sha256(state.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        self.version = next((one for one in (3, 2) if {*METADATA[one]} & {*self.keys}), 0)
+    def __init__(
+        self, name: str, store: Any, keys: dict[str, int], state: str, read: Callable[[str], bytes]
+    ) -> None:
+        """Raise `Corrupt` for what is no store."""
+        self.name = name
+        self.keys = keys
+        self.size = sum(keys.values())
+        self.fingerprint = fingerprint_of(state)
+        self._store = store
+        self._read_value = read
+        self.version = next((one for one in (3, 2) if {*METADATA[one]} & {*keys}), 0)
         if not self.version:
             self.close()
-            raise Corrupt(f"{place} has neither zarr.json, .zgroup nor .zarray: it is no Zarr store.")
+            raise Corrupt(f"{name} has neither zarr.json, .zgroup nor .zarray: it is no Zarr store.")
+
+    @classmethod
+    def open(cls, place: str) -> ZarrStore:
+        """Open a directory or a zip file; `Unsupported` for links in it."""
+        path = Path(place)
+        if path.is_dir():
+            keys, state = files_below(path)
+            store = LocalStore(path, read_only=True)
+            return cls(place.rstrip("/"), store, keys, state, lambda key: (path / key).read_bytes())
+        with library_errors(place):
+            file = zipfile.ZipFile(path)
+            keys, state = _members(file, place)
+            return cls(place, ZipStore(path, mode="r", read_only=True), keys, state, file.read)
 
     def close(self) -> None:
         self._store.close()
-        if self._zip is not None:
-            self._zip.close()
 
     def nodes(self) -> Iterator[tuple[str, Node]]:
         """Yield groups and arrays with their paths, those above first; the root has the empty path.
@@ -104,7 +110,7 @@ class ZarrStore(Opened):
 
     def _open(self, path: str) -> Node:
         above = f"{path}/" if path else ""
-        with zarr_errors(f"/{path}"):
+        with library_errors(f"/{path}"):
             key = next(
                 f"{above}{name}" for name in METADATA[self.version][::-1] if f"{above}{name}" in self.keys
             )
@@ -119,7 +125,7 @@ class ZarrStore(Opened):
     def _read(self, key: str) -> bytes:
         if self.keys[key] > LARGEST_METADATA:
             raise Unsupported(f"{key} has {self.keys[key]} bytes; metadata may have {LARGEST_METADATA}.")
-        return Path(self.name, key).read_bytes() if self._zip is None else self._zip.read(key)
+        return self._read_value(key)
 
 
 def _parents(path: str) -> set[str]:
@@ -128,7 +134,12 @@ def _parents(path: str) -> set[str]:
     return {"/".join(parts[:count]) for count in range(len(parts))}
 
 
-def _files(place: Path) -> tuple[dict[str, int], str]:
+def fingerprint_of(state: str) -> str:
+    """Return the fingerprint of files whose names, sizes and times a text has."""
+    return sha256(state.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def files_below(place: Path) -> tuple[dict[str, int], str]:
     """Return the sizes of all files below a directory, by their paths in it, and a text that tells their state."""
     found, state = {}, []
     ahead = [(os.fspath(place), "")]

@@ -1,0 +1,163 @@
+"""TileDB-SOMA: a measurement of an experiment on a disk, as the AnnData that `tiledbsoma.io.to_anndata` returns.
+
+https://github.com/single-cell-data/SOMA. The layers of X are streamed. All else is read at once, and passes through a
+Zarr store in memory, so that it has the encodings of AnnData.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import tiledbsoma
+import tiledbsoma.io
+from numpy.typing import NDArray
+from zarr.storage import MemoryStore
+
+from hsparse.client.types.datatype import type_item
+from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.errors import BadRequest, Corrupt, Unsupported
+from hsparse.hdf5.importer.formats.domain_parts import BoxedArray, Dims, DomainParts, encoding
+from hsparse.hdf5.importer.formats.zarr_parts import zarr_parts
+from hsparse.hdf5.importer.formats.zarr_store import ZarrStore, files_below, fingerprint_of, library_errors
+from hsparse.hdf5.importer.source import Opened
+from hsparse.hdf5.importer.sparse_matrix import Matrix, MatrixElements
+
+BUFFER = 16 << 20
+"""Bytes of a column of a table that is read at once."""
+BAND = 16 << 20
+"""Bytes of rows of a dense layer that are read at once."""
+X = "data"
+"""The layer that becomes X; the others are layers."""
+
+
+class SomaExperiment(Opened):
+    """An open experiment."""
+
+    def __init__(self, place: str) -> None:
+        """Raise `Unsupported` for other objects of SOMA, links in the directory, and members elsewhere."""
+        self.name = place.rstrip("/")
+        path = Path(place)
+        self._sizes, state = files_below(path)
+        self.size = sum(self._sizes.values())
+        self.fingerprint = fingerprint_of(state)
+        options = {"soma.init_buffer_bytes": BUFFER}
+        with library_errors(place, "tiledbsoma"):
+            context = tiledbsoma.SOMATileDBContext(tiledb_config=options)
+            self.experiment = tiledbsoma.open(str(path.resolve()), context=context)
+        if not isinstance(self.experiment, tiledbsoma.Experiment):
+            kind = type(self.experiment).__name__
+            self.close()
+            raise Unsupported(f"{place} is a {kind} of TileDB-SOMA; an Experiment is imported.")
+        with library_errors(place, "tiledbsoma"):
+            self._check_members(self.experiment, path.resolve().as_uri())
+
+    def close(self) -> None:
+        self.experiment.close()
+
+    def bytes_below(self, path: str) -> int:
+        """Return the bytes of the files of an object."""
+        return sum(size for key, size in self._sizes.items() if key.startswith(f"{path}/"))
+
+    def _check_members(self, collection: Any, root: str) -> None:
+        for name, (place, kind) in collection.members().items():
+            if not place.startswith(f"{root}/") or ".." in place:
+                raise Unsupported(
+                    f"{self.name}: {name} is at {place}, outside of the experiment: copy it into it."
+                )
+            if kind == "SOMAGroup":
+                self._check_members(collection[name], root)
+
+
+def open_soma(place: str, part: str) -> tuple[SomaExperiment, Callable[[], DomainParts]]:
+    """Open an experiment; return what reads the measurement `part`, too, or the only one.
+
+    `BadRequest` if there are several and no `part`.
+    """
+    opened = SomaExperiment(place)
+    with library_errors(place, "tiledbsoma"):
+        names = sorted(opened.experiment.ms)
+    wanted = [name for name in names if not part or name == part]
+    if len(wanted) != 1:
+        opened.close()
+        what = f"no measurement {part}" if part else f"{len(names)} measurements"
+        raise BadRequest(f"{place} has {what}: name one of {', '.join(names)} by --part.")
+    return opened, partial(_read, opened, wanted[0])
+
+
+def _read(opened: SomaExperiment, name: str) -> DomainParts:
+    experiment = opened.experiment
+    with library_errors(f"/ms/{name}", "tiledbsoma"):
+        data = tiledbsoma.io.to_anndata(experiment, name, X_layer_name=None)
+        layers = dict(experiment.ms[name].X.items()) if "X" in experiment.ms[name] else {}
+        values: dict[str, Any] = {}
+        for frame in (data.obs, data.var):
+            _replace_gaps(frame)
+        with anndata.settings.override(zarr_write_format=3):
+            data.write_zarr(MemoryStore(values), convert_strings_to_categoricals=False)
+    buffers = {key: len(one) for key, one in values.items()}
+    store = ZarrStore(
+        opened.name, MemoryStore(values), buffers, "", lambda key: bytes(values[key].to_bytes())
+    )
+    parts = zarr_parts(store, "", as_is=False)
+    parts.arrays.pop("X", None)
+    for layer, array in layers.items():
+        path = "X" if layer == X else f"layers/{layer}"
+        nbytes = opened.bytes_below(f"ms/{name}/X/{layer}")
+        with library_errors(f"/{path}", "tiledbsoma"):
+            _add_layer(parts, path, array, data.shape, nbytes)
+    return parts
+
+
+def _replace_gaps(frame: Any) -> None:
+    """Give columns of objects with None the types that AnnData has for them: nullable booleans, and categories."""
+    for name, column in frame.items():
+        if column.dtype == object and column.isna().any():
+            is_truth = all(isinstance(one, bool) for one in column.dropna())
+            frame[name] = column.astype("boolean" if is_truth else "category")
+
+
+def _add_layer(parts: DomainParts, path: str, array: Any, shape: tuple[int, int], nbytes: int) -> None:
+    dtype = np.dtype(array.schema.field("soma_data").type.to_pandas_dtype())
+    if isinstance(array, tiledbsoma.SparseNDArray):
+        batches = _batches(path, array, nbytes)
+        parts.add_matrix(path, Matrix(shape, type_item(dtype), dtype.itemsize, int(array.nnz), batches))
+        return
+    if tuple(array.shape) != shape:
+        raise Corrupt(f"/{path}: It has the extent {list(array.shape)}, where {list(shape)} is to be.")
+    rows = max(1, BAND // max(1, shape[1] * dtype.itemsize))
+    boxes = [
+        (nbytes * (last - first) // shape[0], (first, 0), (last, shape[1]))
+        for first in range(0, shape[0], rows)
+        for last in [min(first + rows, shape[0])]
+    ]
+    kind = Hdf5Type.of(np.empty(0, dtype))
+    boxed = BoxedArray(shape, kind, {}, boxes, partial(_dense, array), 3 * rows * shape[1] * dtype.itemsize)
+    parts.arrays[path] = boxed, encoding("array", "0.2.0")
+
+
+def _dense(array: Any, start: Dims, stop: Dims) -> NDArray[Any]:
+    with library_errors("It is damaged", "tiledbsoma"):
+        found: NDArray[Any] = array.read((slice(start[0], stop[0] - 1), slice(None))).to_numpy()
+        return found
+
+
+def _batches(path: str, array: Any, nbytes: int) -> Iterator[tuple[int, Callable[[], MatrixElements]]]:
+    count = max(1, int(array.nnz))
+    with library_errors(f"/{path}", "tiledbsoma"):
+        for table in array.read(result_order="row-major").tables():
+            yield nbytes * len(table) // count, partial(_elements, table)
+
+
+def _elements(table: Any) -> MatrixElements:
+    coords = np.empty((len(table), 2), np.uint64)
+    for dim in range(2):
+        column = table.column(f"soma_dim_{dim}").to_numpy()
+        if len(column) and int(column.min()) < 0:
+            raise Corrupt("A coordinate is negative.")
+        coords[:, dim] = column
+    return coords, np.ascontiguousarray(table.column("soma_data").to_numpy())

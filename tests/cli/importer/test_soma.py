@@ -1,0 +1,226 @@
+"""Experiments of TileDB-SOMA, imported and compared with the AnnData that tiledbsoma makes of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata
+import numpy as np
+import pandas as pd
+import pytest
+from anndata.tests.helpers import assert_equal
+
+import hsparse
+from hsparse.cli.main import main
+from hsparse.client.connection import Connection
+from tests.cli.importer.conftest import Import
+from tests.cli.importer.test_command import Stopped, stop_after
+from tests.client.anndata.anndata_examples import EXAMPLES
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+NAMES = [
+    "plain",
+    "column_kinds",
+    "layers",
+    "unstructured",
+    "by_gene",
+    "dense",
+    "without_elements",
+    "dimensions",
+]
+
+
+def example(name: str) -> anndata.AnnData:
+    """Return an AnnData without what tiledbsoma does not write."""
+    data = EXAMPLES[name]()
+    for key in ("table", "cube"):
+        data.obsm.pop(key, None)
+    data.obsp.pop("dense", None)
+    for key in ("nothing", "complex", "waves", "matrix"):
+        data.uns.pop(key, None)
+    if name == "column_kinds":
+        data.obs["maybe text"] = [None if n % 3 == 0 else f"é{n}" for n in range(data.n_obs)]
+    return data
+
+
+def experiment(path: Path, name: str = "plain") -> Path:
+    import tiledbsoma.io
+
+    tiledbsoma.io.from_anndata(str(path), example(name), "RNA")
+    return path
+
+
+def read(path: Path, name: str = "RNA") -> anndata.AnnData:
+    import tiledbsoma.io
+
+    with tiledbsoma.open(str(path)) as file:
+        layers = [one for one in file.ms[name].X if one != "data"]
+        return tiledbsoma.io.to_anndata(file, name, extra_X_layer_names=layers)
+
+
+def opened(connection: Connection) -> hsparse.File:
+    return hsparse.open(f"{connection.url}{connection.domain}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_experiment_is_what_tiledbsoma_reads(imported: Import, tmp_path: Path, name: str) -> None:
+    path = experiment(tmp_path / "cells", name)
+    with opened(imported(path)) as file:
+        found, expected = file.to_anndata(), read(path)
+        if name == "column_kinds":  # AnnData has no truth values and text with gaps but in these forms
+            expected.obs["smoker"] = expected.obs["smoker"].astype("boolean")
+            expected.obs["maybe text"] = pd.Categorical(expected.obs["maybe text"])
+        assert_equal(found, expected)
+        assert found.X.dtype == expected.X.dtype
+        assert isinstance(file["X"], hsparse.SparseDataset)
+
+
+def test_one_of_several_measurements(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What AnnData calls raw is a measurement of its own."""
+    path = experiment(tmp_path / "cells", "with_raw")
+    imported(path, status=2)
+    assert "has 2 measurements: name one of RNA, raw by --part" in capsys.readouterr().err
+    imported(path, "--part", "ATAC", status=2)
+    assert "has no measurement ATAC" in capsys.readouterr().err
+    for name in ("RNA", "raw"):
+        with opened(imported(path, "--part", name)) as file:
+            assert_equal(file.to_anndata(), read(path, name))
+
+
+def test_a_dense_layer(imported: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dense layers are read by rows, sparse ones by tables."""
+    import tiledbsoma.io
+
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.soma_experiment.BAND", 1000)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.soma_experiment.BUFFER", 1 << 10)
+    monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.INLINE", 100)
+    data = example("dense")
+    path = tmp_path / "cells"
+    tiledbsoma.io.from_anndata(str(path), data, "RNA", X_kind=tiledbsoma.DenseNDArray)
+    with opened(imported(path)) as file:
+        assert np.array_equal(file["X"][()], data.X)
+    shutil.rmtree(path)
+    tiledbsoma.io.from_anndata(str(path), data, "RNA")
+    with opened(imported(path)) as file:
+        assert np.array_equal(file.to_anndata().X.toarray(), data.X)
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_an_import_that_was_stopped_goes_on(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    path, domain = experiment(tmp_path / "cells"), f"/home/admin/stopped-soma-{count}.h5"
+    command = ["import", str(path), domain, "--endpoint", url]
+    with monkeypatch.context() as patch:
+        stop_after(count, patch)
+        with pytest.raises(Stopped):
+            main([*command, "--keep"])
+    assert main([*command, "--resume"]) == 0
+    with hsparse.open(f"{url}{domain}") as file:
+        assert_equal(file.to_anndata(), read(path))
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def only(path: Path, pattern: str) -> Path:
+    return sorted(path.glob(pattern))[0]
+
+
+def removed(pattern: str) -> Callable[[Path], None]:
+    def run(path: Path) -> None:
+        found = only(path, pattern)
+        shutil.rmtree(found) if found.is_dir() else found.unlink()
+
+    return run
+
+
+def overwritten(pattern: str) -> Callable[[Path], None]:
+    return lambda path: only(path, pattern).write_bytes(b"no such thing" * 9) and None
+
+
+def cut(pattern: str) -> Callable[[Path], None]:
+    return lambda path: os.truncate(only(path, pattern), 40)
+
+
+def linked(path: Path) -> None:
+    (path / "obs" / "link").symlink_to("/etc/passwd")
+
+
+def elsewhere(path: Path) -> None:
+    """Let the experiment have a member that is not below it."""
+    import tiledbsoma
+
+    other = experiment(path.parent / "other")
+    with tiledbsoma.Experiment.open(str(path), "w") as file, tiledbsoma.open(str(other)) as wanted:
+        file.set("more", wanted.obs, use_relative_uri=False)
+
+
+def not_an_experiment(path: Path) -> None:
+    found = path.rename(path.parent / "whole")
+    (found / "ms" / "RNA").rename(path)
+
+
+def negative(path: Path) -> None:
+    """Let a layer have an element beyond the frames."""
+    import pyarrow
+    import tiledbsoma
+
+    with tiledbsoma.Experiment.open(str(path), "w") as file:
+        layer = file.ms["RNA"].X.add_new_sparse_ndarray("big", type=pyarrow.float32(), shape=(1000, 1000))
+        place = np.array([[900, 900]])
+        layer.write(pyarrow.SparseCOOTensor.from_numpy(np.ones(1, np.float32), place, shape=(1000, 1000)))
+
+
+DAMAGES: list[tuple[Callable[[Path], None], str]] = [
+    (removed("obs"), "tiledbsoma cannot read it"),
+    (removed("ms/RNA/var"), "tiledbsoma cannot read it"),
+    (removed("ms/RNA/X/data/__schema"), "tiledbsoma cannot read it"),
+    (overwritten("ms/RNA/X/data/__schema/__*"), "tiledbsoma cannot read it"),
+    (overwritten("ms/RNA/X/data/__fragments/*/a0.tdb"), "/X: tiledbsoma cannot read it"),
+    (cut("ms/RNA/X/data/__fragments/*/d1.tdb"), "/X: tiledbsoma cannot read it"),
+    (cut("obs/__fragments/*/a0_var.tdb"), "/ms/RNA: tiledbsoma cannot read it"),
+    (removed("__group"), ""),
+    (linked, "is a link, or no file"),
+    (elsewhere, "outside of the experiment: copy it into it"),
+    (not_an_experiment, "is a Measurement of TileDB-SOMA; an Experiment is imported"),
+    (negative, "/layers/big: "),
+]
+
+
+@pytest.mark.parametrize(("damage", "said"), DAMAGES)
+def test_a_damaged_experiment_is_refused(
+    imported: Import, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Any, said: str
+) -> None:
+    path = experiment(tmp_path / "cells")
+    damage(path)
+    connection = imported(path, status=2)
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert "Traceback" not in errors
+    with pytest.raises(hsparse.NotFound):
+        opened(connection)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_experiment_with_other_bytes_is_refused_or_read_as_tiledbsoma_does(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
+) -> None:
+    path = experiment(tmp_path / "cells")
+    rng = np.random.default_rng(seed)
+    for file in rng.choice(np.array(sorted(one for one in path.rglob("*") if one.is_file())), 3):
+        data = bytearray(file.read_bytes() or b"\0")
+        data[int(rng.integers(len(data)))] ^= int(rng.integers(1, 256))
+        file.write_bytes(data)
+    domain = f"/home/admin/soma-{seed}-damaged.h5"
+    if main(["import", str(path), domain, "--endpoint", url]) == 2:
+        assert "cannot read it" in capsys.readouterr().err
+        return
+    with hsparse.open(f"{url}{domain}") as file:
+        assert_equal(file.to_anndata(), read(path))
