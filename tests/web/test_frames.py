@@ -85,6 +85,8 @@ def odd(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     with h5py.File(path, "w") as file:
         anndata.io.write_elem(file, "odd", obs()[["big", "size"]])
         anndata.io.write_elem(file, "empty", empty)
+        wide = pd.DataFrame({"c" * 300 + str(number): [number] for number in range(130)}, index=["r"])
+        anndata.io.write_elem(file, "wide", wide)
         odd = file["odd"]
         odd.attrs["column-order"] = ["big", "gone", "short", "wide", "size", "list", "halves"]
         odd["short"], odd["wide"], odd["extra"] = np.zeros(3), np.zeros((ROWS, 2)), np.zeros(ROWS)
@@ -251,6 +253,17 @@ def test_what_is_wrong_with_a_frame_is_told(page: Page, odd: str) -> None:
     open_frame(page, odd, "/bare", "Rows 0 to 2 of 3")
     expect(page.locator(".problem")).to_have_count(2)
     expect(row(page, 2)).to_have_text(["2", "2"])
+
+
+def test_a_hundred_columns_are_shown_at_a_time(page: Page, odd: str) -> None:
+    open_frame(page, odd, "/wide", "Rows 0 to 0 of 1")
+    assert head(page) == ["_index", *("c" * 300 + str(number) for number in range(100))]
+    expect(row(page, 0).last).to_have_text("99")
+    page.get_by_role("button", name="Columns after").click()
+    expect(row(page, 0).last).to_have_text("129")
+    assert len(head(page)) == 31
+    expect(page.get_by_text("Columns 100 to 129 of 130")).to_be_visible()
+    expect(page.get_by_role("button", name="Columns after")).to_be_disabled()
 
 
 def test_a_frame_of_names_alone(page: Page, frames: str) -> None:

@@ -8,6 +8,8 @@ import { type Cell, type Part, typeOf } from './frameValues';
 
 interface Props {
   frame: Frame;
+  /** Those that are shown. */
+  columns: Column[];
   part: Part;
   /** By column, the index first if there is one. */
   cells: Cell[][];
@@ -15,8 +17,8 @@ interface Props {
   onOrder: (order: Order) => void;
 }
 
-export function FrameTable({ frame, part, cells, order, onOrder }: Props) {
-  const { index, columns } = frame;
+export function FrameTable({ frame, columns, part, cells, order, onOrder }: Props) {
+  const { index } = frame;
   const places = Array.isArray(part) ? part : Array.from({ length: part.stop - part.start }, (_, at) => part.start + at);
   const values = index === undefined ? cells : cells.slice(1);
   return (
@@ -62,7 +64,7 @@ interface HeadProps {
 
 function Head({ frame, column, order, onOrder }: HeadProps) {
   const isBy = order?.column.name === column.name;
-  const title = <ExactText text={column.name} most={200} />;
+  const title = <ExactText text={column.name} isFixed />;
   const sort = () => onOrder({ column, down: isBy && !order.down });
   return (
     <th scope="col" aria-sort={!isBy ? 'none' : order.down ? 'descending' : 'ascending'}>

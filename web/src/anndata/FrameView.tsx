@@ -16,6 +16,8 @@ import { FrameTable } from './FrameTable';
 import { type Part, readCells } from './frameValues';
 
 const PAGE = 100;
+/** The most columns that are shown beside one another. */
+const WIDE = 100;
 
 export function FrameView({ domain, address }: { domain: Domain; address: Address }) {
   const frame = frameAt(domain, address.path);
@@ -27,7 +29,9 @@ function Rows({ domain, frame, address }: { domain: Domain; frame: Frame; addres
   const [first, setFirst] = useState(parseSelect(address.select, [frame.length])?.[0]?.start ?? 0);
   const [order, setOrder] = useState<Order>();
   const [filter, setFilter] = useState<Filter>();
-  const columns = frame.index === undefined ? frame.columns : [frame.index, ...frame.columns];
+  const [left, setLeft] = useState(0);
+  const shown = frame.columns.slice(left, left + WIDE);
+  const columns = frame.index === undefined ? shown : [frame.index, ...shown];
   const key = `${domain.path} ${address.path} ${columns.map(({ dataset }) => dataset.id).join(' ')} ${frame.length}`;
   const asked = order === undefined && filter === undefined ? undefined : `${key} ${order?.column.name} ${order?.down} ${filter?.column.name} ${filter?.key}`;
   const listing = useLoad(asked, (signal) => findRows(domain, frame, order, filter, signal));
@@ -37,7 +41,9 @@ function Rows({ domain, frame, address }: { domain: Domain; frame: Frame; addres
   const start = Math.min(first, Math.max(0, Math.ceil(count / PAGE) - 1) * PAGE);
   const stop = Math.min(count, start + PAGE);
   const part: Part = places === undefined ? { start, stop } : places.slice(start, stop);
-  const rows = useLoad(isFound ? `${asked ?? key} ${start}` : undefined, async (signal) => ({ part, cells: await readCells(domain, columns, part, signal) }));
+  const rows = useLoad(isFound ? `${asked ?? key} ${start}` : undefined, async (signal) => {
+    return { part, shown, cells: await readCells(domain, columns, part, signal) };
+  });
   const error = listing.error ?? rows.error;
   const move = (to: number) => {
     setFirst(to);
@@ -61,6 +67,19 @@ function Rows({ domain, frame, address }: { domain: Domain; frame: Frame; addres
         {order !== undefined && <button onClick={() => choose(() => setOrder(undefined))}>Order of the frame</button>}
       </div>
       <Pages start={start} count={count} onMove={move} />
+      {frame.columns.length > WIDE && (
+        <div className="bar">
+          <button disabled={left === 0} onClick={() => setLeft(left - WIDE)}>
+            Columns before
+          </button>
+          <button disabled={left + WIDE >= frame.columns.length} onClick={() => setLeft(left + WIDE)}>
+            Columns after
+          </button>
+          <span className="quiet" role="status">
+            Columns {formatCount(left)} to {formatCount(left + shown.length - 1)} of {formatCount(frame.columns.length)}
+          </span>
+        </div>
+      )}
       {error !== undefined && <ErrorNotice error={error} retry={listing.error === undefined ? rows.reload : listing.reload} />}
       <p className="quiet" role="status" data-loading={isLoading}>
         {isLoading ? 'Loading… ' : ''}
@@ -68,7 +87,7 @@ function Rows({ domain, frame, address }: { domain: Domain; frame: Frame; addres
         {asked !== undefined && listing.value !== undefined && listing.value.text !== '' && `: ${visible(listing.value.text)}`}
       </p>
       {rows.value !== undefined && isFound && (
-        <FrameTable frame={frame} part={rows.value.part} cells={rows.value.cells} order={order} onOrder={(next) => choose(() => setOrder(next))} />
+        <FrameTable frame={frame} columns={rows.value.shown} part={rows.value.part} cells={rows.value.cells} order={order} onOrder={(next) => choose(() => setOrder(next))} />
       )}
       <FrameSummary domain={domain} frame={frame} />
     </section>

@@ -97,7 +97,7 @@ function Row({ name, attribute, type, onEdit, onDelete }: RowProps) {
         <ExactText text={name} />
       </th>
       <td>{attribute === undefined ? 'Loading…' : <ExactText text={attributeText(attribute)} />}</td>
-      <td className="quiet">{typeText(type).slice(0, 60)}</td>
+      <td className="quiet type">{typeText(type).slice(0, 60)}</td>
       {(onEdit !== undefined || onDelete !== undefined) && (
         <td className="deeds">
           {typeof form === 'object' && (

@@ -22,7 +22,14 @@ function codeOf(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-export function ExactText({ text, most = MOST }: { text: string; most?: number }) {
+interface Props {
+  text: string;
+  most?: number;
+  /** Whether it is in a button, in which there can be no other. */
+  isFixed?: boolean;
+}
+
+export function ExactText({ text, most = MOST, isFixed = false }: Props) {
   const [whole, setWhole] = useState(false);
   const shown = text.slice(0, whole ? MOST_EVER : most);
   const pieces = shown.split(HIDDEN);
@@ -40,7 +47,7 @@ export function ExactText({ text, most = MOST }: { text: string; most?: number }
       {text.length > shown.length && (
         <>
           {'… '}
-          {whole ? (
+          {whole || isFixed ? (
             <span className="quiet">({formatCount(text.length)} characters)</span>
           ) : (
             <button className="plain" onClick={() => setWhole(true)}>
