@@ -115,6 +115,7 @@ class ChunkUpload(ValueUpload[Lines]):
         self._spec = chunk_spec(record)
         self._grid = Grid(shape, self._spec.dims)
         self._counts = self._grid.counts
+        self._empty = SparseChunk.empty(self._spec.dims, self._spec.dtype)
         self._axis = data.axis
         self._byte_rate = data.nbytes / max(1, int(data.pointers[-1]))
 
@@ -162,6 +163,8 @@ class ChunkUpload(ValueUpload[Lines]):
         with path_in_errors(self._path):
             indices, values = self._data.read(*bounds)
             indices = checked_indices(indices, self._grid.extent[1 - self._axis])
+        if values.dtype != self._empty.values.dtype:  # complex numbers are compounds
+            values = values.view(self._empty.values.dtype)
         length, line_length = self._spec.dims[1 - self._axis], self._spec.dims[self._axis]
         strides = (self._spec.dims[1], 1)
         # What is the same for a line is computed once for it.
@@ -197,7 +200,7 @@ class ChunkUpload(ValueUpload[Lines]):
         slices = [(piece, slice(*piece.bounds[number : number + 2].tolist())) for piece in pieces]
         offsets = np.concatenate([piece.offsets[some] for piece, some in slices])
         values = np.concatenate([piece.values[some] for piece, some in slices])
-        chunk = SparseChunk.empty(self._spec.dims, self._spec.dtype).merge(offsets, values)
+        chunk = self._empty.merge(offsets, values)
         with path_in_errors(self._path):
             twice = len(offsets) - len(chunk.offsets)
             if twice:

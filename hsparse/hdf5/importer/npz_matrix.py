@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hsparse.client.types.datatype import type_item
 from hsparse.errors import Corrupt, Unsupported
+from hsparse.hdf5.importer.matrix_chunks import Lines
 from hsparse.hdf5.importer.matrix_market import COMPLEX
 from hsparse.hdf5.importer.source import Source
 from hsparse.hdf5.importer.sparse_matrix import (
@@ -21,7 +22,6 @@ from hsparse.hdf5.importer.sparse_matrix import (
     Matrix,
     MatrixElements,
     check_pointers,
-    matrix_coordinates,
     row_of,
 )
 
@@ -47,15 +47,18 @@ def open_npz(source: Source) -> Matrix:
 def _matrix(path: str, arrays: Arrays) -> Matrix:
     shape = tuple(map(int, arrays["shape"]))
     fill = arrays["fill_value"].item() if "fill_value" in arrays else 0
+    kind = _kind(arrays)
+    if kind in ("csr", "csc"):
+        return _compressed(arrays, shape, kind)
     if "coords" in arrays:
         coords, values = arrays["coords"].T, arrays["data"]
     elif "compressed_axes" in arrays:
         coords, values = _from_gcxs(arrays, shape)
     else:
-        coords, values = _from_scipy(path, arrays, shape)
+        coords, values = _from_scipy(path, arrays, kind, shape)
     if values.dtype.kind == "c":
         fill = [fill.real, fill.imag] if isinstance(fill, complex) else [float(fill), 0.0]
-        values = values.astype("<c8" if values.dtype.itemsize == 8 else "<c16")
+        values = _values(values)
     item = _item(values.dtype)
     if values.ndim != 1 or coords.shape != (len(values), len(shape)) or coords.dtype.kind not in "iu":
         raise ValueError(f"coordinates {coords.shape} and values {values.shape} of an array {shape}")
@@ -90,18 +93,41 @@ def _take(coords: NDArray[Any], values: NDArray[Any]) -> MatrixElements:
     return np.ascontiguousarray(coords, np.uint64), values
 
 
-def _from_scipy(path: str, arrays: Arrays, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    kind = arrays["format"].item()
-    kind = kind.decode() if isinstance(kind, bytes) else kind
+def _kind(arrays: Arrays) -> str:
+    """Return the form of an array of scipy, empty for one of pydata."""
+    kind: str | bytes = arrays["format"].item() if "format" in arrays else ""
+    return kind.decode() if isinstance(kind, bytes) else kind
+
+
+def _compressed(arrays: Arrays, shape: tuple[int, ...], kind: str) -> Matrix:
+    pointers, indices, values = arrays["indptr"].astype(np.int64), arrays["indices"], _values(arrays["data"])
+    check_pointers(pointers, shape[kind == "csc"], len(values))
+    if indices.shape != values.shape or values.ndim != 1 or indices.dtype.kind not in "iu":
+        raise ValueError(f"indices {indices.shape} and values {values.shape}")
+
+    def read(begin: int, end: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        return indices[begin:end], values[begin:end]
+
+    lines = Lines(int(kind == "csc"), pointers, read, 1, indices.nbytes + values.nbytes)
+    return Matrix(shape, _item(values.dtype), values.dtype.itemsize, len(values), lines=lines)
+
+
+def _values(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values of a type that HDF5 has, too."""
+    if values.dtype.kind != "c":
+        return values
+    return values.astype("<c8" if values.dtype.itemsize == 8 else "<c16")
+
+
+def _from_scipy(
+    path: str, arrays: Arrays, kind: str, shape: tuple[int, ...]
+) -> tuple[NDArray[Any], NDArray[Any]]:
     data = arrays["data"]
     if kind == "coo":
         names = ("row", "col") if "row" in arrays else tuple(f"coords_{dim}" for dim in range(len(shape)))
         if "coords" in arrays:
             return arrays["coords"].T, data
         return np.stack([arrays[name] for name in names], axis=1), data
-    if kind in ("csr", "csc"):
-        lines = _lines(arrays, shape[kind == "csc"], len(data))
-        return matrix_coordinates(lines, arrays["indices"], kind), data
     if kind == "bsr":
         return _from_bsr(arrays, shape)
     if kind == "dia":
