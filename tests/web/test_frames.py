@@ -19,6 +19,7 @@ from playwright.sync_api import Locator, Page, expect
 
 import hsparse
 from hsparse.cli.main import parse_arguments
+from hsparse.client.connection import Connection
 from tests.cli.importer.test_file_formats import contacts, loom
 from tests.web.conftest import CELLS, go, settled
 
@@ -43,6 +44,8 @@ def obs() -> pd.DataFrame:
     integers[1] = pd.NA
     flags = pd.array(numbers % 3 == 0, dtype="boolean")
     flags[2] = pd.NA
+    words = pd.array([f"w{number}" for number in numbers], dtype="string")
+    words[0] = pd.NA
     texts = [HOSTILE[number] if number < len(HOSTILE) else f"t{number:03}" for number in numbers]
     floats = numbers / 8
     floats[:4] = [np.nan, np.inf, -np.inf, 0.1]
@@ -56,6 +59,7 @@ def obs() -> pd.DataFrame:
         "maybe": integers,
         "perhaps": flags,
         "text": texts,
+        "words": words,
     }
     return pd.DataFrame(columns, index=[f"cell {number}" for number in numbers])
 
@@ -73,7 +77,8 @@ def frames(site: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("frames") / "frames.h5ad"
     data = anndata.AnnData(np.zeros((ROWS, 2), "f4"), obs(), pd.DataFrame(index=["g0", "g1"]))
     data.raw = data
-    data.write_h5ad(path)
+    with anndata.settings.override(allow_write_nullable_strings=True):
+        data.write_h5ad(path, convert_strings_to_categoricals=False)
     return load(site, path, FRAMES)
 
 
@@ -118,45 +123,35 @@ def open_frame(page: Page, domain: str, path: str, text: str) -> None:
     settled(page, text)
 
 
+BIG = 2**60 + 1
+CUT = "x" * 400 + "… Show all 1,000 characters"
+CELLS_OF_ROWS = {
+    0: ["missing", SCRIPT, str(BIG), "NaN", "NaN", "true", "0", "true", SCRIPT, "missing"],
+    1: [
+        "small",
+        HOSTILE[1],
+        str(BIG + 1),
+        *["Infinity"] * 2,
+        "false",
+        "missing",
+        "false",
+        HOSTILE[1],
+        "w1",
+    ],
+    3: ["large", SCRIPT, str(BIG + 3), "0.1", "0.1", "false", "3000", "true", CUT, "w3"],
+}
+
+
 def test_columns_of_every_kind(page: Page, frames: str) -> None:
     open_frame(page, frames, "/obs", "Rows 0 to 99 of 250")
     assert head(page) == ["_index", *(name for name in obs().columns)]
     expect(page.get_by_role("columnheader", name="size")).to_contain_text("ordered category")
-    expect(row(page, 0)).to_have_text(
-        ["cell 0", "missing", SCRIPT, str(2**60 + 1), "NaN", "NaN", "true", "0", "true", SCRIPT]
-    )
-    expect(row(page, 1)).to_have_text(
-        [
-            "cell 1",
-            "small",
-            "'\"; --",
-            str(2**60 + 2),
-            "Infinity",
-            "Infinity",
-            "false",
-            "missing",
-            "false",
-            "'\"; --",
-        ]
-    )
-    expect(row(page, 3)).to_have_text(
-        [
-            "cell 3",
-            "large",
-            SCRIPT,
-            str(2**60 + 4),
-            "0.1",
-            "0.1",
-            "false",
-            "3000",
-            "true",
-            "x" * 400 + "… Show all 1,000 characters",
-        ]
-    )
+    for number, cells in CELLS_OF_ROWS.items():
+        expect(row(page, number)).to_have_text([f"cell {number}", *cells])
     expect(row(page, 2).nth(8)).to_have_text("missing")
     expect(row(page, 2).nth(9)).to_have_text(r"a\u202eb")
     assert row(page, 5).nth(9).inner_text() == " two  spaces "
-    assert page.locator("td i.missing").count() == 25 + 1 + 1, "text that says so is not missing"
+    assert page.locator("td i.missing").count() == 25 + 1 + 1 + 1, "text that says so is not missing"
     page.get_by_role("button", name="Show all 1,000 characters").click()
     expect(row(page, 3).nth(9)).to_have_text("x" * 1000)
     assert page.title() != "run"
@@ -218,6 +213,7 @@ SUMMARIES: dict[str, dict[str, str]] = {
     "maybe": {"numbers": "249", "least": "0", "greatest": "249000", "missing": "1"},
     "perhaps": {"false": "165", "true": "84", "missing": "1"},
     "text": {"values": "250", "different values": "250", "missing": "0"},
+    "words": {"values": "249", "different values": "249", "missing": "1"},
 }
 
 
@@ -230,6 +226,39 @@ def test_summaries(page: Page, frames: str) -> None:
         expect(summary.locator("td")).to_have_text(list(numbers.values()))
     summary.get_by_role("combobox").select_option("size")
     expect(summary.get_by_role("status")).to_have_text("3 categories, ordered from the least")
+
+
+def test_hostile_names_and_values(page: Page, site: str) -> None:
+    """Names and values that h5py cannot write, but any client of the server can."""
+    text = {"class": "H5T_STRING", "length": "H5T_VARIABLE", "charSet": "H5T_CSET_UTF8"}
+    names = ["nul\0", "\u200frtl\u202e", "y" * 1000, "__proto__", "constructor", "1e999", "'><b>"]
+    values = ["a\0b", "\r\u2028", "1e999", "NaN", "</td><script>", "\ufeff"]
+    domain = "/home/admin/frames-hostile.h5"
+    with Connection(site, domain) as connection:
+        root = connection.json("PUT", "/", {})["root"]
+        body = {"attributes": {"encoding-type": {"type": text, "value": "dataframe"}}}
+        body["attributes"]["_index"] = {"type": text, "value": "i"}
+        body["attributes"]["column-order"] = {"type": text, "shape": [len(names)], "value": names}
+        frame = connection.json("POST", "/groups", {"link": {"id": root, "name": "f"}} | body)["id"]
+        for name in ["i", *names]:
+            body = {
+                "type": text,
+                "shape": [len(values)],
+                "value": values,
+                "link": {"id": frame, "name": name},
+            }
+            connection.json("POST", "/datasets", body)
+    open_frame(page, domain, "/f", "Rows 0 to 5 of 6")
+    codes = {"\0": r"\u0000", "\u200f": r"\u200f", "\u202e": r"\u202e", "\r": r"\u000d", "\u2028": r"\u2028"}
+    codes["\ufeff"] = r"\ufeff"
+    shown = ["".join(codes.get(one, one) for one in name) for name in names + values]
+    assert head(page) == ["i", *shown[: len(names)]]
+    for number, value in enumerate(shown[len(names) :]):
+        expect(row(page, number)).to_have_text([value] * (1 + len(names)))
+    sorting(page, "__proto__").click()
+    expect(page.locator("tr[data-row] th").first).to_have_text(r"\u000d\u2028")
+    expect(page.locator(".problem")).to_have_count(0)
+    assert page.locator("article b, article script").count() == 0
 
 
 def test_what_is_wrong_with_a_frame_is_told(page: Page, odd: str) -> None:
