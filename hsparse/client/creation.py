@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from hsparse.client.connection import Json
 from hsparse.client.errors import InvalidValue
-from hsparse.client.types.datatype import type_item
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
@@ -52,6 +51,8 @@ class StorageOptions:
         pipeline = self._pipeline()
         properties: Json = {"filters": pipeline} if pipeline else {}
         layout = self._layout(shape, is_filtered=bool(pipeline), sparse=sparse)
+        if sparse and kind.is_vlen:
+            layout |= {"flags": [*SPARSE["flags"], "H5D_VL_DATA"]}
         if layout:
             properties["layout"] = layout
         if self.fillvalue is not None:
@@ -64,7 +65,7 @@ class StorageOptions:
 
     def sparse_body(self, shape: tuple[int, ...], dtype: DTypeLike) -> Json:
         """Return the body that creates a sparse dataset."""
-        return self.body(Hdf5Type.parse(type_item(np.dtype(dtype))), shape, sparse=True)
+        return self.body(Hdf5Type.of_dtype(dtype), shape, sparse=True)
 
     def _layout(self, shape: tuple[int, ...], *, is_filtered: bool, sparse: bool) -> Json:
         striped = {} if self.stripes == 1 else {"stripes": self.stripes}

@@ -17,6 +17,7 @@ from hsparse.client.errors import InvalidValue, NoSuchAxis, as_client_errors, in
 from hsparse.client.indexing.select import Region, Select, select_points, select_region
 from hsparse.client.progress import Progress, show_rows
 from hsparse.client.sources.upload import Slab
+from hsparse.client.sparse.element_codec import ElementCodec, codec_of
 from hsparse.client.sparse.prefetch import prefetched
 from hsparse.client.types.hdf5_type import Hdf5Type, shape_of
 from hsparse.errors import BadRequest, Conflict
@@ -72,6 +73,10 @@ class Dataset:
         """
         return self.type.dtype
 
+    @cached_property
+    def _codec(self) -> ElementCodec:
+        return codec_of(self.type)
+
     @property
     def ndim(self) -> int:
         """The number of dimensions.
@@ -124,7 +129,7 @@ class Dataset:
         given = self.record.get("creationProperties", {}).get("fillValue")
         if given is not None:
             return self.type.from_json(given, ())[()]
-        return "" if self.type.is_vlen else np.zeros(self.type.inner, self.dtype.base)[()]
+        return self.type.empty()
 
     @property
     def compression(self) -> str | None:

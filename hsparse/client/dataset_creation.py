@@ -19,6 +19,7 @@ from hsparse.client.creation import Filter, MaxShape, Shape, StorageOptions, sha
 from hsparse.client.dense_dataset import DenseDataset
 from hsparse.client.errors import AlreadyExists, InvalidValue, in_own_words
 from hsparse.client.late_links import Parent, unlinked_dataset
+from hsparse.client.sparse.element_codec import codec_of
 from hsparse.client.sparse.sparse_values import sparse_values
 from hsparse.client.sparse.sparse_writes import Values
 from hsparse.client.sparse_dataset import SparseDataset
@@ -142,7 +143,7 @@ class DatasetCreation:
         """
         given = None if data is None else sparse_values(data)
         base, dims = base_and_dims(dtype)
-        array = np.asarray([] if data is None or given is not None else data, base)
+        array = _values_of([] if data is None or given is not None else data, base)
         if shape is None and data is None:
             raise InvalidValue("Give data, or a shape and a dtype.")
         extent = shape_tuple(
@@ -236,6 +237,13 @@ class DatasetCreation:
                 ), whole
         except Conflict as error:
             raise AlreadyExists(f"There is an object at {whole} already: {error.message}") from error
+
+
+def _values_of(data: Any, dtype: DTypeLike | None) -> NDArray[Any]:
+    """Return values of a sparse dataset as an array; sequences, which numpy would join, as objects."""
+    if dtype is not None and np.dtype(dtype).hasobject:
+        return codec_of(Hdf5Type.of_dtype(dtype)).cast(data)
+    return np.asarray(data, dtype)
 
 
 def _reshaped(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:

@@ -18,7 +18,6 @@ from hsparse.client.reductions import ReducedDataset
 from hsparse.client.sources.chosen_elements import ChosenElements
 from hsparse.client.sources.selection_request import SelectionRequest, read_values
 from hsparse.client.sources.upload import COORDINATE_TEXT, PIECE, Slab, upload
-from hsparse.client.sparse.sparse_values import cast_values
 from hsparse.errors import TooLarge
 from hsparse.format.selections.points import Orthogonal, Selection
 from hsparse.optional_module import OptionalModule
@@ -86,7 +85,7 @@ class DenseDataset(ReducedDataset):
         array([[ 0, 10,  2],
                [ 3, 20,  5]])
         """
-        array = self._packed(values)
+        array = self._codec.cast(values)
 
         def send(region: Region) -> None:
             selection = region.selection
@@ -104,16 +103,10 @@ class DenseDataset(ReducedDataset):
 
         self._in_region(ArrayKey(key), send)
 
-    def _packed(self, values: ArrayLike) -> NDArray[Any]:
-        """Return values as elements travel."""
-        return (
-            np.asarray(values) if self.type.is_vlen else self.type.pack(cast_values(values, self.dtype.base))
-        )
-
     def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
         if values is not None or count is not None:
             raise InvalidValue(f"{self.name or self.id} is dense: append an array, without values or count.")
-        return self._whole_slab(self._packed(block), dim)
+        return self._whole_slab(self._codec.cast(block), dim)
 
     def _append_slab(self, slab: Slab, dim: int, drop_fill: bool) -> slice:
         if drop_fill:

@@ -212,7 +212,8 @@ class ReducedDataset(Dataset):
     def _reduced(self, name: Operation, axis: Axis, ddof: int = 0, undefined: Undefined = "fill") -> Any:
         """Return one reduction, in the type that numpy has for it."""
         if name != "count" and self.dtype.kind not in "biufc":
-            raise WrongType(f"Values of {self.dtype} have no {name}; take them by to_numpy().")
+            what = "variable length" if self.type.is_vlen else str(self.dtype)
+            raise WrongType(f"Values of {what} have no {name}; take them by to_numpy().")
         if name in ("min", "max") and not prod(
             self.shape[one] for one in reduced_axes(axis, len(self.shape))
         ):

@@ -24,6 +24,7 @@ from hsparse.client.sources.selection_request import count_defined
 from hsparse.client.sparse.sparse_reads import SparseReads
 from hsparse.client.sparse.sparse_writes import SparseWrites, Values
 from hsparse.client.types.datatype import dtype_of
+from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from hsparse.client.integrations.dask.dask_array import Blocks, Format
 
+VLEN_ELEMENTS = OptionalModule("hsparse.client.sources.vlen_elements")
+"""Imported when it is used: others should not wait for it."""
 DASK_ARRAY = OptionalModule("hsparse.client.integrations.dask.dask_array")
 
 
@@ -38,6 +41,14 @@ def is_sparse(record: Json) -> bool:
     """Say whether a dataset's record is of a sparse one."""
     layout = record.get("layout") or record.get("creationProperties", {}).get("layout") or {}
     return set(SPARSE["flags"]) <= set(layout.get("flags") or ())
+
+
+def _source(connection: Connection, record: Json, kind: Hdf5Type) -> ValueSource:
+    if kind.is_vlen:
+        found: ValueSource = VLEN_ELEMENTS.load().VlenElements(connection, record["id"], kind)
+        return found
+    dtype_of(record["type"])  # refuses what numpy cannot hold
+    return ChosenElements(connection, record, kind.wire)
 
 
 class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
@@ -82,8 +93,7 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         if not is_sparse(record):
             raise InvalidValue(f"{record['id']} is not a sparse dataset; read it with a dense client.")
         super().__init__(connection, record, name)
-        dtype_of(record["type"])  # refuses elements of variable length
-        self.source = source if source is not None else ChosenElements(connection, record, self.type.wire)
+        self.source = source if source is not None else _source(connection, record, self.type)
         self.labels = AxisLabels(labels)
 
     @classmethod

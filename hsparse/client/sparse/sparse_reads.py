@@ -62,7 +62,7 @@ class SparseReads(Dataset):
         """
 
         def get(region: Region) -> Elements:
-            limit = self._limit(region, self.dtype.itemsize + 8 * self.ndim)
+            limit = self._limit(region, self._codec.nbytes + 8 * self.ndim)
             return self.source.defined_elements(region.selection, limit)
 
         found = self._in_region(select, get)
@@ -75,11 +75,7 @@ class SparseReads(Dataset):
         (array([0., 4.], dtype=float32), (2, 1))
         """
 
-        def get(region: Region) -> NDArray[Any]:
-            check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
-            return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))
-
-        return self._in_region(select, get)
+        return self._in_region(select, self._dense)
 
     def read_points(self, coords: ArrayLike) -> NDArray[Any]:
         """Return the values (n,) at `coords: (n, rank)` in their order, the fill value where undefined.
@@ -88,7 +84,7 @@ class SparseReads(Dataset):
         array([4., 0.], dtype=float32)
         """
         places = self._points(coords)
-        check_size(bytes_of_dense((len(places),), self.dtype.itemsize), self.max_bytes, (len(places),))
+        check_size(bytes_of_dense((len(places),), self._codec.nbytes), self.max_bytes, (len(places),))
         body = places.astype("<u8").tobytes()
         data = bytearray(self.connection.binary("POST", self._path("value"), body))
         return self.type.decode(data, (len(places),))
@@ -172,16 +168,18 @@ class SparseReads(Dataset):
         """
 
         def get(region: Region) -> NDArray[Any]:
-            check_size(bytes_of_dense(region.shape, self.dtype.itemsize), self.max_bytes, region.shape)
+            check_size(bytes_of_dense(region.shape, self._codec.nbytes), self.max_bytes, region.shape)
             with self._shown(progress, region):
-                return self._elements(region).to_numpy()
+                return self._dense(region) if self.type.is_vlen else self._elements(region).to_numpy()
 
         return self._in_region(key, get)
 
     def _result(self, region: Region) -> Any:
         """Return what `x[key]` is."""
         if not region.shape:
-            return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))[()]
+            return self._dense(region)[()]
+        if self.type.is_vlen:  # of which no package has sparse arrays
+            return self._dense(region)
         has_zeros = fills_with_zero(self.dtype, self.fillvalue)
         if has_zeros and len(region.shape) == 2:
             found = self._csr(region)
@@ -190,6 +188,11 @@ class SparseReads(Dataset):
         if not has_zeros or not (len(region.shape) == 1 and self.ndim == 2):
             return found.to_coo()
         return in_native_order(found.to_numpy()) if region.is_list and region.size else found.to_csr()
+
+    def _dense(self, region: Region) -> NDArray[Any]:
+        """Return every selected value of a region, arranged as it asks for; `ResultTooLarge` for too many."""
+        check_size(bytes_of_dense(region.shape, self._codec.nbytes), self.max_bytes, region.shape)
+        return self.type.unpack(region.arrange(self.source.dense_values(region.selection)))
 
     def _csr(self, region: Region) -> Any:
         """Return a region as scipy's array, which has to have a fill value of 0: of rank 2 a `csr_array`."""
@@ -206,7 +209,7 @@ class SparseReads(Dataset):
 
     def _shown(self, progress: Progress, region: Region) -> AbstractContextManager[None]:
         """Show in the context what is received of a region."""
-        selection, itemsize = region.selection, self.dtype.itemsize
+        selection, itemsize = region.selection, self._codec.nbytes
         return show_read(
             progress,
             self.name or self.id,
@@ -216,7 +219,7 @@ class SparseReads(Dataset):
 
     def _elements(self, region: Region) -> SparseResult:
         """Return the defined elements of a region at their places in the result; `ResultTooLarge` for too many."""
-        return self._placed(region, self._limit(region, self.dtype.itemsize + 8 * len(region.shape)))
+        return self._placed(region, self._limit(region, self._codec.nbytes + 8 * len(region.shape)))
 
     def _placed(self, region: Region, limit: ResultLimit | None) -> SparseResult:
         found = self.source.defined_elements(region.selection, limit)
@@ -257,7 +260,7 @@ class SparseReads(Dataset):
         def nbytes(count: int) -> int:
             repeated = -(-count * region.size // selected)
             if each is None:
-                return bytes_of_result(region.shape, repeated, self.dtype.itemsize)
+                return bytes_of_result(region.shape, repeated, self._codec.nbytes)
             return repeated * each
 
         if not region.size or nbytes(selected) <= self.max_bytes:

@@ -18,10 +18,9 @@ from hsparse.client.indexing.select import ArrayKey, Region, Select, select_poin
 from hsparse.client.sources.elements import Elements
 from hsparse.client.sources.selection_request import SelectionRequest, erase_body
 from hsparse.client.sources.upload import COORDINATE_TEXT, WHOLE, Slab, upload
-from hsparse.client.sparse.sparse_values import SparseValues, cast_values, same_fill, sparse_values
+from hsparse.client.sparse.sparse_values import SparseValues, same_fill, sparse_values
 from hsparse.errors import Conflict, HsparseError, TooLarge
 from hsparse.format.selections.points import Boxes, Orthogonal, Points, Selection
-from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
     from scipy.sparse import sparray, spmatrix
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 Values: TypeAlias = "ArrayLike | sparray | spmatrix | SparseArray"
 """What is assigned or appended: anything that numpy takes, or a sparse array of scipy or sparse."""
-REGION = OptionalModule("hsparse.format.structured.region")
 
 
 class SparseWrites(Dataset):
@@ -99,7 +97,7 @@ class SparseWrites(Dataset):
         >>> X[1].toarray(), X.nnz
         (array([5., 0., 6.], dtype=float32), 6)
         """
-        column = np.ascontiguousarray(self._cast(values))
+        column = np.ascontiguousarray(self._codec.cast(values))
 
         def send(extent: tuple[int, ...]) -> None:
             self._upload_elements(select_points(coords, extent), column, drop_fill=drop_fill or None)
@@ -115,7 +113,7 @@ class SparseWrites(Dataset):
         >>> X[1].toarray(), X.count(np.s_[1])
         (array([5., 0., 6.], dtype=float32), 2)
         """
-        array = self._cast(values)
+        array = self._codec.cast(values)
         is_listed = select is None or isinstance(select, str | Orthogonal | Boxes | Points)
 
         def send(region: Region) -> None:
@@ -142,7 +140,7 @@ class SparseWrites(Dataset):
             self._put_elements(selection, values.reshape(-1), drop_fill=drop_fill)
             return
         is_one = values.size > 1 and not any(values.strides)
-        data = (values.reshape(-1)[:1] if is_one else values).tobytes()
+        data = self._codec.dense(values.reshape(-1)[:1] if is_one else values)
         count = 1 if is_one else None
         self._put(data, select=request.select, element_count=count, drop_fill=drop_fill)
 
@@ -218,7 +216,7 @@ class SparseWrites(Dataset):
         ((5, 3), 2)
         """
         dim = self._axis(axis, self.shape)
-        return self._append_slab(self._whole_slab(self._cast(values), dim), dim, drop_fill)
+        return self._append_slab(self._whole_slab(self._codec.cast(values), dim), dim, drop_fill)
 
     def _slab(self, block: Any, values: ArrayLike | None, count: int | None, dim: int) -> Slab:
         if values is not None:
@@ -229,14 +227,14 @@ class SparseWrites(Dataset):
             places = self._in_current_extent(
                 lambda extent: select_points(block, (*extent[:dim], count, *extent[dim + 1 :])).coords()
             )
-            return Slab(count, np.ascontiguousarray(self._cast(values)), places)
+            return Slab(count, np.ascontiguousarray(self._codec.cast(values)), places)
         if count is not None:
             raise InvalidValue(
                 "A count is for coords and values: an array says by its shape how many it appends."
             )
         found = sparse_values(block)
         if found is None:
-            return self._whole_slab(self._cast(block), dim)
+            return self._whole_slab(self._codec.cast(block), dim)
         stored = self._checked(found)
         if len(stored.shape) == self.ndim - 1:
             stored = stored.with_axis(dim)
@@ -255,7 +253,8 @@ class SparseWrites(Dataset):
                 key = ArrayKey((*[slice(None)] * dim, rows))
                 self.write_region(key, array, drop_fill=drop_fill)
 
-            return self._append(array.nbytes, array.tobytes, fill, dim, count, drop_fill)
+            body = partial(self._codec.dense, array)
+            return self._append(array.size * self._codec.nbytes, body, fill, dim, count, drop_fill)
 
         return self._in_current_extent(send)
 
@@ -272,7 +271,7 @@ class SparseWrites(Dataset):
                 self.write(places, column, drop_fill=drop_fill)
 
             nbytes = points.size * self._element_bytes(points)
-            body = partial(REGION.load().encode_region, points, column)
+            body = partial(self._codec.region, points, column)
             return self._append(nbytes, body, fill, dim, count, drop_fill, sparse=1)
 
         return self._in_current_extent(send)
@@ -317,12 +316,6 @@ class SparseWrites(Dataset):
             pass
         self.erase(ArrayKey((*[slice(None)] * dim, added)))
 
-    def _cast(self, values: Any) -> NDArray[Any]:
-        """Return values as elements travel; an array type's dimensions are the last ones of `values`."""
-        if isinstance(values, np.ndarray) and values.dtype == self.type.wire:
-            return values
-        return self.type.pack(cast_values(values, self.dtype.base))
-
     def _checked(self, given: SparseValues) -> SparseValues:
         """Return sparse values in the dataset's type, if that and the fill value fit."""
         if not same_fill(given.fill_value, self.fillvalue):
@@ -330,7 +323,7 @@ class SparseWrites(Dataset):
                 f"What the values do not store is {given.fill_value!s}, what the dataset does not store "
                 f"{self.fillvalue!s}: give a sparse.COO with that fill value, or a dense array."
             )
-        return SparseValues(given.shape, given.columns, self._cast(given.values), given.fill_value)
+        return SparseValues(given.shape, given.columns, self._codec.cast(given.values), given.fill_value)
 
     def _upload_elements(self, points: Points, values: NDArray[Any], **params: object) -> None:
         """Define elements, in as many requests as they need."""
@@ -343,10 +336,10 @@ class SparseWrites(Dataset):
     def _element_bytes(self, selection: Selection) -> int:
         """Return about the bytes of an element in a request."""
         places = 0 if isinstance(selection, Orthogonal) else 8 * self.ndim
-        return self.dtype.itemsize + places
+        return self._codec.nbytes + places
 
     def _put_elements(self, selection: Selection, values: NDArray[Any], **params: object) -> None:
-        self._put(REGION.load().encode_region(selection, values), sparse=1, **params)
+        self._put(self._codec.region(selection, values), sparse=1, **params)
 
     def _put(self, body: bytes, **params: object) -> None:
         self.connection.json("PUT", self._path("value"), body, **params)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from hsparse.client.errors import InvalidValue, WrongType
 from hsparse.client.types.datatype import complex_fields, dtype_of, packed, type_item
@@ -71,6 +71,19 @@ class Hdf5Type:
             )
         return cls.parse(type_item(values.dtype))
 
+    @classmethod
+    def of_dtype(cls, dtype: DTypeLike) -> Hdf5Type:
+        """Return the type of elements of a dtype: `str` is text, `h5py.vlen_dtype` sequences, else as `of` says."""
+        found = np.dtype(dtype)
+        base = dict(found.metadata or {}).get("vlen")
+        if base not in (None, str, bytes):
+            return cls.parse({"class": "H5T_VLEN", "base": type_item(np.dtype(base))})
+        if found == OBJECT and base is None:
+            raise WrongType(
+                "Objects have no HDF5 type of their own: dtype=str, or that of h5py.vlen_dtype(...)."
+            )
+        return cls.of(np.empty((), found.base), found.shape) if base is None else cls.parse(TEXT_TYPE)
+
     @property
     def is_vlen(self) -> bool:
         return not isinstance(self.element, Fixed)
@@ -120,6 +133,12 @@ class Hdf5Type:
         if not self.is_vlen:
             return (values if values.dtype == self.wire else self.pack(values)).tobytes()
         return encode_elements(values, self.element)
+
+    def empty(self) -> Any:
+        """Return an element that was never written, without a fill value: 0, text and sequences of nothing."""
+        if self.is_vlen:
+            return self.decode(bytes(self.element.min_size), ())[()]
+        return np.zeros(self.inner, self.dtype.base)[()]
 
     def from_json(self, value: Any, shape: tuple[int, ...]) -> NDArray[Any]:
         """Return a JSON value, such as a fill value, as an array of `shape`."""

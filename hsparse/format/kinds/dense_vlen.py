@@ -66,7 +66,9 @@ class DenseVlen:
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
     ) -> DirectWrite[VlenArray]:
         if self.spec.structured:
-            raise no_direct_vlen(self.spec)
+            raise BadRequest(
+                f"{self.spec.dataset} has dense structured chunks, which cannot be written directly: write values."
+            )
         spec, pipeline, mask = self.spec, self.spec.filters[0], int(sections[0, MASK])
         given: DirectWrite[VlenArray]
         if mask:
@@ -229,14 +231,6 @@ def heap_bytes(values: VlenArray, selection: Selection) -> int:
 def no_vlen_search() -> Unsupported:
     """Return the error for a query of elements of variable length."""
     return Unsupported("This is not supported for elements of variable length; read them as they are.")
-
-
-def no_direct_vlen(spec: ChunkSpec) -> BadRequest:
-    """Return the error for a direct write of a structured chunk with a heap."""
-    return BadRequest(
-        f"{spec.dataset} has structured chunks of variable-length elements, which cannot be written directly: write "
-        "values."
-    )
 
 
 def _checked(arrays: list[VlenArray], index: NDArray[np.intp]) -> VlenArray:

@@ -309,7 +309,8 @@ class Sparse:
         chunk = open_sparse(
             data, checked_sections(data, sections), self.spec.dims, self._dtype, self.spec.filters
         )
-        return _sealed(chunk, data, sections, stop, statistics=self.spec.statistics)
+        words = statistics_bytes(chunk.values, chunk.values.dtype) if self.spec.statistics else b""
+        return DirectWrite(chunk, sealed_direct(chunk.offsets, chunk.dims, data, sections, stop, words))
 
     def missing(self, scaled: tuple[int, ...]) -> None:
         return None
@@ -499,21 +500,20 @@ def _bits(values: Array) -> Array:
     return contiguous.view(np.uint8).reshape(len(contiguous), size)
 
 
-def _sealed(
-    chunk: SparseChunk,
+def sealed_direct(
+    offsets: Offsets,
+    dims: tuple[int, ...],
     data: bytes,
     table: NDArray[np.uint64],
     stop: tuple[int, ...],
-    *,
-    statistics: bool = False,
-) -> DirectWrite[SparseChunk]:
-    """Return a directly written chunk with its object; `BadRequest` for elements at or beyond `stop`."""
-    kept = Orthogonal.box(chunk.dims, (0,) * len(chunk.dims), stop)
-    if not kept.is_all and not kept.contains(chunk.offsets).all():
+    statistics: bytes = b"",
+) -> bytes:
+    """Return the object of a directly written chunk; `BadRequest` for elements at or beyond `stop`."""
+    kept = Orthogonal.box(dims, (0,) * len(dims), stop)
+    if not kept.is_all and not kept.contains(offsets).all():
         raise BadRequest(
             f"Section 0 (selection) has elements beyond the extent, which has {list(stop)} of the chunk."
         )
     sections, view = sections_of(table), memoryview(data)
     images = tuple(view[section.offset : section.offset + section.size] for section in sections)
-    words = statistics_bytes(chunk.values, chunk.values.dtype) if statistics else b""
-    return DirectWrite(chunk, seal(StoredChunk(images, sections), len(chunk.offsets), words))
+    return seal(StoredChunk(images, sections), len(offsets), statistics)

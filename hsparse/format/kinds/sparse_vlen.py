@@ -11,7 +11,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from hsparse.errors import TooLarge
 from hsparse.format.buffer import Buffer
+from hsparse.format.chunk_map import UNFILTERED
 from hsparse.format.chunk_spec import ChunkSpec
 from hsparse.format.kinds.chunk_kind import (
     ChunkChange,
@@ -20,12 +22,13 @@ from hsparse.format.kinds.chunk_kind import (
     FoundElements,
     Search,
     check_drop_fill,
+    checked_sections,
     count_defined,
     erase,
     trim,
 )
-from hsparse.format.kinds.dense_vlen import heap_bytes, no_direct_vlen, no_vlen_search, picked, taken
-from hsparse.format.kinds.sparse import change_bytes
+from hsparse.format.kinds.dense_vlen import heap_bytes, no_vlen_search, picked, taken
+from hsparse.format.kinds.sparse import change_bytes, sealed_direct
 from hsparse.format.kinds.vlen_chunk import (
     ENCODED_COPIES,
     SECTIONS_COPIES,
@@ -33,6 +36,7 @@ from hsparse.format.kinds.vlen_chunk import (
     SparseVlenChunk,
     decode_sparse_vlen,
     encode_sparse_vlen,
+    open_sparse_vlen,
 )
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.reductions.partials import REDUCTION_BYTES, Partials, count_positions
@@ -65,7 +69,16 @@ class SparseVlen:
     def open_direct(
         self, data: bytes, sections: NDArray[np.uint64], scaled: tuple[int, ...], stop: tuple[int, ...]
     ) -> DirectWrite[SparseVlenChunk]:
-        raise no_direct_vlen(self.spec)
+        spec = self.spec
+        chunk = open_sparse_vlen(
+            data, checked_sections(data, sections), spec.dims, self._element, spec.filters
+        )
+        if len(chunk.values.heap) > MAX_CHUNK_BYTES:
+            raise TooLarge(
+                f"The chunk's elements have {len(chunk.values.heap)} bytes; the limit is {MAX_CHUNK_BYTES}: make the "
+                "dataset's chunks smaller."
+            )
+        return DirectWrite(chunk, sealed_direct(chunk.offsets, chunk.dims, data, sections, stop))
 
     def missing(self, scaled: tuple[int, ...]) -> None:
         return None
@@ -175,7 +188,8 @@ class SparseVlen:
         return chunk.nbytes
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        return 0
+        sizes: list[int] = sections[:, UNFILTERED].tolist()
+        return SECTIONS_COPIES * sum(sizes) + sizes[1] // self._element.file_size * VLEN_BYTES
 
     def _selected(
         self, chunk: SparseVlenChunk, selection: Selection
