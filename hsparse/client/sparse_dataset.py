@@ -25,6 +25,7 @@ from hsparse.client.sparse.sparse_reads import SparseReads
 from hsparse.client.sparse.sparse_writes import SparseWrites, Values
 from hsparse.client.types.datatype import dtype_of
 from hsparse.client.types.hdf5_type import Hdf5Type
+from hsparse.errors import Unsupported
 from hsparse.optional_module import OptionalModule
 
 if TYPE_CHECKING:
@@ -213,8 +214,20 @@ class SparseDataset(SparseReads, SparseWrites, ReducedDataset):
         >>> array.numblocks, array.sum(axis=0).compute().todense()
         ((2, 1), array([5., 3., 2.], dtype=float32))
         """
+        self.check_lazy()
         found: Array = DASK_ARRAY.load().sparse_to_dask(self, chunks, format)
         return found
+
+    def check_lazy(self) -> None:
+        """Raise `Unsupported` for elements of variable length, of which dask and xarray have no sparse blocks.
+
+        >>> X.check_lazy()
+        """
+        if self.type.is_vlen:
+            raise Unsupported(
+                f"{self.name or self.id} has elements of variable length, which are not read lazily: take read(), or "
+                "to_numpy()."
+            )
 
     def count(self, select: Select = None, *, axis: int | Sequence[int] | None = None) -> Any:
         """Return how many of the selected elements are defined, by one request; or, of all, how many along an axis.

@@ -144,6 +144,11 @@ def test_statistics_are_refused_with_the_reason(connection: Connection, operatio
         getattr(dataset, operation)()
 
 
+def test_lazy_arrays_are_refused_with_the_reason(connection: Connection) -> None:
+    with pytest.raises(HsparseError, match="not read lazily"):
+        make(connection, "text").to_dask()
+
+
 def test_order_is_refused_with_the_reason(connection: Connection) -> None:
     dataset = make(connection, "text")
     with pytest.raises(HsparseError, match="no fixed size"):

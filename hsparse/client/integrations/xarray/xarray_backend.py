@@ -371,6 +371,8 @@ class Opened:
         dataset = self._dataset(path)
         if dataset.is_null:
             return None
+        if isinstance(dataset, SparseDataset):
+            dataset.check_lazy()
         inner = dataset.type.inner
         own = [f"{path.rpartition('/')[2]}_dim_{dataset.ndim + dim}" for dim in range(len(inner))]
         names = (*self._dimensions.names(path, self._records[path]), *own)
