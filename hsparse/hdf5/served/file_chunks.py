@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from hsparse.errors import Corrupt
 from hsparse.format.buffer import Buffer, byte_view
 from hsparse.format.chunk_spec import ChunkSpec, chunk_name
-from hsparse.format.dataspace_message import encode_image
+from hsparse.format.codec_library import lookup3
+from hsparse.format.dataspace_message import image_head
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import arrays_of, kind_of
@@ -27,8 +28,8 @@ from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.selection_encoding import encode_points
-from hsparse.format.structured.container import METADATA_FIXED, build, seal
+from hsparse.format.selections.selection_encoding import points_head, width_for
+from hsparse.format.structured.container import CHECKSUM, Section, StoredChunk, seal
 from hsparse.hdf5.format.messages.layout_message import UNFILTERED_EDGES, ChunkedLayout
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
@@ -39,7 +40,7 @@ from hsparse.hdf5.importer.structured_upload import DefinedData, StructuredData
 from hsparse.hdf5.importer.virtual_data import VirtualData
 
 Scaled = tuple[int, ...]
-IN_BAND = 16 * 1024
+IN_BAND = 32 * 1024
 """Elements of a chunk of a compressed matrix, on average: so few that a read of some rows reads few others."""
 MOST_IN_CHUNK = 2**32 - 1
 KEPT_BYTES = 8 * 1024 * 1024
@@ -222,6 +223,29 @@ def band_of(form: MatrixForm, count: int) -> tuple[int, int]:
     return (length, band) if axis else (band, length)
 
 
+def _of_points(columns: tuple[NDArray[Any], NDArray[Any]], values: NDArray[Any], dims: Scaled) -> bytes:
+    """Return the object of a chunk without filters, of points in order: whether runs are shorter is not worth a look.
+
+    It is made in place, since it is not stored: `encode_points` and `build` would copy it several times.
+    """
+    count = len(values)
+    head = image_head(dims) + points_head(count, 2, max(*dims, count))
+    width = width_for(max(*dims, count))
+    selected = bytearray(len(head) + 2 * width * count + CHECKSUM.size)
+    selected[: len(head)] = head
+    table = np.frombuffer(selected, f"<u{width}", 2 * count, len(head)).reshape(count, 2)
+    for dim, column in enumerate(columns):
+        table[:, dim] = column
+    content = memoryview(selected)[: -CHECKSUM.size]
+    CHECKSUM.pack_into(selected, len(content), lookup3(content))
+    images = selected, byte_view(np.ascontiguousarray(values))
+    sections = (
+        Section(0, len(images[0]), len(images[0]), 0),
+        Section(len(images[0]), len(images[1]), len(images[1]), 0),
+    )
+    return seal(StoredChunk(images, sections), count)
+
+
 class MatrixChunks:
     """The chunks of a compressed sparse matrix (csr or csc): bands of whole rows or columns."""
 
@@ -261,14 +285,16 @@ class MatrixChunks:
         if begin == end:
             return None
         across = self._indices.read(begin, end)
-        if int(across.min()) < 0 or int(across.max()) >= self._form.shape[1 - self._axis]:
+        # Unsigned, a negative index is as large as one beyond the extent.
+        if int(across.view(across.dtype.str.replace("i", "u")).max()) >= self._form.shape[1 - self._axis]:
             raise Corrupt("An index of the matrix is outside of it.")
         values = self._data.read(0, 1) if self._form.iso else self._data.read(begin, end)
         if self._form.iso:
             values = np.repeat(values, end - begin)
         starts = self._pointers[first : last + 1] - begin
-        along = np.repeat(np.arange(last - first, dtype=np.uint32), np.diff(starts))
-        columns = (across, along) if self._axis else (along, across)
+        lines = np.arange(last - first, dtype=np.uint16 if last - first <= 1 << 16 else np.uint32)
+        along = np.repeat(lines, np.diff(starts))
+        columns: tuple[NDArray[Any], NDArray[Any]] = (across, along) if self._axis else (along, across)
         if self._axis:
             places = columns[0].astype(np.int64) * self._spec.dims[1] + columns[1]
             order = np.argsort(places, kind="stable")
@@ -280,10 +306,7 @@ class MatrixChunks:
         if not ascends.all():
             selection = Points(self._spec.dims, np.stack(columns, 1).astype(np.uint64))
             return _encoded(self._spec, scaled, selection, values)
-        # As points: whether runs would be shorter is not worth a look, since nobody stores it.
-        selected = encode_image(self._spec.dims, None, encode_points(columns), 1)
-        sections = selected, byte_view(np.ascontiguousarray(values))
-        return seal(build(sections, METADATA_FIXED, self._spec.filters), len(values), b"")
+        return _of_points(columns, values, self._spec.dims)
 
     def _scaled(self, number: int) -> Scaled:
         return (0, number) if self._axis else (number, 0)

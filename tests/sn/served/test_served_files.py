@@ -144,9 +144,9 @@ def test_a_compressed_matrix_is_a_sparse_dataset(url: str, name: str) -> None:
         assert min(X.chunks) < min(X.shape) or X.chunks[0] < X.shape[0]  # bands of rows, or of columns
 
 
-def _write_matrix(path: Path, indices: Any, pointers: Any) -> None:
+def _write_matrix(path: Path, indices: Any, pointers: Any, chunk: int = 3) -> None:
     """Write a csr matrix of 4 rows and 300 columns, whose values count from 1."""
-    options: Any = {"chunks": (3,), "compression": "gzip"}
+    options: Any = {"chunks": (chunk,), "compression": "gzip"}
     with h5py.File(path, "w") as file:
         group = file.create_group("X")
         group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": (4, 300)})
@@ -160,12 +160,14 @@ def test_indices_of_every_type_and_order(tmp_path: Path) -> None:
     place.mkdir()
     orders = [0, 2, 5, 1, 299, 0, 4], [5, 0, 2, 299, 1, 4, 0], [0, 1, 2, 0, 1, 0, 1]
     cases = {
-        f"{dtype}{number}.h5": (dtype, order)
+        f"{dtype}{number}-{chunk}.h5": (dtype, order)
         for dtype in ("i2", "u2", "i8", "u8")
         for number, order in enumerate(orders)
+        for chunk in (3, 7)
     }
     for name, (dtype, order) in cases.items():
-        _write_matrix(place / name, np.array(order, f">{dtype}" if dtype == "i2" else dtype), pointers)
+        stored = np.array(order, f">{dtype}" if dtype == "i2" else dtype)
+        _write_matrix(place / name, stored, pointers, int(name[-4]))
     settings = load_settings(root=tmp_path / "root", port=0, fsync=False, files=(str(place),))
     with embedded_server(settings) as url:
         for name, (_, order) in cases.items():
