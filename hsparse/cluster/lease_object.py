@@ -7,23 +7,15 @@ until the holder's last lease must have run out. Only then it
 notes in the object that the node is evicted, on condition that the holder has not come back meanwhile. A lease that is
 *recalled* is overwritten, too: its holder adopts the newest membership, and renews it at once.
 
-Watching other nodes' leases: until one has run out, or until its holder has adopted a membership.
+A membership is the data nodes in one epoch. The store has the authority (`hsparse.cluster.membership_object`): each
+change of who owns what raises the epoch, by which a message that was planned for another membership is found out.
 
-Membership: the data nodes of an installation, and which of them owns what, in one epoch.
+Ownership is by rendezvous hashing (highest random weight; Thaler and Ravishankar, 1998): every node computes the same
+owner from the same set, and of a node that joins or leaves only its own names move. It is a hint for caching: commits
+are conditional puts, so two owners of a name are slow, never wrong.
 
-The store has the authority (`hsparse.cluster.membership_object`): each change of who owns what raises the epoch by one.
-Nodes compare epochs, so that a message that was planned for another membership is found out.
-
-Ownership by rendezvous hashing (highest random weight; Thaler and Ravishankar, 1998). Pure.
-
-Every node computes the same owner from the same set of nodes, whatever their order. When a node joins, it takes
-over an equal share of names from each other node; when one leaves, only its names move.
-Ownership is a hint for caching: commits are conditional puts, so two owners of a name are slow, never wrong.
-
-Time that has passed, by the two clocks of a machine: the monotonic one and the time of day.
-
-Either can be wrong. A monotonic clock may stand while the machine is suspended, and the time of day may be set. A lease
-counts on what has passed at most, whoever waits for its end on what has passed at least.
+Of the two clocks of a machine either can be wrong: the monotonic one may stand while it is suspended, the time of day
+may be set. A lease counts on what has passed at most, whoever waits for its end on what has passed at least.
 """
 
 from __future__ import annotations

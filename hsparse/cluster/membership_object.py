@@ -9,9 +9,7 @@ that it serves besides the first (where they are missing it does not say), wheth
 
 What a node does not know of the object it leaves as it is, so that nodes of two versions change the same one.
 
-Rebuilding the membership, when its object is damaged or lost: nobody's lease holds when an empty one is put.
-
-Nodes that run find their leases revoked, and join again by themselves.
+Where it is damaged or lost, an empty one is put once nobody's lease holds: nodes that run join again by themselves.
 """
 
 from __future__ import annotations

@@ -4,12 +4,9 @@ The note comes first, the root group last but for the note: so a stopped deletio
 it is to be finished. Each object is deleted on the etag that was listed, once it was seen, after the listing, that the
 deletion still stands: what another node has finished, and what was created since under the same id, stays.
 
-Notes of deletions under way: objects `db/.deleting/<id>`, by which a deletion is resumed after a crash.
-
-The note of a root says how far its deletion has come. *Intended*: the domain's record is about to be deleted.
-*Decided*: it was, and nothing keeps the objects. *Claimed*: a sweep has found no domain with
-this root, and looks again.
-The note of a dataset is always intended: it is decided once the dataset's record is gone.
+The note `db/.deleting/<id>` of a root says how far its deletion has come. *Intended*: the domain's record is about to
+be deleted. *Decided*: it was, and nothing keeps the objects. *Claimed*: a sweep has found no domain with this root, and
+looks again. That of a dataset is always intended: it is decided once the dataset's record is gone.
 
 While a root has a note, no domain gets that root: whoever stores such a domain looks for the note afterwards, and
 takes the domain back (`hsparse.sn.domains.domain_creation`). A sweep stores its note first and looks for domains

@@ -13,15 +13,13 @@ A deletion is the same without a new base. So a base changes only after its delt
 base is the newest, and a stop between any two steps leaves the record as it was or as it becomes. A node that meets a
 sealed delta reads it, and stores a new base with the next change. What a stop leaves over is named by no base.
 
-What a large record has that its stored base has not: the changes of its links, attributes and other fields.
-
 A delta is JSON:
 
     {"base": token, "sealed": false, "written": 5120, "fields": {"removed": [...], "put": {...}},
      "links": {"removed": [...], "put": {...}}, "attributes": {"removed": [...], "put": {...}}}
 
 Of each dict, the names in `removed` are taken away first, then the entries in `put` replace others or are added at the
-end. `hsparse.dn.record_objects` says when it is stored.
+end.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ Fences refuse chunk operations with a stale plan: planned before a shrink of the
 
 Which domains had their objects changed lately: a client that is told all of such a domain would keep it as it is.
 
-HSDS's summary of a domain's objects, deleted before the first change of one here.
-
-HSDS 1.0 answers a client that opens a domain from the `.summary.json` of its last scan, however old, and with values
-of small datasets: without the deletion it would miss the changes made here.
+HSDS 1.0 answers a client that opens a domain from the `.summary.json` of its last scan, however old: it is deleted
+before the first change of an object here.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
 """Elements of a variable-length type as two columns: where each ends, and all their bytes.
 
-An element's bytes are its length-prefixed form (`hsparse.model.vlen_array`), whatever its type. So
-elements are selected, merged, sent and stored without being taken apart: only what reads or makes JSON looks inside.
+An element's bytes are its length-prefixed form, whatever its type. So elements are selected, merged, sent and stored
+without being taken apart: only what reads or makes JSON looks inside.
 
-The length-prefixed form of variable-length elements, in which they travel and are stored.
-
-Parts follow each other in order, nothing between them: a fixed-size part is its bytes; a string, region
+In that form parts follow each other in order, nothing between them: a fixed-size part is its bytes; a string, region
 reference or sequence is its length in bytes, u32 little-endian, then that many bytes, of a sequence those of its
 elements in this same form; arrays have no count, for their type has it. This is what HSDS's clients send and
 what HSDS stores of a chunk.
-
-Some fields of compound elements of a variable-length type: picked out, or set.
 """
 
 from __future__ import annotations

@@ -5,11 +5,7 @@ its name under `!`, an array `[dtype, shape, nbytes]` in an extension of type 1 
 buffer (each begins at a multiple of 8 bytes from the frame's start), a record JSON in an extension of
 type 2. Arrays of compound types travel as opaque elements: both sides know the datatype.
 
-Writer and reader are strict: only what the contract has (`hsparse.wire.codec`).
-
-The contract between nodes: which kinds of messages and parts there are, in one version.
-
-Nodes of one version speak with each other; a node that is sent another one refuses it, and names both.
+Writer and reader are strict: only what the contract has, in one version. A node that is sent another one refuses it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Client values are what libhdf5 stores once a filter has been told the datatype and the chunk (its
 `set_local`), so that the pipeline can stand in an HDF5 file as it is.
 
-Dense chunks through filters as HSDS reads and writes them.
-
 HSDS undoes at most one compressor and one byte shuffle, whatever a dataset's filters are. Compressors but deflate
 it knows only inside a Blosc frame, and there the frame says what was shuffled. So hsparse puts everything into such
 a pipeline, which is still one that an HDF5 file could have: deflate after shuffle, or Blosc (32001).

@@ -5,8 +5,6 @@ dataset's extent instead of a chunk's: an H5Sencode image, its lookup3 checksum 
 elements, packed, in the selection's order. Of a variable-length type (`vlen_region`) these are elements with
 references and their checksum, and section 2 follows, the heap (`hsparse.format.structured.heap`) and its checksum;
 either is absent when it is empty. This is `application/octet-stream` for sparse reads and writes.
-
-Sparse values of a variable-length type of any region as structured-chunk bytes, see `format.structured.region`.
 """
 
 from __future__ import annotations

@@ -4,11 +4,8 @@ Each server has an entry, a file in `.hsparse/servers` that is locked as long as
 (`hsparse.storage.filesystem.served_root`). Data nodes of one cluster share the directory. The entry holds JSON:
 `command`, `pid`, `host` and `shared`, whether it is of a member of a cluster.
 
-Files that are locked as long as their process lives, by which others tell a live process from a dead one.
-
 The lock is a `flock` of the open file: no program that the process starts inherits it, and it ends with the process,
-however that ends. A write-ahead log is such a file, and so is a server's entry in its root directory. All functions
-block.
+however that ends. A write-ahead log is such a file, too. All functions block.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
 """A reduction of a dataset: owners reduce their chunks, and what they send is combined here.
 
-Chunks that are reduced by their statistics, without being read.
-
-The groups of a reduction: labels of an axis, from a dataset of the domain or from the request.
-
-A column of an AnnData's obs is such a dataset or, if it is categorical, a group with the datasets `codes` and
-`categories`.
-
-What a request for a reduction asks for: operations, axes, elements, and groups.
+Some chunks are reduced by their statistics, without being read. Groups are labels of an axis, from a dataset of the
+domain or from the request: of an AnnData's obs a column or, if it is categorical, a group of `codes` and `categories`.
 """
 
 from __future__ import annotations
