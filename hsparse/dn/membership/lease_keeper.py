@@ -4,8 +4,8 @@ It is counted on the clock of the machine that has gone further, the monotonic o
 stands or goes slowly does not lengthen it. When they do not agree a renewal has to tell whether it still holds.
 
 A member that does not answer is evicted: its lease must have run out before others take over what it owns. A node that
-is cut off from all others, but not from the store, goes on renewing its lease. A member that reaches most of the members
-may revoke it; one that reaches few may not, since it may be the one that is cut off. Of two halves the one may that
+is cut off from all others, but not from the store, goes on renewing its lease. A member that reaches most of them may
+revoke it; one that reaches few may not, since it may be the one that is cut off. Of two halves the one may that
 somebody outside asks for it, a *witness*: a service node, or a node that joins.
 
 Those that do not answer a node that is about to join are evicted first, or it may not join yet.
