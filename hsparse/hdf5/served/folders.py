@@ -101,6 +101,22 @@ def walked(folder: FileFolder, path: str) -> Iterator[tuple[str, FolderContent]]
         ahead += [joined(at, one) for one in sorted(content.folders, reverse=True)]
 
 
+class SourceStates:
+    """The states in which the files that the file at `path` names were first opened: in others they are refused."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._etags: dict[str, str] = {}
+
+    def check(self, name: str, etag: str) -> None:
+        """Raise `Conflict` for a file in another state: what is known of the file that names it is of the old one."""
+        if self._etags.setdefault(name, etag) != etag:
+            raise Conflict(
+                f"The file {name} was changed, which {self._path} names: change that, too, if only its time (touch), "
+                "and open it again."
+            )
+
+
 class DirectoryFiles:
     """The files below a directory of this machine; a symbolic link that leads out of it is no part of it."""
 
@@ -152,13 +168,23 @@ class DirectoryFiles:
         return _state(status)
 
     def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
-        place = self._inside(path)
-        return _WatchedSource(place, path, state), SourceFiles(
-            str(place), lambda other: LocalSource(Path(other)), (str(self._root),), path
-        )
+        place, states = self._inside(path), SourceStates(path)
+        files = SourceFiles(str(place), lambda other: self._other(other, states), (str(self._root),), path)
+        return _WatchedSource(place, path, state), files
 
     def close(self) -> None:
         """Nothing is open but files that are read."""
+
+    def _other(self, location: str, states: SourceStates) -> Source:
+        """Open a file that another one names; `NotFound` without it."""
+        place = Path(location)
+        try:
+            state = _state(place.stat())
+        except OSError:
+            return LocalSource(place)  # which says what is wrong
+        name = str(place.relative_to(self._root)) if place.is_relative_to(self._root) else place.name
+        states.check(name, state.etag)
+        return _WatchedSource(place, name, state)
 
     def _inside(self, path: str) -> Path:
         """Return the real path of a file or folder; `Forbidden` if that is outside of the place."""

@@ -28,7 +28,14 @@ from hsparse.hdf5.format.file_fields import ByteRange
 from hsparse.hdf5.importer.remote_source import LoopThread, RemoteSource
 from hsparse.hdf5.importer.source import Blocks, Source
 from hsparse.hdf5.importer.source_files import SourceFiles
-from hsparse.hdf5.served.folders import REMOTE_READERS, FileState, FolderContent, is_served_name, is_visible
+from hsparse.hdf5.served.folders import (
+    REMOTE_READERS,
+    FileState,
+    FolderContent,
+    SourceStates,
+    is_served_name,
+    is_visible,
+)
 
 CONNECT_SECONDS, REQUEST_SECONDS = 5.0, 120.0
 MOST_PAGE = 64 * 1024 * 1024
@@ -75,16 +82,19 @@ class HttpFiles:
         return self._thread.wait(self._state_of(path))
 
     def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
-        return self._source(path, state), SourceFiles(f"{PLACE}/{path}", self._other, (PLACE,), path)
+        states = SourceStates(path)
+        files = SourceFiles(f"{PLACE}/{path}", lambda other: self._other(other, states), (PLACE,), path)
+        return self._source(path, state), files
 
     def close(self) -> None:
         self._thread.close(self._session.close)
 
-    def _other(self, location: str) -> Source:
+    def _other(self, location: str, states: SourceStates) -> Source:
         path = location.removeprefix(f"{PLACE}/")
         state = self.state(path)
         if state is None:
             raise NotFound(f"There is no file {path}.")
+        states.check(path, state.etag)
         return self._source(path, state)
 
     def _source(self, path: str, state: FileState) -> Source:

@@ -12,6 +12,7 @@ from hsparse.hdf5.served.folders import (
     REMOTE_READERS,
     FileState,
     FolderContent,
+    SourceStates,
     is_served_name,
     is_visible,
     joined,
@@ -91,16 +92,21 @@ class S3Files:
     def open(self, path: str, state: FileState) -> tuple[Source, SourceFiles]:
         key = joined(self._prefix, path)
         place = str(S3Url(self._bucket, self._prefix)) if self._prefix else f"s3://{self._bucket}"
-        files = SourceFiles(str(S3Url(self._bucket, key)), self._other, (place,), path)
+        states = SourceStates(path)
+        files = SourceFiles(
+            str(S3Url(self._bucket, key)), lambda url: self._other(url, states), (place,), path
+        )
         return self._source(key, path, state), files
 
     def close(self) -> None:
         self._reader.close()
 
-    def _other(self, url: str) -> Source:
+    def _other(self, url: str, states: SourceStates) -> Source:
         """Open a file that another one names, which is below the prefix."""
         key = S3Url.parse(url).key
-        return self._source(key, key.removeprefix(f"{self._prefix}/"), self._state(key))
+        state, path = self._state(key), key.removeprefix(f"{self._prefix}/")
+        states.check(path, state.etag)
+        return self._source(key, path, state)
 
     def _source(self, key: str, path: str, state: FileState) -> Source:
         get = self._reader.get(key, state.etag, f"The file {path}", "open it again")

@@ -305,6 +305,33 @@ def test_a_file_that_is_changed_is_another_one(tmp_path: Path) -> None:
         assert ask(url, "/?domain=/live/run.h5")[0] == 404
 
 
+@pytest.mark.parametrize("kept_open", [True, False])
+async def test_a_source_that_changes_is_a_conflict_until_the_file_does(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_open: bool
+) -> None:
+    if not kept_open:
+        monkeypatch.setattr("hsparse.hdf5.importer.source_files.MAX_OPEN", 0)
+    for name in ("run.h5", "virtual.h5"):
+        (tmp_path / name).write_bytes((folder / "sub" / name).read_bytes())
+    store = ServedFiles(MemoryStore(), {"live": DirectoryFiles(tmp_path)})
+
+    async def chunk() -> tuple[str, bytes]:
+        root = json.loads((await store.get("live/virtual.h5/.domain.json")).data)["root"]
+        keys = [one.key async for page in store.list(_tree(root)) for one in page.entries]
+        return root, (await store.get(next(key for key in keys if not key.endswith(".json")))).data
+
+    old, data = await chunk()
+    with h5py.File(tmp_path / "run.h5", "r+") as file:
+        file["x"][0, 0] = 77
+    os.utime(tmp_path / "run.h5", ns=(5, 5))
+    with pytest.raises(Conflict, match=r"run\.h5 was changed"):
+        await chunk()
+    os.utime(tmp_path / "virtual.h5", ns=(7, 7))
+    new, changed = await chunk()
+    assert new != old
+    assert changed[:4] != data[:4]
+
+
 async def test_a_file_that_changes_while_it_is_read_is_a_conflict(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.h5"
     path.write_bytes((folder / "sub" / "run.h5").read_bytes())
