@@ -40,6 +40,10 @@ from hsparse.hdf5.importer.source import path_in_errors
 
 PIECE = 1 << 18
 """Elements that are cut at a time: their columns stay in the processor's cache, which halves the time."""
+LONGEST = 1 << 22
+"""The most elements that are cut at a time: longer chunks of the file are read for several pieces."""
+CUT_BYTES = 32
+"""The memory of an element while it is cut, besides its value."""
 SOME = 1 << 22
 """Elements of lines that are cut together if they are in several rows of chunks."""
 WAITING = 192 * 1024 * 1024
@@ -126,7 +130,7 @@ class ChunkUpload(ValueUpload[Lines]):
             if part.width == self._counts[1 - self._axis] and there == part.end - part.begin:
                 self._count(there, before=True)
                 continue
-            pieces = list(self._uploads.ahead(self._ranges(part), partial(self._cut, part)))
+            pieces = self._pieces(part)
             counts = np.sum([np.diff(piece.bounds) for piece in pieces], axis=0).tolist()
             for number, count in enumerate(counts):
                 scaled = self._scaled(part, number)
@@ -152,9 +156,21 @@ class ChunkUpload(ValueUpload[Lines]):
                 yield _Part(first, last, low, min(low + step, width), begin, end)
             first = last
 
+    def _pieces(self, part: _Part) -> list[_Piece]:
+        """Return all elements of a part; while they are read, chunks of the part before are sent."""
+        found: dict[int, _Piece] = {}
+        for begin, end in self._ranges(part):
+            nbytes = (end - begin) * (CUT_BYTES + 3 * self._spec.dtype.itemsize)
+            self._uploads.submit(nbytes, partial(self._cut_into, found, part, (begin, end)))
+        self._uploads.finish()
+        return [found[begin] for begin in sorted(found)]
+
+    def _cut_into(self, found: dict[int, _Piece], part: _Part, bounds: tuple[int, int]) -> None:
+        found[bounds[0]] = self._cut(part, bounds)
+
     def _ranges(self, part: _Part) -> Iterator[tuple[int, int]]:
-        """Yield ranges of a part's elements, cut where reading is cut too."""
-        step = max(1, PIECE // self._data.step) * self._data.step
+        """Yield ranges of a part's elements, cut where reading is cut too, unless that is too far."""
+        step = min(LONGEST, max(1, PIECE // self._data.step) * self._data.step)
         cuts = range((part.begin // step + 1) * step, part.end, step)
         return pairwise((part.begin, *cuts, part.end))
 
