@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,17 +48,30 @@ def example(name: str) -> anndata.AnnData:
     return data
 
 
+def context() -> Any:
+    """Return a context of little memory: by default each column has a buffer of a gigabyte."""
+    import tiledbsoma
+
+    return tiledbsoma.SOMATileDBContext(tiledb_config={"soma.init_buffer_bytes": 1 << 20})
+
+
+def opened_for_writing(path: Path) -> Any:
+    import tiledbsoma
+
+    return tiledbsoma.Experiment.open(str(path), "w", context=context())
+
+
 def experiment(path: Path, name: str = "plain") -> Path:
     import tiledbsoma.io
 
-    tiledbsoma.io.from_anndata(str(path), example(name), "RNA")
+    tiledbsoma.io.from_anndata(str(path), example(name), "RNA", context=context())
     return path
 
 
 def read(path: Path, name: str = "RNA") -> anndata.AnnData:
     import tiledbsoma.io
 
-    with tiledbsoma.open(str(path)) as file:
+    with tiledbsoma.open(str(path), context=context()) as file:
         layers = [one for one in file.ms[name].X if one != "data"]
         return tiledbsoma.io.to_anndata(file, name, extra_X_layer_names=layers)
 
@@ -69,7 +83,9 @@ def opened(connection: Connection) -> hsparse.File:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_experiment_is_what_tiledbsoma_reads(imported: Import, tmp_path: Path, name: str) -> None:
     path = experiment(tmp_path / "cells", name)
-    with opened(imported(path)) as file:
+    with warnings.catch_warnings(action="error"):
+        connection = imported(path)
+    with opened(connection) as file:
         found, expected = file.to_anndata(), read(path)
         if name == "column_kinds":  # AnnData has no truth values and text with gaps but in these forms
             expected.obs["smoker"] = expected.obs["smoker"].astype("boolean")
@@ -102,11 +118,11 @@ def test_a_dense_layer(imported: Import, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("hsparse.hdf5.importer.formats.part_upload.INLINE", 100)
     data = example("dense")
     path = tmp_path / "cells"
-    tiledbsoma.io.from_anndata(str(path), data, "RNA", X_kind=tiledbsoma.DenseNDArray)
+    tiledbsoma.io.from_anndata(str(path), data, "RNA", X_kind=tiledbsoma.DenseNDArray, context=context())
     with opened(imported(path)) as file:
         assert np.array_equal(file["X"][()], data.X)
     shutil.rmtree(path)
-    tiledbsoma.io.from_anndata(str(path), data, "RNA")
+    tiledbsoma.io.from_anndata(str(path), data, "RNA", context=context())
     with opened(imported(path)) as file:
         assert np.array_equal(file.to_anndata().X.toarray(), data.X)
 
@@ -158,7 +174,7 @@ def elsewhere(path: Path) -> None:
     import tiledbsoma
 
     other = experiment(path.parent / "other")
-    with tiledbsoma.Experiment.open(str(path), "w") as file, tiledbsoma.open(str(other)) as wanted:
+    with opened_for_writing(path) as file, tiledbsoma.open(str(other), context=context()) as wanted:
         file.set("more", wanted.obs, use_relative_uri=False)
 
 
@@ -170,9 +186,8 @@ def not_an_experiment(path: Path) -> None:
 def negative(path: Path) -> None:
     """Let a layer have an element beyond the frames."""
     import pyarrow
-    import tiledbsoma
 
-    with tiledbsoma.Experiment.open(str(path), "w") as file:
+    with opened_for_writing(path) as file:
         layer = file.ms["RNA"].X.add_new_sparse_ndarray("big", type=pyarrow.float32(), shape=(1000, 1000))
         place = np.array([[900, 900]])
         layer.write(pyarrow.SparseCOOTensor.from_numpy(np.ones(1, np.float32), place, shape=(1000, 1000)))

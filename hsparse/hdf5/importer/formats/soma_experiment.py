@@ -6,6 +6,7 @@ Zarr store in memory, so that it has the encodings of AnnData.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -91,7 +92,7 @@ def open_soma(place: str, part: str) -> tuple[SomaExperiment, Callable[[], Domai
 
 def _read(opened: SomaExperiment, name: str) -> DomainParts:
     experiment = opened.experiment
-    with library_errors(f"/ms/{name}", "tiledbsoma"):
+    with library_errors(f"/ms/{name}", "tiledbsoma"), warnings.catch_warnings(action="ignore"):
         data = tiledbsoma.io.to_anndata(experiment, name, X_layer_name=None)
         layers = dict(experiment.ms[name].X.items()) if "X" in experiment.ms[name] else {}
         values: dict[str, Any] = {}

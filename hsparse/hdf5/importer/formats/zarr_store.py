@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,7 +59,9 @@ class ZarrStore(Opened):
         self.version = next((one for one in (3, 2) if {*METADATA[one]} & {*keys}), 0)
         if not self.version:
             self.close()
-            raise Corrupt(f"{name} has neither zarr.json, .zgroup nor .zarray: it is no Zarr store.")
+            raise Corrupt(
+                f"{name} has neither zarr.json, .zgroup nor .zarray at its top: it is no Zarr store."
+            )
 
     @classmethod
     def open(cls, place: str) -> ZarrStore:
@@ -110,7 +113,7 @@ class ZarrStore(Opened):
 
     def _open(self, path: str) -> Node:
         above = f"{path}/" if path else ""
-        with library_errors(f"/{path}"):
+        with library_errors(f"/{path}"), warnings.catch_warnings(action="ignore"):
             key = next(
                 f"{above}{name}" for name in METADATA[self.version][::-1] if f"{above}{name}" in self.keys
             )
