@@ -76,6 +76,7 @@ function Head({ frame, column, order, onOrder }: HeadProps) {
         title
       )}
       <span className="kind">{kindText(column)}</span>
+      {!isSortable(frame, column) && <span className="kind">too many rows to sort</span>}
     </th>
   );
 }

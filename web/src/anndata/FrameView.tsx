@@ -3,21 +3,15 @@
 import { useState } from 'react';
 import { type Address, replaceAddress } from '../address';
 import type { Domain } from '../api/hdf';
-import { useLoad } from '../api/load';
 import { parseSelect } from '../api/values';
 import { visible } from '../object/ExactText';
 import { ErrorNotice } from '../shell/ErrorNotice';
 import { formatCount } from '../shell/format';
 import { FilterField } from './FilterField';
 import { type Frame, frameAt } from './frame';
-import { type Filter, findRows, type Order } from './frameListing';
 import { FrameSummary } from './FrameSummary';
 import { FrameTable } from './FrameTable';
-import { type Part, readCells } from './frameValues';
-
-const PAGE = 100;
-/** The most columns that are shown beside one another. */
-const WIDE = 100;
+import { type Asked, PAGE, useRows, WIDE } from './useRows';
 
 export function FrameView({ domain, address }: { domain: Domain; address: Address }) {
   const frame = frameAt(domain, address.path);
@@ -26,35 +20,16 @@ export function FrameView({ domain, address }: { domain: Domain; address: Addres
 }
 
 function Rows({ domain, frame, address }: { domain: Domain; frame: Frame; address: Address }) {
-  const [first, setFirst] = useState(parseSelect(address.select, [frame.length])?.[0]?.start ?? 0);
-  const [order, setOrder] = useState<Order>();
-  const [filter, setFilter] = useState<Filter>();
-  const [left, setLeft] = useState(0);
-  const shown = frame.columns.slice(left, left + WIDE);
-  const columns = frame.index === undefined ? shown : [frame.index, ...shown];
-  const key = `${domain.path} ${address.path} ${columns.map(({ dataset }) => dataset.id).join(' ')} ${frame.length}`;
-  const asked = order === undefined && filter === undefined ? undefined : `${key} ${order?.column.name} ${order?.down} ${filter?.column.name} ${filter?.key}`;
-  const listing = useLoad(asked, (signal) => findRows(domain, frame, order, filter, signal));
-  const isFound = asked === undefined || listing.isCurrent;
-  const places = asked === undefined ? undefined : listing.value?.places;
-  const count = asked === undefined ? frame.length : (places?.length ?? 0);
-  const start = Math.min(first, Math.max(0, Math.ceil(count / PAGE) - 1) * PAGE);
-  const stop = Math.min(count, start + PAGE);
-  const part: Part = places === undefined ? { start, stop } : places.slice(start, stop);
-  const rows = useLoad(isFound ? `${asked ?? key} ${start}` : undefined, async (signal) => {
-    return { part, shown, cells: await readCells(domain, columns, part, signal) };
-  });
-  const error = listing.error ?? rows.error;
-  const move = (to: number) => {
-    setFirst(to);
-    if (asked === undefined) replaceAddress({ ...address, view: 'frame', select: `[${to}:${Math.min(frame.length, to + PAGE)}]` });
+  const asFirst = parseSelect(address.select, [frame.length])?.[0]?.start ?? 0;
+  const [asked, setAsked] = useState<Asked>({ first: asFirst, left: 0, order: undefined, filter: undefined });
+  const { start, stop, count, text, rows, error, retry, isLoading } = useRows(domain, frame, address.path, asked);
+  const ask = (next: Partial<Asked>) => {
+    const all = { ...asked, first: 0, ...next };
+    setAsked(all);
+    const isWhole = all.order === undefined && all.filter === undefined;
+    const select = isWhole && all.first > 0 ? `[${all.first}:${Math.min(frame.length, all.first + PAGE)}]` : undefined;
+    replaceAddress({ ...address, view: 'frame', select });
   };
-  const choose = (next: () => void) => {
-    next();
-    setFirst(0);
-    replaceAddress({ ...address, view: 'frame', select: undefined });
-  };
-  const isLoading = error === undefined && (!isFound || !rows.isCurrent);
   return (
     <section aria-label="Rows">
       {frame.problems.map((problem) => (
@@ -63,48 +38,41 @@ function Rows({ domain, frame, address }: { domain: Domain; frame: Frame; addres
         </p>
       ))}
       <div className="bar">
-        <FilterField domain={domain} frame={frame} filter={filter} onFilter={(next) => choose(() => setFilter(next))} />
-        {order !== undefined && <button onClick={() => choose(() => setOrder(undefined))}>Order of the frame</button>}
+        <FilterField domain={domain} frame={frame} filter={asked.filter} onFilter={(filter) => ask({ filter })} />
+        {asked.order !== undefined && <button onClick={() => ask({ order: undefined })}>Order of the frame</button>}
       </div>
-      <Pages start={start} count={count} onMove={move} />
-      {frame.columns.length > WIDE && (
-        <div className="bar">
-          <button disabled={left === 0} onClick={() => setLeft(left - WIDE)}>
-            Columns before
-          </button>
-          <button disabled={left + WIDE >= frame.columns.length} onClick={() => setLeft(left + WIDE)}>
-            Columns after
-          </button>
-          <span className="quiet" role="status">
-            Columns {formatCount(left)} to {formatCount(left + shown.length - 1)} of {formatCount(frame.columns.length)}
-          </span>
-        </div>
-      )}
-      {error !== undefined && <ErrorNotice error={error} retry={listing.error === undefined ? rows.reload : listing.reload} />}
+      <Pages start={start} count={count} onMove={(first) => ask({ first })} />
+      <ColumnSteps left={asked.left} count={frame.columns.length} onMove={(left) => ask({ left, first: start })} />
+      {error !== undefined && <ErrorNotice error={error} retry={retry} />}
       <p className="quiet" role="status" data-loading={isLoading}>
         {isLoading ? 'Loading… ' : ''}
-        {rowsText(start, stop, count)}
-        {asked !== undefined && listing.value !== undefined && listing.value.text !== '' && `: ${visible(listing.value.text)}`}
+        {count === 0 ? 'No rows' : `Rows ${formatCount(start)} to ${formatCount(stop - 1)} of ${formatCount(count)}`}
+        {text !== '' && `: ${visible(text)}`}
       </p>
-      {rows.value !== undefined && isFound && (
-        <FrameTable frame={frame} columns={rows.value.shown} part={rows.value.part} cells={rows.value.cells} order={order} onOrder={(next) => choose(() => setOrder(next))} />
-      )}
+      {rows !== undefined && <FrameTable frame={frame} {...rows} order={asked.order} onOrder={(order) => ask({ order })} />}
       <FrameSummary domain={domain} frame={frame} />
     </section>
   );
 }
 
-function rowsText(start: number, stop: number, count: number): string {
-  if (count === 0) return 'No rows';
-  return `Rows ${formatCount(start)} to ${formatCount(stop - 1)} of ${formatCount(count)}`;
+interface PagesProps {
+  start: number;
+  count: number;
+  onMove: (first: number) => void;
 }
 
 /** Steps from page to page, and to a row by its number. */
-function Pages({ start, count, onMove }: { start: number; count: number; onMove: (first: number) => void }) {
+function Pages({ start, count, onMove }: PagesProps) {
   const [typed, setTyped] = useState('');
   const last = Math.max(0, Math.ceil(count / PAGE) - 1) * PAGE;
   const row = /^\d+$/.test(typed.trim()) && Number(typed) < count ? Number(typed) : undefined;
   if (count <= PAGE) return null;
+  const steps: [string, number][] = [
+    ['First', 0],
+    ['Previous', start - PAGE],
+    ['Next', start + PAGE],
+    ['Last', last],
+  ];
   return (
     <form
       className="bar"
@@ -114,14 +82,7 @@ function Pages({ start, count, onMove }: { start: number; count: number; onMove:
         if (row !== undefined) onMove(Math.floor(row / PAGE) * PAGE);
       }}
     >
-      {(
-        [
-          ['First', 0],
-          ['Previous', start - PAGE],
-          ['Next', start + PAGE],
-          ['Last', last],
-        ] as const
-      ).map(([name, to]) => (
+      {steps.map(([name, to]) => (
         <button key={name} type="button" disabled={to < 0 || to > last || to === start} onClick={() => onMove(to)}>
           {name}
         </button>
@@ -131,5 +92,29 @@ function Pages({ start, count, onMove }: { start: number; count: number; onMove:
       </label>
       <button disabled={row === undefined}>Go</button>
     </form>
+  );
+}
+
+interface ColumnProps {
+  left: number;
+  count: number;
+  onMove: (left: number) => void;
+}
+
+/** Steps from column to column, where there are too many to be shown beside one another. */
+function ColumnSteps({ left, count, onMove }: ColumnProps) {
+  if (count <= WIDE) return null;
+  return (
+    <div className="bar">
+      <button disabled={left === 0} onClick={() => onMove(left - WIDE)}>
+        Columns before
+      </button>
+      <button disabled={left + WIDE >= count} onClick={() => onMove(left + WIDE)}>
+        Columns after
+      </button>
+      <span className="quiet" role="status">
+        Columns {formatCount(left)} to {formatCount(Math.min(count, left + WIDE) - 1)} of {formatCount(count)}
+      </span>
+    </div>
   );
 }

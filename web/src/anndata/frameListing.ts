@@ -60,7 +60,7 @@ export async function findRows(domain: Domain, frame: Frame, order: Order | unde
   const found = filter === undefined ? undefined : isSmall(frame) ? await chosen(domain, frame, filter, signal) : await asked(domain, filter, signal);
   const isCut = found !== undefined && found.length > MOST_FOUND && !isSmall(frame);
   const places = isCut ? found.slice(0, MOST_FOUND) : (found ?? Array.from({ length: frame.length }, (_, at) => at));
-  const text = filter === undefined ? '' : `${isCut ? 'the first ' : ''}${formatCount(places.length)} rows with ${filter.column.name} ${filter.name}`;
+  const text = filter === undefined ? '' : `${isCut ? 'the first ' : ''}${formatCount(places.length)} ${places.length === 1 ? 'row' : 'rows'} with ${filter.column.name} ${filter.name}`;
   return { places: order === undefined ? places : await sorted(domain, frame, order, places, signal), text };
 }
 
@@ -104,6 +104,7 @@ async function readFirst(domain: Domain, frame: Frame, { column, down }: Order, 
   const wanted = { ...domain.query, query, order_by: down ? '-_' : '_', Limit: MOST_ORDERED, ignore_nan: 1 };
   const { index } = await sendJson<{ index: number[] }>(`/datasets/${column.dataset.id}/value`, wanted, { signal });
   const isAll = index.length < MOST_ORDERED;
-  const text = `the ${formatCount(index.length)} ${isAll ? 'rows with a value' : down ? 'greatest' : 'least'} of ${column.name} in ${formatCount(frame.length)} rows`;
+  const without = column.categories !== undefined ? ', without missing ones' : isFloat ? ', without NaN' : '';
+  const text = `the ${formatCount(index.length)} ${isAll ? 'rows with a value' : down ? 'greatest' : 'least'} of ${column.name} in ${formatCount(frame.length)} rows${without}`;
   return { places: index, text };
 }
