@@ -216,6 +216,11 @@ class ChunkUpload(ValueUpload[Lines]):
         slices = [(piece, slice(*piece.bounds[number : number + 2].tolist())) for piece in pieces]
         offsets = np.concatenate([piece.offsets[some] for piece, some in slices])
         values = np.concatenate([piece.values[some] for piece, some in slices])
+        rows, width = self._spec.dims
+        if self._axis and rows <= 1 << 16:
+            # Columns follow each other: sorting by rows of two bytes alone is 5 times as fast as by places.
+            order = np.argsort((offsets // np.uint32(width)).astype(np.uint16), kind="stable")
+            offsets, values = offsets[order], values[order]
         chunk = self._empty.merge(offsets, values)
         with path_in_errors(self._path):
             twice = len(offsets) - len(chunk.offsets)
