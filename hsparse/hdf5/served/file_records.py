@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hsparse.errors import BadRequest, Conflict, HsparseError, StoreFailed
+import orjson
+
+from hsparse.errors import BadRequest, Conflict, HsparseError, StoreFailed, Unsupported
 from hsparse.format.chunk_spec import chunk_spec
 from hsparse.format.filters.filters_json import filters_to_json
 from hsparse.hdf5.format.messages.group_messages import HardLink, LinkMessage
@@ -63,7 +65,9 @@ class FileRecords:
         try:
             with path_in_errors(one.path):
                 stored = self._objects.read(one)
-                self.records[one.id] = make(one, stored)
+                record = make(one, stored)
+                _check_texts(record)
+                self.records[one.id] = record
         except (StoreFailed, Conflict):
             raise
         except HsparseError as error:
@@ -89,6 +93,7 @@ class FileRecords:
             try:
                 with path_in_errors(path):
                     body = attribute_body(self._objects, attribute)
+                    _check_texts(body)
                     found[attribute.name] = parse_attribute(body, self._datatype(body["type"])) | {
                         CREATED: self._now
                     }
@@ -127,8 +132,10 @@ class FileRecords:
                 reason = self._reason(link, path)
                 if not reason:
                     continue  # it is part of another object
-                body = {"h5path": f"{LEFT_OUT}{reason}"[:MAX_PATH]}
+                text = reason.encode(errors="backslashreplace").decode()
+                body = {"h5path": f"{LEFT_OUT}{text}"[:MAX_PATH]}
             try:
+                _check_texts(body)
                 links[link.name] = parse_link(body) | {CREATED: self._now}
             except HsparseError as error:
                 self._objects.skipped[path] = error.message
@@ -188,3 +195,13 @@ class FileRecords:
         rest = {name: value for name, value in properties.items() if not name.startswith("fillValue")}
         rest[SERVED] = True
         return record | {"type": datatype.item, "shape": shape} | layout.fields(rest | fill)
+
+
+def _check_texts(record: Json) -> None:
+    """Raise `Unsupported` for a text that JSON cannot contain."""
+    try:
+        orjson.dumps(record)
+    except TypeError as error:
+        raise Unsupported(
+            f"It has a text that is no UTF-8, or a number that is too large ({error})."
+        ) from error

@@ -404,6 +404,9 @@ def _damaged(path: Path) -> None:
         file["deep/below"] = np.arange(4)
         file["deep/broken"] = np.arange(4)
         file["group"].attrs["n"] = 7
+        large = h5py.h5t.create(h5py.h5t.OPAQUE, 2**31)
+        h5py.h5d.create(file.id, b"large", large, h5py.h5s.create(h5py.h5s.SCALAR))
+        file.id.links.create_soft(b"soft", b"/\xff")
         at = {
             name: h5py.h5o.get_info(file[name].id).addr
             for name in ("header", "index", "filter", "group", "deep/broken")
@@ -428,7 +431,7 @@ def test_a_damaged_object_hides_no_other(tmp_path: Path) -> None:
             hsparse.open(f"{url}/m/run.h5") as file,
             h5pyd.File("/m/run.h5", "r", endpoint=url) as other,
         ):
-            names = ["deep", "filter", "good", "group", "header", "index", "same"]
+            names = ["deep", "filter", "good", "group", "header", "index", "large", "same"]
             for one in (file, other):
                 assert sorted(one) == names
                 assert sorted(one["deep"]) == ["below", "broken"]
@@ -440,6 +443,7 @@ def test_a_damaged_object_hides_no_other(tmp_path: Path) -> None:
                     "group": "object header at address",
                     "deep/broken": "object header at address",
                     "index": "signature b'EERT'",
+                    "large": "Elements of 2147483648 bytes cannot be read",
                     "filter": "The filter LZO (id 305) is not available",
                 }.items():
                     link = one.get(name, getlink=True)

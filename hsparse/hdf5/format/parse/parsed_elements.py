@@ -47,6 +47,10 @@ PartColumn: TypeAlias = Bytes | list[bytes]
 """The bytes of a part of each of n elements: (n, size) uint8, or in a list where they vary."""
 
 
+MAX_ELEMENT = 2**31 - 1
+"""Bytes of the largest element that numpy has a type for."""
+
+
 class ReferenceTarget(NamedTuple):
     """What a reference leads to: as hsparse spells it (`datasets/d-...`), and its extent if it is a dataset."""
 
@@ -82,6 +86,8 @@ def check_readable(datatype: FileType) -> None:
     """Raise `Unsupported` for types whose elements hsparse does not have."""
     if "bits" in datatype.item or datatype.item["class"] == "H5T_COMPLEX":
         raise Unsupported(f"Elements of type {datatype.item} cannot be read.")
+    if datatype.size > MAX_ELEMENT:
+        raise Unsupported(f"Elements of {datatype.size} bytes cannot be read.")
     for part in datatype.parts:
         check_readable(part)
 
