@@ -188,7 +188,7 @@ class FileData:
                 raise Corrupt(f"The fill value has {len(fill)} bytes, an element {self.size}.")
             result[...] = np.frombuffer(fill, raw)[0]
         for row in self._rows_in(layout.dims, start, stop).tolist():
-            self._copy_chunk(layout, row, start, stop, result)
+            self._copy_chunk(layout.dims, row, start, stop, result)
         return result
 
     def _rows_in(self, chunk: Dims, start: Dims, stop: Dims) -> NDArray[np.intp]:
@@ -202,18 +202,17 @@ class FileData:
         rows: NDArray[np.intp] = np.flatnonzero(((part >= low) & (part <= high)).all(1)) + begin
         return rows
 
-    def _copy_chunk(
-        self, layout: ChunkedLayout, row: int, start: Dims, stop: Dims, result: NDArray[Any]
-    ) -> None:
+    def _copy_chunk(self, dims: Dims, row: int, start: Dims, stop: Dims, result: NDArray[Any]) -> None:
         assert self.records is not None
-        size = prod(layout.dims) * self.size
+        size = prod(dims) * self.size
         content = self._decoded(row, size) if size < LARGE_CHUNK else self._kept(row, size)
-        chunk = np.ndarray(layout.dims, result.dtype, content)
-        origin = [int(at) * step for at, step in zip(self.records.scaled[row], layout.dims, strict=True)]
-        low = [max(a, at) for a, at in zip(start, origin, strict=True)]
-        high = [min(b, at + step) for b, at, step in zip(stop, origin, layout.dims, strict=True)]
-        inside = _slices(_minus(low, origin), _minus(high, origin))
-        result[_slices(_minus(low, start), _minus(high, start))] = chunk[inside]
+        inside, outside = [], []
+        for a, b, step, at in zip(start, stop, dims, self.records.scaled[row].tolist(), strict=True):
+            origin = at * step
+            low, high = max(a, origin), min(b, origin + step)
+            inside.append(slice(low - origin, high - origin))
+            outside.append(slice(low - a, high - a))
+        result[tuple(outside)] = np.ndarray(dims, result.dtype, content)[tuple(inside)]
 
     def _decoded(self, row: int, size: int) -> Buffer:
         data, mask, filtered = self.stored_chunk(row)
@@ -268,10 +267,6 @@ class FileData:
         if not layout.flags & UNFILTERED_EDGES:
             return True
         return not Grid(self.dims, layout.dims).is_edge(self.records.scaled[row].tolist())
-
-
-def _minus(one: tuple[int, ...] | list[int], other: tuple[int, ...] | list[int]) -> tuple[int, ...]:
-    return tuple(a - b for a, b in zip(one, other, strict=True))
 
 
 def _with(place: Dims, dim: int, at: int) -> Dims:

@@ -97,7 +97,7 @@ class _Part:
 class _Piece:
     """Elements of a part, by chunks: of chunk k they are those from `bounds[k]` to `bounds[k + 1]`."""
 
-    bounds: NDArray[np.int64]
+    bounds: list[int]
     offsets: NDArray[np.uint32]
     values: NDArray[Any]
 
@@ -204,7 +204,7 @@ class ChunkUpload(ValueUpload[Lines]):
         if (numbers[1:] < numbers[:-1]).any():
             order = np.argsort(numbers, kind="stable")
             offsets, values = offsets[order], values[order]
-        return _Piece(np.append(0, ends), offsets, values)
+        return _Piece([0, *ends.tolist()], offsets, values)
 
     def _scaled(self, part: _Part, number: int) -> Dims:
         band, place = divmod(number, part.width)
@@ -213,7 +213,7 @@ class ChunkUpload(ValueUpload[Lines]):
 
     def _send(self, scaled: Dims, pieces: list[_Piece], number: int) -> None:
         """Encode and send a chunk."""
-        slices = [(piece, slice(*piece.bounds[number : number + 2].tolist())) for piece in pieces]
+        slices = [(piece, slice(*piece.bounds[number : number + 2])) for piece in pieces]
         offsets = np.concatenate([piece.offsets[some] for piece, some in slices])
         values = np.concatenate([piece.values[some] for piece, some in slices])
         rows, width = self._spec.dims
