@@ -64,15 +64,15 @@ def sent_chunks(sent: list[str]) -> list[str]:
     return [line.split("/")[-2] for line in sent if line.startswith("PUT") and "/chunks/" in line]
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc"])
 @pytest.mark.parametrize(
-    ("dtype", "indices", "chunk"),
+    ("kind", "dtype", "indices", "chunk"),
     [
-        ("<f4", "<i4", "16x7"),
-        (">i2", "<i8", "13x40"),
-        ("<f8", ">u2", "60x3"),
-        ("<c8", "<u8", "5x4"),
-        ("?", "i1", "7x11"),
+        ("csr", "<f4", "<i4", "16x7"),
+        ("csc", "<f4", "<i8", "16x7"),
+        ("csc", ">i2", "<i8", "13x40"),
+        ("csr", "<f8", ">u2", "60x3"),
+        ("csc", "<c8", "<u8", "9x8"),
+        ("csr", "?", "i1", "7x11"),
     ],
 )
 @pytest.mark.usefixtures("small")
