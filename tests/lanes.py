@@ -68,6 +68,7 @@ ENDURE = {
     "client/test_embedded.py": ("test_a_running_server_has_the_directory",),
     "client/test_killed_server.py": (),
     "sn/jobs/test_served_jobs.py": ("test_a_cancelled_import_leaves_no_domain",),
+    "sn/served/test_remote_files.py::test_objects_are_read_by_few_requests": ("[objects.h5]",),
     "sn/served/test_thousand_files.py": (),
     "sn/values/test_streamed_write.py::test_of_a_body_that_does_not_come_the_parts_that_came_are_there": (),
     "storage/test_posix.py::test_a_kill_leaves_no_torn_object": ("by a rename",),

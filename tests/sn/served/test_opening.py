@@ -67,13 +67,22 @@ class FarSource(Source):
 @pytest.fixture(scope="module", params=["earliest", "latest"])
 def spread(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of 200 objects, between the headers of which are values."""
-    path = tmp_path_factory.mktemp("far") / "spread.h5"
-    with h5py.File(path, "w", libver=request.param) as file:
-        for number in range(GROUPS):
+    path = _written(tmp_path_factory.mktemp("far") / "spread.h5", GROUPS, 32 * 1024, request.param)
+    assert path.stat().st_size > 24 * MIB
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _written(tmp_path_factory.mktemp("far") / "small.h5", 3, 1000, "latest")
+
+
+def _written(path: Path, groups: int, count: int, version: str) -> Path:
+    with h5py.File(path, "w", libver=version) as file:
+        for number in range(groups):
             group = file.create_group(f"g{number}")
             group.attrs["text"] = f"number {number}"
-            group.create_dataset("x", data=np.full(32 * 1024, number), chunks=(16 * 1024,))
-    assert path.stat().st_size > 24 * MIB
+            group.create_dataset("x", data=np.full(count, number), chunks=(count // 2,))
     return path
 
 
@@ -135,9 +144,9 @@ def _served(path: Path, kept: KeptFiles, *identity: str) -> tuple[ServedFile, Fa
     return ServedFile("/far.h5", ROOT, 0.0, lambda: (source, NO_FILES), entry), source
 
 
-def test_what_is_known_is_kept_for_other_servers(spread: Path, tmp_path: Path) -> None:
-    first, _ = _served(spread, _kept(tmp_path / "a" / "cache"))
-    again, source = _served(spread, _kept(tmp_path / "a" / "cache"))
+def test_what_is_known_is_kept_for_other_servers(small: Path, tmp_path: Path) -> None:
+    first, _ = _served(small, _kept(tmp_path / "a" / "cache"))
+    again, source = _served(small, _kept(tmp_path / "a" / "cache"))
     keys = first.keys(_tree())
     assert again.keys(_tree()) == keys
     assert source.asked == [], "neither the objects nor the chunk indexes are read again"
@@ -145,8 +154,8 @@ def test_what_is_known_is_kept_for_other_servers(spread: Path, tmp_path: Path) -
         assert again.get(key) == first.get(key)
 
 
-def test_it_is_of_one_file_in_one_state(spread: Path, tmp_path: Path) -> None:
-    _served(spread, _kept(tmp_path))
+def test_it_is_of_one_file_in_one_state(small: Path, tmp_path: Path) -> None:
+    _served(small, _kept(tmp_path))
     for place, value in ((0, "/other"), (1, "other.h5"), (2, "other"), (3, ROOT[:-1])):
         other = [*IDENTITY]
         other[place] = value
@@ -158,26 +167,26 @@ def test_it_is_of_one_file_in_one_state(spread: Path, tmp_path: Path) -> None:
     )
 
 
-def test_damaged_entries_and_those_of_others_are_as_nothing(spread: Path, tmp_path: Path) -> None:
-    file, _ = _served(spread, _kept(tmp_path))
+def test_damaged_entries_and_those_of_others_are_as_nothing(small: Path, tmp_path: Path) -> None:
+    file, _ = _served(small, _kept(tmp_path))
     [entry] = tmp_path.iterdir()
     data = entry.read_bytes()
-    other, _ = _served(spread, _kept(tmp_path), "/other", *IDENTITY[1:])
+    other, _ = _served(small, _kept(tmp_path), "/other", *IDENTITY[1:])
     [foreign] = [one for one in tmp_path.iterdir() if one != entry]
     changed = bytearray(data)
     changed[len(data) // 2] ^= 1
     for damage in (b"", data[:20], data[:-1], bytes(changed), foreign.read_bytes(), b"x" * len(data)):
         entry.write_bytes(damage)
-        again, source = _served(spread, _kept(tmp_path))
+        again, source = _served(small, _kept(tmp_path))
         assert source.asked, "it is parsed"
         assert again.keys(_tree()) == file.keys(_tree()) == other.keys(_tree())
     assert entry.read_bytes()[32:] == data[32:], "it is kept again"
 
 
-def test_what_another_version_has_kept_is_not_taken(spread: Path, tmp_path: Path) -> None:
+def test_what_another_version_has_kept_is_not_taken(small: Path, tmp_path: Path) -> None:
     kept = _kept(tmp_path)
     kept.put(("0.0", *IDENTITY), {"records": {}})
-    file, source = _served(spread, kept)
+    file, source = _served(small, kept)
     assert source.asked
     assert file.keys(_tree())
 
@@ -197,10 +206,10 @@ def test_a_directory_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["/dev/null", "/proc/none", "file"])
-def test_without_a_usable_directory_nothing_is_kept(spread: Path, tmp_path: Path, place: str) -> None:
+def test_without_a_usable_directory_nothing_is_kept(small: Path, tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     kept = _kept(tmp_path / place)
     for _ in range(2):
-        file, source = _served(spread, kept)
+        file, source = _served(small, kept)
         assert source.asked
         assert file.keys(_tree())
