@@ -332,7 +332,8 @@ def test_nothing_is_offered_where_the_server_only_reads(browser: Browser, tmp_pa
             go(page, domain="/home/admin")
         expect(entry(page, "a.h5")).to_be_visible()
         expect(page.get_by_role("button", name="Change a.h5")).to_have_count(0)
-        expect(page.get_by_role("button", name="New folder")).to_have_count(0)
+        for name in ("New folder", "Import files"):
+            expect(page.get_by_role("button", name=name)).to_have_count(0)
         page.get_by_text("Rights", exact=True).click()
         expect(page.get_by_role("cell", name="admin")).to_be_visible()
         expect(page.get_by_role("checkbox")).to_have_count(0)
