@@ -190,6 +190,36 @@ def test_a_folder_that_is_not_empty_is_renamed_and_deleted_with_all_in_it(
     assert ask(guarded, "ann", "GET", f"/groups/{roots['a.h5']}", f"{ANN}/moved/a.h5")[0] in (404, 410)
 
 
+def test_a_folder_whose_rename_stops_halfway_goes_on(ann: Page, guarded: Guarded) -> None:
+    make(guarded, f"{ANN}/many", folder=True)
+    roots = {name: make(guarded, f"{ANN}/many/{name}") for name in ("a.h5", "b.h5", "c.h5")}
+    ann.reload()
+    sign_in(ann, "ann", PASSWORD)
+    dialog = open_deed(ann, "many", "Rename")
+    dialog.get_by_label("Name").fill("other")
+
+    def refuse(route: Route) -> None:
+        if route.request.method == "DELETE" and "b.h5" in route.request.url:
+            route.fulfill(status=503, json={"error": {"kind": "busy", "message": "Too many."}})
+        else:
+            route.fallback()
+
+    ann.route("**/?domain=**", refuse)
+    dialog.get_by_role("button", name="Rename").click()
+    tasks = ann.get_by_role("region", name="Tasks")
+    expect(tasks.get_by_role("alert")).to_contain_text(f"What was not moved is in {ANN}/many.")
+    for name, folders in {"a.h5": ["other"], "b.h5": ["many", "other"], "c.h5": ["many"]}.items():
+        for folder in folders:
+            assert ask(guarded, "ann", "GET", "/", f"{ANN}/{folder}/{name}")[1]["root"] == roots[name]
+    ann.unroute("**/?domain=**")
+    tasks.get_by_role("button", name="Try again").click()
+    expect(tasks.get_by_role("link", name=f"Open {ANN}/other")).to_be_visible()
+    for name, root in roots.items():
+        assert ask(guarded, "ann", "GET", "/", f"{ANN}/other/{name}")[1]["root"] == root
+        assert ask(guarded, "ann", "GET", f"/groups/{root}", f"{ANN}/other/{name}")[0] == 200
+    expect(entry(ann, "many/")).to_have_count(0)
+
+
 def test_a_domain_is_copied_by_a_job(ann: Page, guarded: Guarded) -> None:
     dialog = open_deed(ann, "secret.h5", "Copy")
     expect(dialog.get_by_label("Name")).to_have_value("secret copy.h5")

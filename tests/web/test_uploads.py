@@ -237,6 +237,56 @@ def test_one_that_is_cancelled_is_there_until_it_is_deleted(ann: Page, guarded: 
     assert is_missing(guarded, f"{ANN}/stopped.h5.upload")
 
 
+def test_an_import_shows_how_far_it_is_and_is_cancelled(ann: Page, guarded: Guarded) -> None:
+    job = {
+        "id": "j-1",
+        "kind": "import",
+        "domain": f"{ANN}/slow.h5",
+        "status": "running",
+        "done": 0,
+        "total": 100,
+    }
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.method)
+        if asked[-1] == "GET" and "DELETE" in asked:
+            job["status"] = "cancelled"
+        route.fulfill(status=202, json=job | {"done": 10 * asked.count("GET")})
+
+    ann.route(
+        "**/jobs",
+        lambda route: route.fulfill(json={"jobs": []}) if route.request.method == "GET" else answer(route),
+    )
+    ann.route("**/jobs/j-1", answer)
+    drop(zone(ann), ("slow.h5", bytes(100)))
+    expect(task(ann)).to_contain_text("imported · 20 bytes of 100 bytes")
+    task(ann).get_by_role("button", name="Cancel").click()
+    expect(task(ann)).to_contain_text("stopped")
+    assert (asked[0], asked.count("POST"), asked.count("DELETE")) == ("POST", 1, 1)
+    task(ann).get_by_role("button", name="Delete the upload").click()
+    expect(task(ann)).to_contain_text("The upload is deleted.")
+    assert is_missing(guarded, f"{ANN}/slow.h5.upload")
+
+
+def test_a_job_whose_answer_was_lost_is_found(ann: Page, guarded: Guarded, tmp_path: Path) -> None:
+    started: list[str] = []
+
+    def lose(route: Route) -> None:
+        if route.request.method == "POST":
+            started.append(route.fetch().json()["id"])
+            route.abort()
+        else:
+            route.fallback()
+
+    ann.route("**/jobs", lose)
+    drop(zone(ann), ("lost.h5", h5_file(tmp_path / "lost.h5")))
+    expect(task(ann).get_by_role("link", name=f"Open {ANN}/lost.h5")).to_be_visible()
+    assert len(started) == 1
+    jobs = ask(guarded, "ann", "GET", "/jobs", "/")[1]["jobs"]
+    assert [job["id"] for job in jobs if job["domain"] == f"{ANN}/lost.h5"] == started
+
+
 def test_nothing_goes_on_in_the_name_of_another(ann: Page) -> None:
     ann.route("**/value?*", lambda route: None)  # answered never
     drop(zone(ann), ("left.h5", bytes(100)))

@@ -30,8 +30,10 @@ function TaskItem({ task, tasks }: { task: Task; tasks: Tasks }) {
         {state === 'running' && progress.total !== undefined && progress.total > 0 && (
           <progress aria-label={title} max={progress.total} value={Math.min(progress.done ?? 0, progress.total)} />
         )}
+        {state === 'running' && <span className="quiet">{progressText(progress, task.rate)}</span>}
+        {/* Read aloud when it changes, so without the progress. */}
         <span role="status" className="quiet">
-          {state === 'waiting' ? 'waits for its turn' : state === 'running' ? progressText(progress, task.rate) : state === 'stopped' ? 'stopped' : outcome?.said}
+          {state === 'waiting' ? 'waits for its turn' : state === 'stopped' ? 'stopped' : outcome?.said}
         </span>
         {state === 'done' && outcome?.link !== undefined && <a href={formatAddress(outcome.link)}>Open {outcome.link.domain}</a>}
         {(state === 'waiting' || state === 'running') && (
