@@ -186,6 +186,28 @@ def test_any_hierarchy(imported: Import, tmp_path: Path, version: int) -> None:
         assert len(group["filled"].chunks) == 2
 
 
+FILLED: dict[str, dict[str, Any]] = {
+    "truth": {"dtype": "bool", "fill_value": True},
+    "complex": {"dtype": "c16", "fill_value": 1 - 2j},
+    "raw": {"dtype": "S3", "fill_value": b"ab"},
+    "text": {"dtype": "str", "fill_value": "é"},
+    "least": {"dtype": "i8", "fill_value": -(1 << 63)},
+    "endless": {"dtype": ">f4", "fill_value": -np.inf},
+}
+
+
+@pytest.mark.parametrize("shape", [(), (9,)])
+def test_fill_values_of_what_is_not_stored(imported: Import, tmp_path: Path, shape: tuple[int, ...]) -> None:
+    root = zarr.create_group(tmp_path / "a.zarr")
+    for name, options in FILLED.items():
+        root.create_array(name, shape=shape, **({"chunks": (2,)} if shape else {}), **options)
+        if shape:
+            root[name][2] = np.zeros(1, options["dtype"])[0]
+    with opened(imported(tmp_path / "a.zarr")) as file:
+        for name in FILLED:
+            assert np.asarray(file[name][()]).tolist() == np.asarray(root[name][...]).tolist(), name
+
+
 def test_one_array_is_a_dataset(imported: Import, tmp_path: Path) -> None:
     values = np.arange(24).reshape(4, 6)
     zarr.save_array(tmp_path / "one.zarr", values)

@@ -23,7 +23,6 @@ from hsparse.hdf5.importer.matrix_chunks import Lines
 from hsparse.hdf5.importer.object_body import MAX_KEPT
 from hsparse.hdf5.importer.sparse_matrix import Matrix, check_pointers
 from hsparse.model.initial_values import LARGEST_BAND, chunk_of
-from hsparse.model.json_values import to_json
 from hsparse.model.layout import MAX_CHUNK_BYTES
 
 TEXT_SIZE = 64
@@ -83,7 +82,6 @@ class ZarrArray:
         grid, found = Grid(self.shape, self._stored_by), {}
         for key, size in self.keys.items():
             place = tuple(map(int, re.findall(r"[0-9]{1,20}", key)))
-            place = place if self.shape else ()
             if grid.holds(place) and self._array.metadata.encode_chunk_key(place) == key:
                 found[place] = size
         return found
@@ -91,9 +89,12 @@ class ZarrArray:
     def _boxes(self) -> Iterator[tuple[int, Dims, Dims]]:
         if 0 in self.shape:
             return
+        if not self.shape:  # a dataset of one element has no fill value: it is read, stored or not
+            yield self.stored, (), ()
+            return
         grid, chunks = Grid(self.shape, self._stored_by), self.chunks()
         size = prod(self._stored_by) * self.itemsize
-        if self.shape and 1 < len(chunks) == grid.size:
+        if 1 < len(chunks) == grid.size:
             for first, last in box_bands(grid.counts, size):
                 start, stop = grid.origin(first), tuple(map(min, self.shape, grid.origin(last)))
                 share = prod(map(int.__sub__, stop, start)) / prod(self.shape)
@@ -140,7 +141,7 @@ class ZarrArray:
                 raise Unsupported("It has compounds with text, and not all of its chunks: write them all.")
             return {}
         try:
-            return {"fillValue": to_json(np.frombuffer(data, self.kind.wire).reshape(()), self.kind.element)}
+            return {"fillValue": self.kind.to_json(np.frombuffer(data, self._dtype).reshape(()))}
         except BadRequest:
             return {"fillValue": b64encode(data).decode(), "fillValue_encoding": "base64"}
 
