@@ -213,6 +213,8 @@ def _open_main(args: argparse.Namespace, open_source: OpenSource) -> tuple[Opene
     if args.file.startswith(UPLOAD):
         return open_source(args.file), None
     if is_zarr(args.file):
+        if args.part:
+            raise BadRequest(f"{args.file} is a Zarr store, which is imported whole; leave --part out.")
         zarr: tuple[Opened, Reader] = args.load_part("zarr").open_zarr(args.file, args.path, as_is=args.as_is)
         return zarr
     if is_soma(args.file):

@@ -17,6 +17,7 @@ import hsparse
 from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from tests.cli.importer.conftest import Import
+from tests.cli.importer.test_command import Stopped, stop_after
 from tests.cli.importer.test_file_formats import replaced
 
 FRAMES, ROWS, COLUMNS = 9, 40, 50
@@ -149,6 +150,20 @@ def test_frames_of_imaged11(imported: Import, tmp_path: Path) -> None:
         labels, intensity = (densified(file, f"{SCAN}/{name}") for name in ("labels", "intensity"))
         assert labels.max() == np.count_nonzero(intensity) - 1
         assert {*file[SCAN]} == {"intensity", "labels", "rot"}
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_an_import_that_was_stopped_goes_on(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    path, domain = imaged11(tmp_path / "frames.h5"), f"/home/admin/stopped-frames-{count}.h5"
+    with monkeypatch.context() as patch:
+        stop_after(count, patch)
+        with pytest.raises(Stopped):
+            main(["import", str(path), domain, "--endpoint", url, "--keep"])
+    assert main(["import", str(path), domain, "--endpoint", url, "--resume"]) == 0
+    with hsparse.open(f"{url}{domain}") as file:
+        assert np.array_equal(densified(file, f"{SCAN}/intensity"), stack(path))
 
 
 def test_one_frame_of_imaged11(imported: Import, tmp_path: Path) -> None:

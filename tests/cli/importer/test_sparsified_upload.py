@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import hsparse
+from hsparse.cli.main import main
 from hsparse.client.connection import Connection
 from tests.cli.importer.conftest import Import
+from tests.cli.importer.test_command import Stopped, stop_after
 
 SHAPE = (20, 30, 40)
 KINDS: dict[str, dict[str, Any]] = {
@@ -146,6 +148,38 @@ def test_a_virtual_dataset(imported: Import, tmp_path: Path) -> None:
     dense, defined = sparse(imported(tmp_path / "master.h5", "--sparse", "x", "--drop-fill"), "/x")
     assert np.array_equal(dense, np.concatenate((values, values)))
     assert np.array_equal(defined, dense != 0)
+
+
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_an_import_that_was_stopped_goes_on(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    count: int,
+) -> None:
+    monkeypatch.setattr("hsparse.hdf5.importer.sparsified_upload.CHUNK", 5000)
+    values, domain = write(tmp_path / "a.h5", "i4"), f"/home/admin/stopped-sparse-{count}.h5"
+    command = [
+        "import",
+        str(tmp_path / "a.h5"),
+        domain,
+        "--endpoint",
+        url,
+        "--sparse",
+        "*image",
+        "--drop-fill",
+    ]
+    with monkeypatch.context() as patch:
+        stop_after(count, patch)
+        with pytest.raises(Stopped):
+            main([*command, "--keep"])
+    assert main([*command, "--resume"]) == 0
+    kept = f"{np.count_nonzero(values):,} of {values.size:,} elements are kept"
+    assert kept in capsys.readouterr().out
+    with Connection(url, domain) as connection:
+        dense, _ = sparse(connection, "/entry/data/image")
+        assert np.array_equal(dense, values)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def test_a_zip_file_and_as_is(imported: Import, tmp_path: Path) -> None:
         assert_same(file.to_anndata(), anndata.read_zarr(path))
     with opened(imported(path, "--as-is")) as file:
         assert sorted(file["X"]) == ["data", "indices", "indptr"]
+    imported(path, "--part", "X", status=2)
 
 
 @pytest.mark.parametrize("count", [1, 4, 9])
