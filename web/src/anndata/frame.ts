@@ -1,6 +1,6 @@
 /** Data frames as AnnData keeps them, also before its version 0.7: their index, their columns, and what of them is not usable. */
 
-import { parentOf } from '../address';
+import { nameOf, parentOf } from '../address';
 import { attributeValue, canDecode } from '../api/elements';
 import { attributeText, collectionOf, type Domain, dimsOf, type HdfObject, isSparse } from '../api/hdf';
 
@@ -40,13 +40,17 @@ export function frameAt(domain: Domain, path: string): Frame | undefined {
   if (collectionOf(object) === 'datasets') return COMPOUNDS.includes(path) ? frameOfCompounds(domain, object) : undefined;
   if (collectionOf(object) !== 'groups') return undefined;
   const isFrame = attributeText(object, 'encoding-type') === 'dataframe' || attributeText(object, '_index') !== undefined;
-  return isFrame || isOldGroup(domain, path) ? frameOfGroup(domain, object, path) : undefined;
+  return isFrame || isBareTable(object, path) ? frameOfGroup(domain, object, path) : undefined;
 }
 
-/** Says whether a group is the table of cells or genes of an AnnData whose frames say nothing of themselves. */
-function isOldGroup(domain: Domain, path: string): boolean {
-  const isAnnData = attributeText(domain.resolve(parentOf(path)), 'encoding-type') === undefined && domain.resolve('/obs') !== undefined;
-  return isAnnData && ['/obs', '/var'].includes(path) && domain.resolve(`${path}/index`) !== undefined;
+/** Says whether a group is a table of cells or genes that says nothing of itself: it has an index. */
+function isBareTable({ links }: HdfObject, path: string): boolean {
+  return ['obs', 'var'].includes(nameOf(path)) && indexIn(links) !== undefined;
+}
+
+/** Returns the name of what has the names of the rows, where no attribute says it. */
+function indexIn(links: HdfObject['links']): string | undefined {
+  return ['_index', 'index'].find((name) => links?.[name] !== undefined);
 }
 
 /** Returns the fields of a table of compounds, the index first; AnnData before 0.7 kept the names of categories in `uns`. */
@@ -67,7 +71,7 @@ function frameOfGroup(domain: Domain, group: HdfObject, path: string): Frame {
     problems.push(`${what} ${name} is not shown: ${found}.`);
     return undefined;
   };
-  const indexName = attributeText(group, '_index') ?? ['_index', 'index'].find((name) => group.links?.[name] !== undefined);
+  const indexName = attributeText(group, '_index') ?? indexIn(group.links);
   const index = indexName === undefined ? undefined : usable(indexName, 'The index');
   if (indexName === undefined) problems.push('The frame has no attribute _index: its rows have numbers.');
   const ordered = namesIn(group, 'column-order');
@@ -117,9 +121,8 @@ function columnAt(domain: Domain, path: string, name: string): Column | string {
 /** Returns the categories that a dataset of AnnData 0.7 refers to, if it has any. */
 function oldCategories(domain: Domain, codes: HdfObject, path: string): Pick<Column, 'categories' | 'isOrdered'> {
   const reference = scalarOf(codes, 'categories');
-  const name = path.slice(path.lastIndexOf('/') + 1);
   const id = typeof reference === 'string' ? reference.slice(reference.lastIndexOf('/') + 1) : '';
-  const categories = domain.objects.get(id) ?? domain.resolve(`${parentOf(path)}/${OLD_CATEGORIES}/${name}`);
+  const categories = domain.objects.get(id) ?? domain.resolve(`${parentOf(path)}/${OLD_CATEGORIES}/${nameOf(path)}`);
   if (categories === undefined) return {};
   return { categories, isOrdered: [true, 1].includes(scalarOf(categories, 'ordered') as boolean) };
 }
