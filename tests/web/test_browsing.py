@@ -81,6 +81,18 @@ def test_an_empty_page_says_how_data_gets_in(browser: Browser, tmp_path: Path) -
         expect(page.locator("main pre")).to_have_count(0)
 
 
+def test_a_served_file_that_cannot_be_read_says_why(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    with h5py.File(tmp_path / "runs" / "whole.h5", "w") as file:
+        file["d"] = 1
+    (tmp_path / "runs" / "broken.h5").write_bytes(b"<b>no</b> HDF5" * 99)
+    settings = load_settings(root=tmp_path / "store", port=0, fsync=False, files=(str(tmp_path / "runs"),))
+    with embedded_server(settings) as url, open_page(browser, url) as page:
+        go(page, domain="/runs")
+        expect(page.get_by_role("row", name="whole.h5")).to_contain_text("1")
+        expect(page.get_by_role("row", name="broken.h5")).to_contain_text("HDF5")
+
+
 def test_a_large_folder_is_searched_by_the_server_and_read_on(page: Page) -> None:
     def answer(route: Route) -> None:
         query = parse_qs(urlsplit(route.request.url).query)

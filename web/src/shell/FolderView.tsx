@@ -26,6 +26,8 @@ interface Entry {
   lastModified?: number;
   total_size?: number;
   num_datasets?: number;
+  /** Why it cannot be read, where that is known. */
+  reason?: string;
   /** Of who is signed in. */
   rights?: Rights;
 }
@@ -153,6 +155,7 @@ export function FolderView({ address, folder, user, isAdmin, tasks }: Props) {
                       {entry.class === 'folder' ? '/' : ''}
                     </a>
                     {isUpload(entry) && <UnfinishedUpload path={entry.name} root={entry.root} bucket={bucket} version={tasks.ended} />}
+                    {entry.reason !== undefined && <div className="quiet">{entry.reason}</div>}
                   </td>
                   <td>{entry.owner ?? ''}</td>
                   <td>{formatTime(entry.lastModified)}</td>
