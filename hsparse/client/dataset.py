@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import ceil, prod
@@ -126,10 +127,13 @@ class Dataset:
         >>> X.fillvalue
         np.float32(0.0)
         """
-        given = self.record.get("creationProperties", {}).get("fillValue")
-        if given is not None:
-            return self.type.from_json(given, ())[()]
-        return self.type.empty()
+        properties = self.record.get("creationProperties", {})
+        given = properties.get("fillValue")
+        if given is None:
+            return self.type.empty()
+        if properties.get("fillValue_encoding") == "base64":
+            return self.type.decode(b64decode(given), ())[()]
+        return self.type.from_json(given, ())[()]
 
     @property
     def compression(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from base64 import b64encode
 from typing import Any
 
 import h5py
@@ -118,6 +119,14 @@ def test_elements_of_any_type_are_those_of_h5py(
         assert lazy.shape == (5, 2, *inner)
         np.testing.assert_array_equal(lazy[1:].compute(), expected[1:])
         np.testing.assert_array_equal(opened.fillvalue, np.zeros(inner, dtype.base))
+
+
+def test_a_fill_value_in_base64(file: File) -> None:
+    fill = b64encode(np.array(2.5, ">f8").tobytes()).decode()
+    properties = {"fillValue": fill, "fillValue_encoding": "base64"}
+    body = {"type": "H5T_IEEE_F64BE", "shape": [2], "h5path": "/x", "creationProperties": properties}
+    file.connection.json("POST", "/datasets", body)
+    assert file["x"].fillvalue == 2.5
 
 
 def test_values_for_an_array_type_end_with_its_shape(file: File) -> None:
