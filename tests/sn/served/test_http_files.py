@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -85,10 +86,18 @@ class Dated(Handler):
         return {"Last-Modified": self.date_time_string(status.st_mtime)}
 
 
+class WebServer(ThreadingHTTPServer):
+    """A server that says nothing where a client leaves before it has all of an answer."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def web_server(kind: type[Handler], root: Path) -> Iterator[str]:
     """Run a web server over a directory; the value is the URL of its folder `dir`."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(kind, directory=str(root))) as server:
+    with WebServer(("127.0.0.1", 0), partial(kind, directory=str(root))) as server:
         thread = Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
