@@ -113,7 +113,7 @@ ENDURE = {
     "test_torch.py": ("test_batches_are_tensors[torch_csr]",),
     # Campaigns and measurements, and ever more of the same.
     "benchmarks/test_cells.py": (),
-    "benchmarks/test_scaling.py": ("test_growth_is_measured",),
+    "benchmarks/test_scaling.py": (),
     "dn/test_payload_lifetime.py": ("[memory-",),
     "cli/importer/test_hdf5_import.py::test_contiguous_data_of_several_chunks": (
         "shape1-300000]",
@@ -131,12 +131,9 @@ ENDURE = {
         "filters1]",
     ),
     "format/hdf5/parse/test_parsed_object.py::test_thousands": ("[earliest-True]", "[latest-False]"),
-    "format/kinds/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": (
-        "[all-",
-        "[rows-steps-sparse",
-    ),
+    "format/kinds/test_kinds.py::test_a_chunk_takes_no_more_memory_than_is_reserved": ("[rows-steps-sparse",),
     "sn/values/test_element_query.py::test_a_band_of_chunks_larger_than_a_page": (),
-    "storage/s3/test_s3_store.py::test_what_a_store_honours_is_found_out_whichever_is_lost": ("[replies]",),
+    "storage/s3/test_s3_store.py::test_what_a_store_honours_is_found_out_whichever_is_lost": (),
     "simulation/test_defects.py": ("test_messages_of_older_epochs_that_are_carried_out",),
     "simulation/test_simulation.py": ("test_faults_of_any_kind", "test_whole_servers_that_share_a_store"),
     "sn/test_co_tenant.py": (
