@@ -11,50 +11,38 @@ from numpy.typing import NDArray
 from hsparse.client.connection import Connection
 from hsparse.client.memory_limit import ResultLimit
 from hsparse.client.sources.elements import Elements
+from hsparse.client.sources.http_elements import HttpElements
 from hsparse.client.sources.selection_request import read_values
-from hsparse.client.sparse.compressed_rows import CompressedRows
 from hsparse.client.types.hdf5_type import Hdf5Type
 from hsparse.client.types.text_compound import decode_elements
-from hsparse.errors import Corrupt, TooLarge
+from hsparse.errors import TooLarge
 from hsparse.format.plan.grid import Grid, pages
-from hsparse.format.selections.points import Orthogonal, Selection
+from hsparse.format.selections.points import Selection
 from hsparse.format.structured.region import decode_vlen_region
 
 
-class VlenElements:
-    """A `ValueSource` of variable-length elements; a selection is halved where an answer has no room for all of it.
+class VlenElements(HttpElements):
+    """`HttpElements` of variable length; a selection is halved where an answer has no room for all of it.
 
     A stream would need no halves, but Arrow has no place for text that is not UTF-8.
     """
 
     def __init__(self, connection: Connection, id: str, kind: Hdf5Type) -> None:
-        self._connection = connection
-        self._id = id
+        super().__init__(connection, id, kind.wire)
         self._type = kind
 
-    def defined_elements(self, selection: Selection, limit: ResultLimit | None = None) -> Elements:
-        """See `ValueSource`."""
-        if limit is not None:
-            limit.check(selection.size)
+    def _few(self, selection: Selection) -> Elements:
         try:
             data = read_values(self._connection, self._id, selection, sparse=True)
         except TooLarge:
-            return Elements.concatenate([self.defined_elements(half) for half in _halves(selection)])
-        try:
-            found, values = decode_vlen_region(data, self._type.element)
-        except Corrupt as error:
-            raise Corrupt(f"The answer about {self._id} is damaged: {error.message}") from error
+            return Elements.concatenate([self._few(half) for half in _halves(selection)])
+        found, values = decode_vlen_region(data, self._type.element)
         return Elements(tuple(found.coords().T), decode_elements(values, self._type.element))
 
-    def compressed_rows(
-        self, selection: Orthogonal, limit: ResultLimit | None = None
-    ) -> CompressedRows | None:
-        """See `ValueSource`."""
-        return None
-
-    def count_all(self, extent: tuple[int, ...]) -> int | None:
-        """See `ValueSource`."""
-        return None
+    def _many(self, selection: Selection, limit: ResultLimit | None) -> Elements:
+        if limit is not None:
+            limit.check(selection.size)
+        return self._few(selection)
 
     def dense_values(self, selection: Selection) -> NDArray[Any]:
         """See `ValueSource`."""

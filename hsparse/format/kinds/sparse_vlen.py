@@ -165,9 +165,7 @@ class SparseVlen:
         return len(values.heap)
 
     def decode_bound(self, data: Buffer) -> int:
-        sizes = claimed_sizes(data)
-        count = sum(sizes[1:2]) // self._element.file_size
-        return SECTIONS_COPIES * sum(sizes) + count * VLEN_BYTES
+        return self._sections_bound(claimed_sizes(data))
 
     def encode_bound(self, chunk: SparseVlenChunk) -> int:
         return ENCODED_COPIES * chunk.nbytes + len(chunk.offsets) * VLEN_BYTES
@@ -188,8 +186,10 @@ class SparseVlen:
         return chunk.nbytes
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
-        sizes: list[int] = sections[:, UNFILTERED].tolist()
-        return SECTIONS_COPIES * sum(sizes) + sizes[1] // self._element.file_size * VLEN_BYTES
+        return self._sections_bound(sections[:, UNFILTERED].tolist())
+
+    def _sections_bound(self, sizes: list[int]) -> int:
+        return SECTIONS_COPIES * sum(sizes) + sum(sizes[1:2]) // self._element.file_size * VLEN_BYTES
 
     def _selected(
         self, chunk: SparseVlenChunk, selection: Selection
