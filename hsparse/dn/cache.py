@@ -330,7 +330,8 @@ async def load_state(form: StoredForm[V]) -> ObjectState[V]:
     found = await form.fetch()
     if not found:
         return ObjectState(None, None)
-    return await compute(sum([len(one.data) for one in found]), form.decode, found)
+    nbytes = sum([0 if one.decoded is not None else len(one.data) for one in found])
+    return await compute(nbytes, form.decode, found)
 
 
 class SingleObject(Generic[V]):
@@ -358,12 +359,14 @@ class SingleObject(Generic[V]):
             stored = await self._store.get(self.key)
         except NotFound:
             return ()
-        if self._memory is not None:
+        if self._memory is not None and stored.decoded is None:
             await self._memory.reservation.take(self._memory.decode_bound(stored.data))
         return (stored,)
 
     def decode(self, found: Sequence[Stored]) -> ObjectState[V]:
         (stored,) = found
+        if stored.decoded is not None:
+            return ObjectState(stored.decoded, stored.etag, nbytes=self._codec.nbytes(stored.decoded, b""))
         return self._state(self._codec.decode(stored.data), stored.etag, stored.data)
 
     def encode(self, state: ObjectState[V], value: V | None) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from hsparse.errors import BadRequest, NotFound, StoreFailed, Unsupported
 
@@ -23,12 +23,14 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 class Stored:
     """An object (or a range of one) as read: its bytes, the etag of the state they belong to, and that state's size.
 
-    `size` is that of the whole object, in bytes, also of a range.
+    `size` is that of the whole object, in bytes, also of a range. A store that makes an object of something else may
+    have what its bytes decode to: `decoded`.
     """
 
     data: bytes
     etag: str
     size: int
+    decoded: Any = None
 
 
 @dataclass(frozen=True, slots=True)

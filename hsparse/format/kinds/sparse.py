@@ -111,18 +111,9 @@ class SparseChunk:
             return self._with(np.concatenate((offsets, self.offsets)), _join(values, self.values, dtype))
         return self._interleave(offsets, values)
 
-    def select(self, mask: NDArray[np.bool_]) -> SparseChunk:
-        """Return the chunk with only the elements where `mask: (n,)` is set."""
+    def select(self, mask: NDArray[Any]) -> SparseChunk:
+        """Return the chunk with only the elements where `mask: (n,)` is set, or at ascending places."""
         return self._with(self.offsets[mask], _plain(self.values)[mask].view(self.values.dtype))
-
-    def erase(self, offsets: NDArray[Any]) -> SparseChunk:
-        """Make the elements at `offsets: (m,)`, in any order, undefined, where they are not already."""
-        if not len(offsets) or not len(self.offsets):
-            return self
-        place = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
-        keep = np.ones(len(self.offsets), np.bool_)
-        keep[place[self.offsets[place] == offsets]] = False
-        return self if keep.all() else self.select(keep)
 
     def _interleave(self, offsets: Offsets, values: ValueColumn) -> SparseChunk:
         """Merge ascending columns linearly: one search, then one pass over each column."""
@@ -429,7 +420,9 @@ class Sparse:
         return chunk.nbytes + selection.size
 
     def defined_work(self, chunk: SparseChunk, selection: Selection) -> int:
-        return 0 if selection.is_all else chunk.nbytes  # all of it is there already
+        if selection.is_all:  # all of it is there already
+            return 0
+        return 1 + len(chunk.offsets) // 4 + chunk.values.nbytes // 64  # numbers are compared, and few copied
 
     def direct_bound(self, sections: NDArray[np.uint64]) -> int:
         return self._sections_bound(sections[:, UNFILTERED].tolist())
@@ -475,7 +468,14 @@ class Sparse:
 
 def inside(chunk: SparseChunk, selection: Selection) -> SparseChunk:
     """Return the chunk with only its elements inside the selection."""
-    return chunk if selection.is_all else chunk.select(selection.contains(chunk.offsets))
+    if selection.is_all:
+        return chunk
+    if not isinstance(selection, Orthogonal):
+        return chunk.select(selection.contains(chunk.offsets))
+    places = selection.places(chunk.offsets)
+    if isinstance(places, slice):  # copied: a view would keep the whole chunk in memory
+        return SparseChunk(chunk.dims, chunk.offsets[places].copy(), chunk.values[places].copy())
+    return chunk.select(places)
 
 
 def offset_bytes(count: int, dims: tuple[int, ...]) -> int:

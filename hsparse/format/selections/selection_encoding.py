@@ -220,16 +220,10 @@ def encode_points(columns: Sequence[NDArray[Any]], version: int = 2) -> bytes:
     if version == 1:
         head = struct.pack("<IIIIII", POINTS, 1, 0, 8 + table.nbytes, rank, count)
     elif version == 2:
-        head = points_head(count, rank, highest)
+        head = struct.pack("<IIBI", POINTS, 2, width, rank) + count.to_bytes(width, "little")
     else:
         raise BadRequest(f"Points have no version {version}; 1 and 2 exist.")
     return head + table.tobytes()
-
-
-def points_head(count: int, rank: int, highest: int) -> bytes:
-    """Return what is before the coordinates of points of version 2, of the width for the largest coordinate."""
-    width = width_for(max(highest, count))
-    return struct.pack("<IIBI", POINTS, 2, width, rank) + count.to_bytes(width, "little")
 
 
 def regular_size(spans: Sequence[Span]) -> int:

@@ -1,14 +1,16 @@
-"""The chunks of a file's datasets in the form in which a store keeps them: what is read of a chunk is read of the file.
+"""The chunks of a file's datasets: what is read of a chunk is read of the file.
 
-A dense chunk that the file stores by the same filters is answered as it is; others are decoded, and encoded again.
+A dense chunk that the file stores by the same filters is answered as it is; others are decoded. Such a chunk is encoded
+only for those who ask for the bytes of its object.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import prod
 from threading import Lock
 from typing import Any, Protocol
@@ -17,19 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hsparse.errors import Corrupt
-from hsparse.format.buffer import Buffer, byte_view
+from hsparse.format.buffer import Buffer
 from hsparse.format.chunk_spec import ChunkSpec, chunk_name
-from hsparse.format.codec_library import lookup3
-from hsparse.format.dataspace_message import image_head
 from hsparse.format.filters.pipeline import decode_alike
 from hsparse.format.kinds.chunk_kind import open_direct_chunk
 from hsparse.format.kinds.registry import arrays_of, kind_of
+from hsparse.format.kinds.sparse import SparseChunk
 from hsparse.format.plan.chunk_plan import ChunkSelection
 from hsparse.format.plan.grid import Grid
 from hsparse.format.selections.orthogonal import Orthogonal, Span
 from hsparse.format.selections.points import Points, Selection
-from hsparse.format.selections.selection_encoding import points_head, width_for
-from hsparse.format.structured.container import CHECKSUM, Section, StoredChunk, seal
 from hsparse.hdf5.format.messages.layout_message import UNFILTERED_EDGES, ChunkedLayout
 from hsparse.hdf5.importer.file_data import FileData
 from hsparse.hdf5.importer.file_objects import FileObjects
@@ -54,17 +53,28 @@ class FileChunks(Protocol):
         """Return the names of the chunks that are stored, and about how many bytes each has."""
         ...
 
-    def chunk(self, scaled: Scaled) -> Buffer | None:
-        """Return the object of a chunk, None where nothing is stored; `Corrupt` and `Unsupported` say what is wrong."""
+    def chunk(self, scaled: Scaled) -> FileChunk | Buffer | None:
+        """Return a chunk, None where nothing is stored; `Corrupt` and `Unsupported` say what is wrong."""
         ...
 
 
-def _encoded(spec: ChunkSpec, scaled: Scaled, selection: Selection, values: Any) -> Buffer | None:
-    """Return the object of a chunk that has these values at a selection, in its own coordinates."""
-    kind = kind_of(spec)
+@dataclass(frozen=True, slots=True)
+class FileChunk:
+    """A chunk as its kind has it; `encode` makes its object."""
+
+    chunk: Any
+    encode: Callable[[], Buffer]
+
+
+def _decoded(spec: ChunkSpec, chunk: Any) -> FileChunk:
+    return FileChunk(chunk, lambda: kind_of(spec).encode(chunk))
+
+
+def _written(spec: ChunkSpec, scaled: Scaled, selection: Selection, values: Any) -> FileChunk | None:
+    """Return a chunk that has these values at a selection, in its own coordinates."""
     stored = arrays_of(spec).stored(values, selection.shape)
-    chunk, _ = kind.write(ChunkSelection(scaled, selection), stored, (), False)(None)
-    return None if chunk is None else kind.encode(chunk)
+    chunk, _ = kind_of(spec).write(ChunkSelection(scaled, selection), stored, (), False)(None)
+    return None if chunk is None else _decoded(spec, chunk)
 
 
 def is_kept(data: FileData | VirtualData, spec: ChunkSpec) -> bool:
@@ -103,7 +113,7 @@ class DenseChunks:
             return {}
         return {chunk_name(one): size for one in np.ndindex(*self._grid.counts)}
 
-    def chunk(self, scaled: Scaled) -> Buffer | None:
+    def chunk(self, scaled: Scaled) -> FileChunk | Buffer | None:
         rows = None if self._rows is None else self._rows.get(scaled)
         if (self._rows is not None and rows is None) or not self._data.is_allocated:
             return None
@@ -113,7 +123,7 @@ class DenseChunks:
         start, stop = self._grid.bounds(scaled)
         inside = tuple(Span.range(0, length) for length in self._grid.clipped(scaled))
         selection = Orthogonal(self._spec.dims, inside)
-        return _encoded(self._spec, scaled, selection, self._data.read(start, stop))
+        return _written(self._spec, scaled, selection, self._data.read(start, stop))
 
 
 class StructuredChunks:
@@ -128,7 +138,7 @@ class StructuredChunks:
     def names(self) -> dict[str, int]:
         return {chunk_name(one): int(self._data.records.size[row]) for one, row in self._rows.items()}
 
-    def chunk(self, scaled: Scaled) -> Buffer | None:
+    def chunk(self, scaled: Scaled) -> FileChunk | Buffer | None:
         row = self._rows.get(scaled)
         if row is None:
             return None
@@ -136,8 +146,9 @@ class StructuredChunks:
         spec = self._spec if pipelines == self._data.pipelines else _unfiltered(self._spec)
         table = np.array(sections, np.uint64)
         given = open_direct_chunk(kind_of(spec), bytes(data), table, scaled, self._grid.clipped(scaled))
-        same = given.data is not None and spec is self._spec
-        return given.data if same else kind_of(self._spec).encode(given.chunk)
+        if given.data is None or spec is not self._spec:
+            return _decoded(self._spec, given.chunk)
+        return FileChunk(given.chunk, partial(bytes, given.data))
 
 
 def _unfiltered(spec: ChunkSpec) -> ChunkSpec:
@@ -154,12 +165,12 @@ class DefinedChunks:
     def names(self) -> dict[str, int]:
         return {chunk_name(one): size for one, size in self._sizes.items()}
 
-    def chunk(self, scaled: Scaled) -> Buffer | None:
+    def chunk(self, scaled: Scaled) -> FileChunk | Buffer | None:
         if scaled not in self._sizes:
             return None
         coords, values = self._data.read(scaled)
         origin = np.array(self._data.grid.origin(scaled), np.uint64)
-        return _encoded(self._spec, scaled, Points(self._spec.dims, coords - origin), values)
+        return _written(self._spec, scaled, Points(self._spec.dims, coords - origin), values)
 
 
 class _Column:
@@ -223,29 +234,6 @@ def band_of(form: MatrixForm, count: int) -> tuple[int, int]:
     return (length, band) if axis else (band, length)
 
 
-def _of_points(columns: tuple[NDArray[Any], NDArray[Any]], values: NDArray[Any], dims: Scaled) -> bytes:
-    """Return the object of a chunk without filters, of points in order: whether runs are shorter is not worth a look.
-
-    It is made in place, since it is not stored: `encode_points` and `build` would copy it several times.
-    """
-    count = len(values)
-    head = image_head(dims) + points_head(count, 2, max(*dims, count))
-    width = width_for(max(*dims, count))
-    selected = bytearray(len(head) + 2 * width * count + CHECKSUM.size)
-    selected[: len(head)] = head
-    table = np.frombuffer(selected, f"<u{width}", 2 * count, len(head)).reshape(count, 2)
-    for dim, column in enumerate(columns):
-        table[:, dim] = column
-    content = memoryview(selected)[: -CHECKSUM.size]
-    CHECKSUM.pack_into(selected, len(content), lookup3(content))
-    images = selected, byte_view(np.ascontiguousarray(values))
-    sections = (
-        Section(0, len(images[0]), len(images[0]), 0),
-        Section(len(images[0]), len(images[1]), len(images[1]), 0),
-    )
-    return seal(StoredChunk(images, sections), count)
-
-
 class MatrixChunks:
     """The chunks of a compressed sparse matrix (csr or csc): bands of whole rows or columns."""
 
@@ -273,7 +261,7 @@ class MatrixChunks:
                 found[chunk_name(self._scaled(number))] = count * self._itemsize
         return found
 
-    def chunk(self, scaled: Scaled) -> Buffer | None:
+    def chunk(self, scaled: Scaled) -> FileChunk | Buffer | None:
         band, number = self._spec.dims[self._axis], scaled[self._axis]
         if scaled != self._scaled(number):
             return None
@@ -284,29 +272,24 @@ class MatrixChunks:
         begin, end = int(self._pointers[first]), int(self._pointers[last])
         if begin == end:
             return None
+        return _decoded(self._spec, self._of_lines(first, last, begin, end))
+
+    def _of_lines(self, first: int, last: int, begin: int, end: int) -> SparseChunk:
+        """Return the chunk of the rows or columns from `first` to `last`, whose elements are from `begin` to `end`."""
         across = self._indices.read(begin, end)
         # Unsigned, a negative index is as large as one beyond the extent.
-        if int(across.view(across.dtype.str.replace("i", "u")).max()) >= self._form.shape[1 - self._axis]:
+        across = across.view(across.dtype.str.replace("i", "u"))
+        if int(across.max()) >= self._form.shape[1 - self._axis]:
             raise Corrupt("An index of the matrix is outside of it.")
         values = self._data.read(0, 1) if self._form.iso else self._data.read(begin, end)
         if self._form.iso:
             values = np.repeat(values, end - begin)
-        starts = self._pointers[first : last + 1] - begin
-        lines = np.arange(last - first, dtype=np.uint16 if last - first <= 1 << 16 else np.uint32)
-        along = np.repeat(lines, np.diff(starts))
-        columns: tuple[NDArray[Any], NDArray[Any]] = (across, along) if self._axis else (along, across)
-        if self._axis:
-            places = columns[0].astype(np.int64) * self._spec.dims[1] + columns[1]
-            order = np.argsort(places, kind="stable")
-            columns, values, places = (columns[0][order], columns[1][order]), values[order], places[order]
-            ascends = places[1:] > places[:-1]
-        else:
-            ascends = across[1:] > across[:-1]
-            ascends[starts[(starts > 0) & (starts < end - begin)] - 1] = True  # a row may begin anywhere
-        if not ascends.all():
-            selection = Points(self._spec.dims, np.stack(columns, 1).astype(np.uint64))
-            return _encoded(self._spec, scaled, selection, values)
-        return _of_points(columns, values, self._spec.dims)
+        dims, dtype, counts = self._spec.dims, self._spec.dtype, np.diff(self._pointers[first : last + 1])
+        offsets = np.repeat(np.arange(last - first, dtype=np.uint32) * (1 if self._axis else dims[1]), counts)
+        offsets += across.astype(np.uint32, copy=False) * dims[1] if self._axis else across
+        if (offsets[1:] > offsets[:-1]).all():
+            return SparseChunk(dims, offsets, values.astype(dtype, copy=not values.flags.owndata))
+        return SparseChunk.empty(dims, dtype).merge(offsets, values)
 
     def _scaled(self, number: int) -> Scaled:
         return (0, number) if self._axis else (number, 0)

@@ -27,6 +27,7 @@ from hsparse.hdf5.importer.virtual_data import open_data
 from hsparse.hdf5.served.file_chunks import (
     DefinedChunks,
     DenseChunks,
+    FileChunk,
     FileChunks,
     MatrixChunks,
     StructuredChunks,
@@ -104,8 +105,8 @@ class ServedFile:
         self._objects.skipped |= skipped
         return True
 
-    def get(self, key: str) -> Buffer | None:
-        """Return the object at a key, None where there is none."""
+    def get(self, key: str) -> FileChunk | Buffer | None:
+        """Return the object at a key, None where there is none; a chunk is maybe decoded."""
         id = self._ids.get(key)
         if id is not None:
             return self._records[id]

@@ -11,9 +11,10 @@ import asyncio
 import builtins
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from hsparse.errors import (
     PreconditionFailed,
     Unsupported,
 )
+from hsparse.hdf5.served.file_chunks import FileChunk
 from hsparse.hdf5.served.folders import FileFolder, FileState, joined, walked
 from hsparse.hdf5.served.kept_files import KeptFiles
 from hsparse.hdf5.served.places import named_folders
@@ -51,6 +53,24 @@ MOST_REFUSED = 10_000
 MOST_KNOWN = 100_000
 """Files whose ids are known; that of another one is looked for when it is asked for."""
 PAGE = 1000
+
+
+class DecodedObject(Stored):
+    """A chunk of a file as it is decoded; its bytes are made when they are asked for, which blocks."""
+
+    _encode: Callable[[], Buffer]
+
+    def __init__(self, chunk: FileChunk, etag: str) -> None:
+        for name, value in (("decoded", chunk.chunk), ("etag", etag), ("_encode", chunk.encode)):
+            object.__setattr__(self, name, value)
+
+    @cached_property
+    def data(self) -> bytes:
+        return bytes(self._encode())
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
 
 
 class ServedFiles(DelegatingStore):
@@ -82,8 +102,9 @@ class ServedFiles(DelegatingStore):
         found = await self._found(key)
         if found is None:
             return await self._store.get_range(key, start, length)
-        first, count = resolve_range(key, start, length, found.size)
-        return Stored(found.data[first : first + count], found.etag, found.size)
+        data = found.data if found.decoded is None else await asyncio.to_thread(getattr, found, "data")
+        first, count = resolve_range(key, start, length, len(data))
+        return Stored(data[first : first + count], found.etag, len(data))
 
     async def list(
         self, prefix: str, *, delimiter: bool = False, start_after: str = ""
@@ -174,6 +195,8 @@ class ServedFiles(DelegatingStore):
         data = await asyncio.get_running_loop().run_in_executor(readers, file.get, key)
         if data is None:
             raise NotFound(f"There is no object {key}.")
+        if isinstance(data, FileChunk):
+            return DecodedObject(data, root)
         return Stored(bytes(data), root, len(data))
 
     def _domain(self, name: str, path: str, key: str) -> Stored:

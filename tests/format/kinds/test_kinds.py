@@ -248,7 +248,7 @@ def test_defined_elements_are_told_and_counted(about: ChunkSpec, data: st.DataOb
     assert (found.offsets.dtype, found.offsets.tolist()) == (np.uint32, expected)
     assert element_bytes(found.values) == ([] if places_only else elements)
     work = subject.kind.defined_work(subject.chunk, selection)
-    assert work in (0, subject.kind.nbytes(subject.chunk))
+    assert 0 <= work <= subject.kind.nbytes(subject.chunk)
     assert work or found.offsets is subject.chunk.offsets, "what is no work is there"
 
 
@@ -258,7 +258,7 @@ def test_all_that_is_defined_is_read_without_work() -> None:
     part = ChunkSelection(SCALED, Orthogonal(DIMS, (Span(1), Span.range(0, 2))))
     chunk, _ = kind.write(part, values, (), False)(None)
     assert kind.defined_work(chunk, WHOLE) == 0
-    assert kind.defined_work(chunk, part.selection) == kind.nbytes(chunk)
+    assert 0 < kind.defined_work(chunk, part.selection) <= kind.nbytes(chunk)
 
 
 @pytest.mark.endurance

@@ -107,7 +107,6 @@ def test_the_chunk_keeps_nothing_of_what_was_merged() -> None:
 def test_erasing_is_deleting_from_a_dict(dtype: np.dtype[Any], old: list[int], gone: list[int]) -> None:
     chunk = make(dtype, old)
     model = {offset: value for offset, value in as_dict(chunk).items() if offset not in gone}
-    assert as_dict(chunk.erase(np.array(gone, np.uint32))) == model
     assert as_dict(chunk.select(~np.isin(chunk.offsets, gone))) == model
 
 

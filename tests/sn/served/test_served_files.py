@@ -25,6 +25,8 @@ import hsparse
 from hsparse.cli.embedded_server import embedded_server
 from hsparse.config import load_settings
 from hsparse.errors import Conflict, Forbidden, Misconfigured, NotFound
+from hsparse.format.chunk_spec import chunk_spec
+from hsparse.format.kinds.registry import kind_of
 from hsparse.hdf5.served.file_chunks import MatrixChunks
 from hsparse.hdf5.served.folders import DirectoryFiles
 from hsparse.hdf5.served.places import named_folders
@@ -354,6 +356,29 @@ async def test_another_process_finds_a_file_by_an_id(folder: Path) -> None:
         assert (await other.get(key)).data == (await first.get(key)).data
     with pytest.raises(NotFound):
         await other.get(storage_key(root[:5] + "0" + root[6:]))
+
+
+@pytest.mark.parametrize("name", ["csr.h5ad", "csc.h5ad", "sub/virtual.h5"])
+async def test_a_chunk_that_is_decoded_has_the_bytes_it_decodes_from(folder: Path, name: str) -> None:
+    store = ServedFiles(MemoryStore(), {"runs": DirectoryFiles(folder)})
+    try:
+        root = json.loads((await store.get(f"runs/{name}/.domain.json")).data)["root"]
+        decoded = 0
+        async for page in store.list(_tree(root)):
+            for entry in page.entries:
+                found = await store.get(entry.key)
+                assert (await store.get_range(entry.key, 0)).data == found.data
+                if found.decoded is None:
+                    continue
+                decoded += 1
+                dataset = json.loads((await store.get(f"{entry.key.rpartition('/')[0]}/.dataset.json")).data)
+                kind = kind_of(chunk_spec(dataset))
+                assert kind.encode(kind.decode(found.data)) == kind.encode(found.decoded)
+                tail = await store.get_range(entry.key, -4)
+                assert (tail.data, tail.size) == (found.data[-4:], len(found.data))
+        assert decoded
+    finally:
+        await store.close()
 
 
 def _tree(root: str) -> str:
